@@ -1,0 +1,181 @@
+"""A toy parallel corpus, and fairseq's own command lines on it: what tests need to run the real thing in seconds.
+
+Everything here is a plain function without pytest, so that fixtures of any scope can call it:
+
+    corpus = make_corpus(tmp / "text")                        # train/valid/test .en and .de
+    data = binarize(corpus, tmp / "data-bin")                 # fairseq_cli.preprocess
+    train(data, tmp / "model", "transformer_tiny", "--max-update", "2", user_dir=PACKAGE)
+    run = generate(data, tmp / "model" / "checkpoint_last.pt", user_dir=PACKAGE)
+    hypotheses(run.stdout)                                    # {0: "w3 w1", 1: ...}, by line of the corpus
+
+fairseq's tools run as subprocesses, as a user runs them, each with one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_posenc"
+"""What a user gives to `--user-dir`."""
+
+SOURCE, TARGET = "en", "de"
+
+TINY = (
+    *("--encoder-layers", "2", "--decoder-layers", "2"),
+    *("--encoder-embed-dim", "16", "--decoder-embed-dim", "16"),
+    *("--encoder-ffn-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
+    *("--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
+)
+"""Flags that shrink any Transformer architecture to what trains in a moment."""
+
+
+def make_corpus(
+    directory: str | Path,
+    *,
+    lines: int | Mapping[str, int] = 60,
+    seed: int = 1,
+    vocabulary: int = 20,
+    min_words: int = 1,
+    max_words: int = 9,
+) -> Path:
+    """Write `{train,valid,test}.{en,de}` into `directory` and return it.
+
+    Each target sentence is its source sentence backwards, word for word renamed: order matters, and the two sides
+    share no word. `lines` is the number of training lines (then 20 each for valid and test), or a number a split.
+    Every word of the vocabulary occurs in the first training lines, so that dictionaries do not depend on luck.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    sizes = {"train": lines, "valid": 20, "test": 20} if isinstance(lines, int) else dict(lines)
+    chance = random.Random(seed)
+    for split, size in sizes.items():
+        sentences = [
+            [chance.randrange(vocabulary) for _ in range(chance.randint(min_words, max_words))]
+            for _ in range(size)
+        ]
+        if split == "train":
+            words = list(range(vocabulary))
+            for start in range(0, vocabulary, max_words):
+                if start // max_words < size:
+                    sentences[start // max_words] = words[start : start + max_words]
+        source = "".join(" ".join(f"s{word}" for word in sentence) + "\n" for sentence in sentences)
+        target = "".join(" ".join(f"t{word}" for word in reversed(sentence)) + "\n" for sentence in sentences)
+        (directory / f"{split}.{SOURCE}").write_text(source, encoding="utf-8")
+        (directory / f"{split}.{TARGET}").write_text(target, encoding="utf-8")
+    return directory
+
+
+def run_fairseq(
+    module: str,
+    *arguments: str | Path,
+    user_dir: str | Path | None = None,
+    check: bool = True,
+    stdin: str | None = None,
+    timeout: float = 120,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m fairseq_cli.<module> arguments` and return the finished process (text stdout and stderr).
+
+    With `check`, a non-zero exit is an AssertionError that shows the command and the end of both outputs.
+    """
+    command = [sys.executable, "-m", f"fairseq_cli.{module}", *map(str, arguments)]
+    if user_dir is not None:
+        command += ["--user-dir", str(user_dir)]
+    run = subprocess.run(
+        command,
+        check=False,  # a failed run is reported below with its output
+        input=stdin,
+        stdin=None if stdin is not None else subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+    )
+    if check and run.returncode != 0:
+        raise AssertionError(
+            f"{' '.join(command)}\nexit {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-5000:]}"
+        )
+    return run
+
+
+def binarize(corpus: str | Path, destination: str | Path, *flags: str | Path, joined: bool = False) -> Path:
+    """Binarize every split of `corpus` with fairseq_cli.preprocess; return `destination`.
+
+    `joined` makes one dictionary for both sides, as `--share-all-embeddings` needs.
+    """
+    corpus, destination = Path(corpus), Path(destination)
+    splits = [split for split in ("train", "valid", "test") if (corpus / f"{split}.{SOURCE}").exists()]
+    run_fairseq(
+        "preprocess",
+        *("--source-lang", SOURCE, "--target-lang", TARGET, "--workers", "1", "--destdir", destination),
+        *(argument for split in splits for argument in (f"--{split}pref", corpus / split)),
+        *(["--joined-dictionary"] if joined else []),
+        *flags,
+    )
+    return destination
+
+
+def train(
+    data: str | Path,
+    save_dir: str | Path,
+    arch: str,
+    *flags: str | Path,
+    user_dir: str | Path | None = None,
+    check: bool = True,
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Train `arch`, shrunk by TINY, on binarized `data` with fairseq_cli.train, on the CPU.
+
+    Two updates, a checkpoint after the last one, no validation: later `flags` override all of it.
+    """
+    return run_fairseq(
+        "train",
+        data,
+        *("--arch", arch, *TINY, "--save-dir", save_dir, "--cpu"),
+        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "2"),
+        *("--dropout", "0.1", "--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1"),
+        *("--disable-validation", "--no-progress-bar", "--log-format", "simple", "--log-interval", "1"),
+        *flags,
+        user_dir=user_dir,
+        check=check,
+        timeout=timeout,
+    )
+
+
+def generate(
+    data: str | Path,
+    checkpoint: str | Path,
+    *flags: str | Path,
+    user_dir: str | Path | None = None,
+    check: bool = True,
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Translate the test split of `data` with fairseq_cli.generate, beam 2, on the CPU; flags come last.
+
+    The batch size multiple is 1 because fairseq silently drops the last batch otherwise.
+    """
+    return run_fairseq(
+        "generate",
+        data,
+        *("--path", checkpoint, "--cpu", "--beam", "2", "--batch-size", "7", "--max-len-b", "20"),
+        *("--required-batch-size-multiple", "1", "--no-progress-bar"),
+        *flags,
+        user_dir=user_dir,
+        check=check,
+        timeout=timeout,
+    )
+
+
+def hypotheses(stdout: str) -> dict[int, str]:
+    """The best hypothesis of each sentence id in what fairseq-generate or -interactive printed (`H-<id>` lines)."""
+    found: dict[int, str] = {}
+    for line in stdout.splitlines():
+        if line.startswith("H-"):
+            label, _, text = line.split("\t", 2)
+            found.setdefault(int(label[2:]), text)
+    return found
