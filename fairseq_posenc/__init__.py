@@ -1,0 +1,12 @@
+"""Position encodings for fairseq's Transformer. Importing this package, as ``--user-dir`` does, registers everything."""
+
+from . import architectures, guards
+from .attention import attend
+from .checkpoints import allow_checkpoint_types
+from .encodings import build_encoding
+
+allow_checkpoint_types()
+guards.install()
+
+__version__ = "0.1.0"
+__all__ = ["architectures", "attend", "build_encoding"]

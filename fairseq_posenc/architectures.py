@@ -1,0 +1,50 @@
+"""Every ``--arch``: each encoding times each size of fairseq's Transformer, registered in one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
+
+from .encodings import ENCODINGS
+from .encodings.base import default_options
+from .model import input_flags
+
+SIZES = (
+    "tiny",
+    "iwslt_de_en",
+    "wmt_en_de",
+    "vaswani_wmt_en_de_big",
+    "vaswani_wmt_en_fr_big",
+    "wmt_en_de_big",
+    "wmt_en_de_big_t2t",
+)
+
+
+def architecture_name(encoding: str, size: str) -> str:
+    """fairseq's own name with the encoding put in: ``transformer_shaw_wmt_en_de``."""
+    return f"transformer_{encoding}_{size}"
+
+
+def _architecture(encoding: str, size: str) -> Callable[[Any], None]:
+    def set_defaults(args: Any) -> None:
+        """Idempotent: fairseq calls this on the command line's namespace and again on its configuration."""
+        cls = ENCODINGS[encoding]
+        args.position_encoding = encoding
+        # None is what hydra's configurations answer for a key that nobody set.
+        defaults = {"input_positions": cls.input_positions, **default_options(cls)}
+        for name, value in defaults.items():
+            setattr(args, name, value if getattr(args, name, None) is None else getattr(args, name))
+        for name, value in input_flags(args.input_positions).items():
+            setattr(args, name, getattr(args, name, value))
+        ARCH_CONFIG_REGISTRY[f"transformer_{size}"](args)
+
+    return set_defaults
+
+
+for _encoding in ENCODINGS:
+    for _size in SIZES:
+        register_model_architecture("transformer_posenc", architecture_name(_encoding, _size))(
+            _architecture(_encoding, _size)
+        )

@@ -1,0 +1,168 @@
+"""The only attention of this package: fairseq's projections and cache around one function, :func:`attend`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from .encodings.base import PositionEncoding
+from .positions import Positions
+
+IncrementalState = dict[str, dict[str, Tensor | None]]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionEncoding,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    need_weights: bool = False,
+    dropout: float = 0.0,
+    positions: Positions | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Scaled dot-product attention with a position encoding.
+
+    Args:
+        q: (B, H, T, d), projected, not yet scaled; its T queries are the last T of the S keys.
+        k, v: (B, H, S, d).
+        encoding: what positions do.
+        key_padding_mask: (B, S), True = padding.
+        attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
+        need_weights: also return the weights; takes the explicit path.
+        dropout: probability with which weights are dropped.
+        positions: what the stack knows; by default made from the lengths and the padding mask.
+
+    Returns:
+        output (B, H, T, d) and, where asked for, the weights (B, H, T, S) before dropout.
+    """
+    if positions is None:
+        positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
+    q, k, v = encoding.transform(q, k, v, positions)
+    explicit = need_weights or encoding.needs_weights
+    if not explicit and not encoding.overrides("bias"):
+        # The kernel scales by itself: with an encoding that leaves attention alone, bit for bit what stock fairseq does.
+        mask = merge_masks(None, key_padding_mask, attn_mask, q.dtype)
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=encoding.scaling), None
+    q = q * encoding.scaling
+    mask = merge_masks(encoding.bias(q, k, positions), key_padding_mask, attn_mask, q.dtype)
+    if not explicit:
+        if mask is not None and mask.dim() < 4:
+            mask = mask[(None,) * (4 - mask.dim())]
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0), None
+    logits = encoding.content(q, k, positions)
+    if mask is not None:
+        logits = logits + mask
+    weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(v.dtype)
+    dropped = F.dropout(weights, dropout) if dropout > 0 else weights
+    output = dropped @ v
+    extra = encoding.context(dropped, positions)
+    if extra is not None:
+        output = output + extra
+    return output, weights if need_weights else None
+
+
+def merge_masks(
+    bias: Tensor | None, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
+    """One additive tensor of bias and masks, broadcastable to (B, H, T, S); None where there is nothing to add.
+
+    Forbidden places get a large negative number, not -inf: the row of a padded query that may attend to nothing (a
+    left-padded target under the causal mask) then stays finite, and so do its gradients.
+    """
+    forbidden_logit = torch.finfo(dtype).min / 4
+    if attn_mask is not None and attn_mask.is_floating_point():
+        additive = attn_mask.to(dtype).clamp(min=forbidden_logit)
+        bias = additive if bias is None else bias + additive
+        attn_mask = None
+    if key_padding_mask is not None:
+        padding = key_padding_mask.bool()[:, None, None, :]
+        attn_mask = padding if attn_mask is None else attn_mask | padding
+    if attn_mask is None:
+        return bias
+    if bias is None:
+        bias = torch.zeros((), dtype=dtype, device=attn_mask.device)
+    return bias.to(dtype).masked_fill(attn_mask, forbidden_logit)
+
+
+class PositionAttention(MultiheadAttention):
+    """Self-attention of a fairseq layer with a position encoding.
+
+    Parameters and cache are those of fairseq's :class:`MultiheadAttention` under the same names, so that stock
+    checkpoints fit; the encoding's own parameters live under ``position_encoding``.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **quant_noise: Any
+    ) -> None:
+        super().__init__(embed_dim, num_heads, dropout=dropout, self_attention=True, **quant_noise)
+        self.position_encoding = encoding
+        #: of the forward pass under way, left here by the layer
+        self.positions: Positions | None = None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Tensor | None = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As fairseq's: query is (T, B, C), and so is the output; weights are (B, T, S), or (H, B, T, S) where those
+        of each head are asked for."""
+        assert not static_kv and not before_softmax, "self-attention has neither"
+        length, batch, _ = query.shape
+
+        def split_heads(x: Tensor) -> Tensor:
+            return x.view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+
+        q, k, v = (split_heads(projection(query)) for projection in (self.q_proj, self.k_proj, self.v_proj))
+        if incremental_state is not None:
+            k, v, key_padding_mask = self._extend_cache(incremental_state, k, v, key_padding_mask)
+
+        positions, self.positions = self.positions, None
+        output, weights = attend(
+            q,
+            k,
+            v,
+            self.position_encoding,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            need_weights=need_weights or need_head_weights,
+            dropout=self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
+            positions=positions,
+        )
+        output = self.out_proj(output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim))
+        if weights is None:
+            return output, None
+        return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _extend_cache(
+        self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Appends this step's k, v (B, H, T, d) and padding to the earlier ones, and keeps them batch-first, as
+        fairseq's reordering of beams expects."""
+        saved = self._get_input_buffer(incremental_state)
+        earlier_k, earlier_v = saved.get("prev_key"), saved.get("prev_value")
+        if earlier_k is not None and earlier_v is not None:
+            k, v = torch.cat([earlier_k, k], dim=2), torch.cat([earlier_v, v], dim=2)
+        key_padding_mask = self._append_prev_key_padding_mask(
+            key_padding_mask=key_padding_mask,
+            prev_key_padding_mask=saved.get("prev_key_padding_mask"),
+            batch_size=k.size(0),
+            src_len=k.size(2),
+            static_kv=False,
+        )
+        saved["prev_key"], saved["prev_value"], saved["prev_key_padding_mask"] = k, v, key_padding_mask
+        self._set_input_buffer(incremental_state, saved)
+        return k, v, key_padding_mask

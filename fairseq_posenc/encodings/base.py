@@ -1,0 +1,198 @@
+"""The contract of a position encoding, and the registry in which one is a single row."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from ..positions import Positions
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of an encoding: a keyword of its constructor and a flag of fairseq-train."""
+
+    parse: Callable[[Any], Any]
+    help: str
+    choices: tuple[Any, ...] | None = None
+
+
+def parse_bool(text: Any) -> bool:
+    """true or false, as typed on a command line or in YAML."""
+    try:
+        return {"true": True, "false": False}[str(text).lower()]
+    except KeyError:
+        raise ValueError(f"say true or false, not {text!r}") from None
+
+
+SHARING = ("none", "head", "layer", "all")
+
+# Notions that several encodings have; one flag each, with one meaning.
+CLIPPING_DISTANCE = Option(int, "distances beyond K are clipped to K (Shaw et al.'s k); 0 means no order")
+POSITION_SHARING = Option(
+    str,
+    "which position parameters are shared: none (own ones for each layer and head), head (one table for the heads of "
+    "a layer), layer (one table for all layers, own rows for each head), all (one for everything)",
+    SHARING,
+)
+
+
+class PositionEncoding(nn.Module):
+    """Where and how position information enters attention. Every hook is a no-op here.
+
+    B is batch, H heads, T queries, S keys, d head_dim. Queries are the last T of the S keys. Masks, dropout, cache and
+    projections stay in attention; an encoding never sees them.
+
+    A subclass names its options in ``options`` and takes them as keyword arguments with defaults.
+    """
+
+    #: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned"
+    input_positions: ClassVar[str] = "none"
+    #: the encoding's own options, by the name of the constructor's keyword
+    options: ClassVar[dict[str, Option]] = {}
+    #: the registered name, set by :func:`register_encoding`
+    name: ClassVar[str]
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+
+    @property
+    def scaling(self) -> float:
+        """The factor on q."""
+        return self.head_dim**-0.5
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether the logits or the weights themselves are needed, so that no fused kernel can be used."""
+        return self.overrides("content") or self.overrides("context")
+
+    @property
+    def shared_by_layers(self) -> bool:
+        """Whether one instance serves all layers of a stack."""
+        return getattr(self, "position_sharing", "none") in ("layer", "all")
+
+    def overrides(self, hook: str) -> bool:
+        return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
+
+    def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
+        """New q (B, H, T, d), k and v (B, H, S, d); q not yet scaled."""
+        return q, k, v
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
+        """What is added to the scaled content logits, broadcastable to (B, H, T, S); q is scaled."""
+        return None
+
+    def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        """The content logits (B, H, T, S); q is scaled."""
+        return q @ k.transpose(-2, -1)
+
+    def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
+        """What is added to ``weights @ v``, (B, H, T, d); weights (B, H, T, S) have been through dropout."""
+        return None
+
+
+ENCODINGS: dict[str, type[PositionEncoding]] = {}
+
+
+def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[PositionEncoding]]:
+    """Class decorator: makes an encoding available under ``name``, and with it its architectures and flags.
+
+    Raises:
+        ValueError: the name is taken, the class is no PositionEncoding, or its options are not keywords with defaults.
+    """
+
+    def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
+        if name in ENCODINGS:
+            raise ValueError(f"the encoding {name!r} is registered already, by {ENCODINGS[name].__name__}.")
+        if not (isinstance(cls, type) and issubclass(cls, PositionEncoding)):
+            raise ValueError(f"{cls!r} must derive from PositionEncoding to be registered as {name!r}.")
+        if set(default_options(cls)) != set(cls.options):
+            raise ValueError(
+                f"{cls.__name__}.options must name exactly the keywords with defaults of its constructor, "
+                f"{sorted(default_options(cls))}."
+            )
+        for option, meaning in cls.options.items():
+            if known_options().get(option, meaning) != meaning:
+                raise ValueError(f"the option {option!r} of {name!r} has another meaning in another encoding.")
+        cls.name = name
+        ENCODINGS[name] = cls
+        return cls
+
+    return register
+
+
+def known_options() -> dict[str, Option]:
+    """Every option of every registered encoding."""
+    return {name: option for cls in ENCODINGS.values() for name, option in cls.options.items()}
+
+
+def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
+    """The defaults of an encoding's options, read from its constructor."""
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def flag(option: str) -> str:
+    """The option as it is typed: ``clipping_distance`` is ``--clipping-distance``."""
+    return "--" + option.replace("_", "-")
+
+
+def find_encoding(name: str) -> type[PositionEncoding]:
+    """The class registered as ``name``.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in ENCODINGS:
+        raise ValueError(f"there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}.")
+    return ENCODINGS[name]
+
+
+def build_encoding(name: str, num_heads: int, head_dim: int, **options: Any) -> PositionEncoding:
+    """An encoding of its own, outside any model.
+
+    Args:
+        name: as registered, for example "shaw".
+        num_heads: H.
+        head_dim: d, the width of one head.
+        options: the encoding's options; the others keep their defaults.
+
+    Raises:
+        ValueError: no such encoding or option, or a value out of range.
+    """
+    cls = find_encoding(name)
+    values = {}
+    for option, value in options.items():
+        if option not in cls.options:
+            own = ", ".join(map(flag, cls.options)) or "none"
+            raise ValueError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
+        meaning = cls.options[option]
+        try:
+            values[option] = meaning.parse(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{flag(option)} {value!r}: {error}") from None
+        if meaning.choices and values[option] not in meaning.choices:
+            raise ValueError(f"{flag(option)} must be one of {', '.join(meaning.choices)}, not {value!r}.")
+    return cls(num_heads, head_dim, **values)
+
+
+def table_heads(num_heads: int, position_sharing: str) -> int:
+    """Rows of heads in a table: one for each head, or one for all under "head" and "all"."""
+    return 1 if position_sharing in ("head", "all") else num_heads
+
+
+def table_rows(clipping_distance: int) -> int:
+    """Rows of distances in a clipped table, 2k + 1.
+
+    Raises:
+        ValueError: k is negative.
+    """
+    if clipping_distance < 0:
+        raise ValueError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
+    return 2 * clipping_distance + 1

@@ -1,0 +1,98 @@
+"""Relative position representations of Shaw, Uszkoreit and Vaswani (2018), https://arxiv.org/abs/1803.02155."""
+
+import torch
+from torch import Tensor, nn
+
+from ..positions import Positions
+from .base import (
+    CLIPPING_DISTANCE,
+    POSITION_SHARING,
+    Option,
+    PositionEncoding,
+    parse_bool,
+    register_encoding,
+    table_heads,
+    table_rows,
+)
+
+
+@register_encoding("shaw")
+class Shaw(PositionEncoding):
+    r"""Learned vectors of the clipped distance on keys and values.
+
+    .. math::
+        e_{ij} &= q_i (k_j + a^K_{ij})^T / \sqrt{d}                 \quad (4) \\
+        z_i    &= \sum_j \alpha_{ij} (v_j + a^V_{ij})               \quad (3) \\
+        a_{ij} &= w_{\mathrm{clip}(j - i, -K, K)}
+
+    Both sums are split, so that no (T, S, d) tensor is made: q meets each of the 2K + 1 vectors once, and the weights
+    are summed by distance before they meet the value vectors. Memory and time beyond plain attention are
+    O(B H T min(K, S)).
+
+    Parameters: ``relative_keys`` and ``relative_values``, each (H, 2K + 1, d), or (1, 2K + 1, d) where heads share
+    them; row t is distance t - K. The paper's base model has own vectors for each head (``none``), its big model
+    shares them (``head``).
+    """
+
+    options = {
+        "clipping_distance": CLIPPING_DISTANCE,
+        "position_sharing": POSITION_SHARING,
+        "relative_keys": Option(parse_bool, "relative vectors on the keys, true or false"),
+        "relative_values": Option(parse_bool, "relative vectors on the values, true or false"),
+    }
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        clipping_distance: int = 16,
+        position_sharing: str = "none",
+        relative_keys: bool = True,
+        relative_values: bool = True,
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.clipping_distance = clipping_distance
+        self.position_sharing = position_sharing
+        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance), head_dim
+        self.relative_keys = nn.Parameter(torch.empty(shape)) if relative_keys else None
+        self.relative_values = nn.Parameter(torch.empty(shape)) if relative_values else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        # tensor2tensor's initializer is Xavier-uniform over (2K + 1, d), whatever the number of heads.
+        for table in self.parameters():
+            for head in table:
+                nn.init.xavier_uniform_(head)
+
+    @property
+    def needs_weights(self) -> bool:
+        return self.relative_values is not None
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
+        if self.relative_keys is None:
+            return None
+        rows, index = positions.clipped(self.clipping_distance)
+        by_distance = per_head(q, self.relative_keys[:, rows].transpose(-2, -1))  # (B, H, T, rows)
+        return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))
+
+    def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
+        if self.relative_values is None:
+            return None
+        rows, index = positions.clipped(self.clipping_distance)
+        table = self.relative_values[:, rows]
+        # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
+        sum_dtype = torch.promote_types(weights.dtype, torch.float32)
+        by_distance = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
+        by_distance = by_distance.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
+        return per_head(by_distance.to(weights.dtype), table)
+
+
+def per_head(x: Tensor, tables: Tensor) -> Tensor:
+    """x (B, H, T, m) times each head's own table (H, m, n), or one for all heads (1, m, n): (B, H, T, n).
+
+    A plain ``x @ tables`` would copy the tables for each sentence of the batch.
+    """
+    tables = tables.to(x.dtype)
+    if tables.size(0) == 1:
+        return x @ tables[0]
+    return torch.einsum("bhtm,hmn->bhtn", x, tables)
