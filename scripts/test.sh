@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs every check of the project: ruff, shellcheck, mypy and pytest. All of them run, even if one fails; it fails if
+# any did. The first run sets up the environment (see scripts/env.sh).
+#
+#   bash scripts/test.sh [arguments for pytest]
+#
+#   bash scripts/test.sh                            what CI runs
+#   bash scripts/test.sh -m slow                    only the slow tests, which the plain run leaves out
+#   bash scripts/test.sh -m "slow or not slow"      all tests
+#   bash scripts/test.sh tests/test_encodings.py -k shaw
+#   bash scripts/test.sh -n 2                       tests in two processes
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/env.sh
+source scripts/env.sh
+
+# The tests' tensors are tiny: threads would only wait for each other.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+
+shopt -s nullglob
+shell_files=(.ci/run scripts/*.sh recipes/*/*.sh)
+summary=()
+failures=0
+
+# step NAME COMMAND...: runs a check, and keeps its outcome and its time for the summary.
+step() {
+    local name="$1" started="$SECONDS" outcome=passed
+    shift
+    printf '\n== %s\n' "$name"
+    "$@" || {
+        outcome=FAILED
+        failures=$((failures + 1))
+    }
+    summary+=("$(printf '%-12s %s in %d s' "$name" "$outcome" "$((SECONDS - started))")")
+}
+
+step ruff "$PYTHON" -m ruff check .
+step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
+step mypy "$PYTHON" -m mypy
+step pytest "$PYTHON" -m pytest "$@"
+
+printf '\n'
+printf '%s\n' "${summary[@]}"
+((failures == 0))

