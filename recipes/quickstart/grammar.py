@@ -426,13 +426,13 @@ TARGET_SYLLABLES = (
 SOURCE_ENDINGS = {Noun: ("",), Adjective: ("",), Word: ("ly",), Verb: ("s", "ed", "")}
 MANNER_ENDING = "s"
 
-NOUNS, ADJECTIVES, MANNERS = 150, 70, 20
+NOUNS, ADJECTIVES, MANNERS = 110, 50, 15
 VERBS = {
-    Frame.INTRANSITIVE: 25,
-    Frame.ACCUSATIVE: 45,
-    Frame.DATIVE: 15,
-    Frame.DITRANSITIVE: 20,
-    Frame.CLAUSAL: 15,
+    Frame.INTRANSITIVE: 15,
+    Frame.ACCUSATIVE: 35,
+    Frame.DATIVE: 12,
+    Frame.DITRANSITIVE: 15,
+    Frame.CLAUSAL: 10,
 }
 SEPARABLE_SHARE = 0.4
 

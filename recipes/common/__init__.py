@@ -1,0 +1,1 @@
+"""The one pipeline that every recipe shares: named, resumable stages from download to score."""

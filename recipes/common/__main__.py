@@ -1,0 +1,130 @@
+"""The command line of every recipe: `python -m recipes.common --conf recipes/<corpus>/<corpus>.conf [options]`."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from recipes.common.errors import RecipeError
+from recipes.common.run import STAGES, Run
+from recipes.common.settings import Recipe, parse_flags, read_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def parse_stages(text: str) -> list[str]:
+    """`prepare..score`, or a list such as `translate,score`, in the pipeline's order."""
+    names = [name.strip() for name in text.replace("..", ",").split(",")]
+    for name in names:
+        if name not in STAGES:
+            raise RecipeError(f"--stages {text}: '{name}' is not a stage; the stages are {' '.join(STAGES)}.")
+    if ".." not in text:
+        return [stage for stage in STAGES if stage in names]
+    first, last = (STAGES.index(name) for name in (names[0], names[-1]))
+    if len(names) != 2 or first > last:
+        raise RecipeError(f"--stages {text}: write first..last, such as prepare..score.")
+    return list(STAGES[first : last + 1])
+
+
+def choose_pair(recipe: Recipe, pair: str | None) -> str:
+    pairs = recipe.corpus.pairs
+    if pair is not None and pair not in pairs:
+        raise RecipeError(f"--pair {pair}: {recipe.corpus.name} has no such pair; its pairs are {', '.join(pairs)}.")
+    return pair or pairs[0]
+
+
+def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
+    names = text.replace(",", " ").split() if text is not None else recipe.default_experiments
+    for name in names:
+        if name not in recipe.experiments:
+            raise RecipeError(
+                f"--experiments {name}: {recipe.path.name} has no such experiment; it has {', '.join(recipe.experiments)}."
+            )
+    if not names:
+        raise RecipeError("--experiments: name at least one.")
+    return list(dict.fromkeys(names))
+
+
+def choose_seeds(text: str) -> list[int]:
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isdigit() for word in words):
+        raise RecipeError(f"--seeds {text}: write whole numbers, such as 1,2,3.")
+    return list(dict.fromkeys(map(int, words)))
+
+
+def count_gpus() -> int:
+    """The GPUs that PyTorch sees."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.option("--conf", type=click.Path(path_type=Path), required=True, help="The recipe; its run.sh sets this.")
+@click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
+@click.option("--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out.")
+@click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3.")
+@click.option("--stages", default=f"{STAGES[0]}..{STAGES[-1]}", show_default=True, help=f"first..last or a list of: {', '.join(STAGES)}.")
+@click.option("--source", type=click.Path(path_type=Path), help="Take the corpus's files from this directory instead of the network.")
+@click.option("--data-dir", type=click.Path(path_type=Path), default=ROOT / "data", help="Downloaded and prepared data.  [default: data]")
+@click.option("--output-dir", type=click.Path(path_type=Path), default=ROOT / "output", help="Experiment directories.  [default: output]")
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs to train on, 0 for the CPU; all there are if left out.")
+@click.option("--cpus", type=click.IntRange(min=1), default=os.cpu_count(), help="CPU threads or processes.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Print every command that would be run; run and write nothing.")
+@click.argument("extra", nargs=-1, metavar="[-- FAIRSEQ-TRAIN FLAGS]")
+def main(
+    conf: Path,
+    pair: str | None,
+    experiments: str | None,
+    seeds: str,
+    stages: str,
+    source: Path | None,
+    data_dir: Path,
+    output_dir: Path,
+    gpus: int | None,
+    cpus: int,
+    dry_run: bool,
+    extra: tuple[str, ...],
+) -> None:
+    """Downloads and prepares a corpus, trains each experiment, averages, translates, scores, and prints the table.
+
+    Every stage is resumable: a run that was stopped, or killed, goes on when it is started again.
+    """
+    try:
+        recipe = read_recipe(conf)
+        names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
+        if source is not None and not source.is_dir():
+            raise RecipeError(f"--source {source}: there is no such directory.")
+        run = Run(
+            recipe=recipe,
+            pair=choose_pair(recipe, pair),
+            data_dir=data_dir.absolute(),
+            output_dir=output_dir.absolute(),
+            python=os.environ.get("PYTHON") or sys.executable,
+            gpus=count_gpus() if gpus is None else gpus,
+            cpus=cpus,
+            source_dir=source.absolute() if source else None,
+            extra=parse_flags(list(extra), "the flags behind --"),
+            dry_run=dry_run,
+        )
+        from recipes.common.pipeline import run_stages
+
+        run_stages(run, wanted, names, choose_seeds(seeds))
+    except RecipeError as error:
+        fail(str(error))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        fail(f"No space is left on the disk of {error.filename or data_dir}: free some, or give another --data-dir or --output-dir.")
+
+
+def fail(text: str) -> None:
+    """Ends with one sentence."""
+    click.echo(f"error: {text}", err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(prog_name="run.sh")

@@ -1,0 +1,122 @@
+"""What one call of the pipeline was asked to do, and where its files lie."""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from recipes.common.errors import RecipeError
+from recipes.common.settings import Flags, Recipe
+
+STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
+
+
+@dataclass
+class Run:
+    """The options of one call; every stage takes one."""
+
+    recipe: Recipe
+    pair: str
+    data_dir: Path
+    output_dir: Path
+    python: str
+    gpus: int = 0  # 0: on the CPU
+    cpus: int = 1
+    source_dir: Path | None = None
+    extra: Flags = field(default_factory=dict)  # fairseq-train flags from behind `--`
+    dry_run: bool = False
+    console: Console = field(default_factory=Console)
+
+    @property
+    def source(self) -> str:
+        return self.pair.split("-")[0]
+
+    @property
+    def target(self) -> str:
+        return self.pair.split("-")[1]
+
+    @property
+    def download_dir(self) -> Path:
+        """The corpus as it came; shared by all pairs."""
+        return self.data_dir / self.recipe.corpus.name / "download"
+
+    @property
+    def pair_dir(self) -> Path:
+        return self.data_dir / self.recipe.corpus.name / self.pair
+
+    @property
+    def prepared_dir(self) -> Path:
+        return self.pair_dir / "prepared"
+
+    @property
+    def binarized_dir(self) -> Path:
+        return self.prepared_dir / "binarized"
+
+    def say(self, text: str) -> None:
+        """One line to the user, as it stands."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def dry(self, words: Iterable[str | Path]) -> None:
+        """Prints a command that --dry-run does not run."""
+        self.say(shlex.join(str(word) for word in words))
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: be killed when the pipeline is, so that a second run never meets a forgotten first."""
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
+    except (OSError, AttributeError):
+        pass
+
+
+def run_command(
+    words: Iterable[str | Path],
+    log: Path,
+    what: str,
+    environment: Mapping[str, str] | None = None,
+    lock: int | None = None,
+    while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
+) -> None:
+    """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as file:
+        process = subprocess.Popen(
+            [str(word) for word in words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            preexec_fn=_die_with_parent,
+            pass_fds=() if lock is None else (lock,),
+        )
+        try:
+            if while_running is not None:
+                while_running(process)
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    if code != 0:
+        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)} The whole log is {log}.")
+
+
+def _reason(code: int) -> str:
+    return f"exit status {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def last_words(log: Path) -> str:
+    """The last line of a log that says something, which is where Python puts the error, as a sentence."""
+    with open(log, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 20000))
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n")]
+    lines = [line for line in lines if line]
+    errors = [line for line in lines if "Error" in line or "error:" in line]
+    text = (errors or lines or ["it printed nothing"])[-1]
+    return text if text.endswith(".") else text + "."
