@@ -35,7 +35,9 @@ def prepare(run: Run) -> None:
     temporary = run.prepared_dir.with_name("prepared.tmp")
     if run.dry_run:
         settings = run.recipe.prepare
-        run.say(f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into {temporary}")
+        run.say(
+            f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into {temporary}"
+        )
         run.dry(_preprocess_command(run, temporary))
         run.dry(["mv", temporary, run.prepared_dir])
         return
@@ -61,7 +63,9 @@ def _prepare(run: Run, directory: Path) -> list[str]:
     _learn(run, directory, counts.read - counts.bad_utf8 - counts.empty)
     _encode_training(run, directory, counts)
     if not counts.kept:
-        raise RecipeError(f"{corpus.train}: none of its {counts.read:,} pairs is fit for training: check {run.download_dir}.")
+        raise RecipeError(
+            f"{corpus.train}: none of its {counts.read:,} pairs is fit for training: check {run.download_dir}."
+        )
     said = [f"{corpus.train}: {'; '.join(counts.sentences(settings.max_tokens))}"]
     evals = {}
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in corpus.tests)]:
@@ -85,8 +89,13 @@ def _clean_training(run: Run, directory: Path, counts: text.TrainCounts) -> None
     train = run.recipe.corpus.train
     source, target = download.raw_files(run, train, run.source), download.raw_files(run, train, run.target)
     if len(source) != len(target):
-        raise RecipeError(f"{run.recipe.corpus.sources}: '{train}' has {len(source)} files in {run.source}, {len(target)} in {run.target}.")
-    with _write(directory / f"clean.{run.source}") as left, _write(directory / f"clean.{run.target}") as right:
+        raise RecipeError(
+            f"{run.recipe.corpus.sources}: '{train}' has {len(source)} files in {run.source}, {len(target)} in {run.target}."
+        )
+    with (
+        _write(directory / f"clean.{run.source}") as left,
+        _write(directory / f"clean.{run.target}") as right,
+    ):
         for one, other in text.clean_training_pairs(source, target, counts):
             left.write(one + "\n")
             right.write(other + "\n")
@@ -122,8 +131,14 @@ def load_subwords(run: Run, language: str, directory: Path | None = None) -> Sub
 
 def _encode_training(run: Run, directory: Path, counts: text.TrainCounts) -> None:
     limit = run.recipe.prepare.max_tokens
-    sides = [load_subwords(run, side, directory).encode(_clean_lines(directory, side)) for side in (run.source, run.target)]
-    with _write(directory / f"train.{run.source}") as left, _write(directory / f"train.{run.target}") as right:
+    sides = [
+        load_subwords(run, side, directory).encode(_clean_lines(directory, side))
+        for side in (run.source, run.target)
+    ]
+    with (
+        _write(directory / f"train.{run.source}") as left,
+        _write(directory / f"train.{run.target}") as right,
+    ):
         for source, target in zip(*sides, strict=True):
             if not source or not target:  # characters that subwords leave out, such as zero-width spaces
                 counts.empty += 1
@@ -141,18 +156,25 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
     for side in (run.source, run.target):
         raw = download.raw_files(run, split, side)
         if len(raw) != 1:
-            raise RecipeError(f"{run.recipe.corpus.sources}: '{split}' must have one file in {side}, not {len(raw)}.")
+            raise RecipeError(
+                f"{run.recipe.corpus.sources}: '{split}' must have one file in {side}, not {len(raw)}."
+            )
         untouched = directory / f"{split}.{side}"
         with text.open_binary(raw[0]) as file, open(untouched, "wb") as copy:
             shutil.copyfileobj(file, copy)
         encoded.append(load_subwords(run, side, directory).encode(text.clean_eval_lines(raw[0])))
         counts.odd_separators += sum(map(text.odd_separators, text.read_lines(untouched)))
-    sizes = [sum(1 for _ in text.read_lines(directory / f"{split}.{side}")) for side in (run.source, run.target)]
+    sizes = [
+        sum(1 for _ in text.read_lines(directory / f"{split}.{side}")) for side in (run.source, run.target)
+    ]
     if sizes[0] != sizes[1]:
         raise RecipeError(
             f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: mend or replace them in {run.download_dir}."
         )
-    with _write(directory / f"{name}.{run.source}") as left, _write(directory / f"{name}.{run.target}") as right:
+    with (
+        _write(directory / f"{name}.{run.source}") as left,
+        _write(directory / f"{name}.{run.target}") as right,
+    ):
         for number, (source, target) in enumerate(zip_longest(*encoded), 1):
             counts.lines += 1
             counts.empty_source += [] if source else [number]
@@ -168,7 +190,30 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
 def _preprocess_command(run: Run, directory: Path) -> list[str]:
     tests = ",".join(str(directory / subset(run, test)) for test in run.recipe.corpus.tests)
     return [
-        *(run.python, "-m", "fairseq_cli.preprocess", "--source-lang", run.source, "--target-lang", run.target),
-        *("--trainpref", str(directory / "train"), "--validpref", str(directory / "valid"), "--testpref", tests),
+        *(
+            run.python,
+            "-m",
+            "fairseq_cli.preprocess",
+            "--source-lang",
+            run.source,
+            "--target-lang",
+            run.target,
+        ),
+        *(
+            "--trainpref",
+            str(directory / "train"),
+            "--validpref",
+            str(directory / "valid"),
+            "--testpref",
+            tests,
+        ),
         *("--destdir", str(directory / "binarized"), "--joined-dictionary", "--workers", str(run.cpus)),
     ]
+
+
+def require(run: Run) -> None:
+    """RecipeError unless the prepared data is what the settings say."""
+    if not Markers(run.pair_dir).is_done("prepare", inputs(run)):
+        raise RecipeError(
+            f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the stages download..prepare."
+        )

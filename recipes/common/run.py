@@ -70,7 +70,9 @@ class Run:
 def _die_with_parent() -> None:
     """In the child, before exec: be killed when the pipeline is, so that a second run never meets a forgotten first."""
     try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
+        ctypes.CDLL(None).prctl(
+            1, signal.SIGKILL
+        )  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
     except (OSError, AttributeError):
         pass
 

@@ -44,7 +44,9 @@ class Prepare:
     vocabulary: int = 32000
     sample: int = 0  # pairs from which subwords are learnt; 0: all
     max_tokens: int = 250  # a longer training sentence is dropped
-    eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
+    eval_max_tokens: int = (
+        1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
+    )
 
 
 @dataclass(frozen=True)
@@ -165,14 +167,20 @@ def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
     rows = {name: shlex.split(value) for name, value in section.values.items() if name != "default"}
     for name, row in rows.items():
         if not row or row[0].startswith("-"):
-            raise section.error(name, "starts with an encoding's name, such as 'shaw --clipping-distance 16'.")
+            raise section.error(
+                name, "starts with an encoding's name, such as 'shaw --clipping-distance 16'."
+            )
         parse_flags(row[1:], f"{section.path}, section [experiments], key '{name}'")
     if not rows:
-        raise section.error("default", "there is no experiment; add a row such as 'shaw-k16 = shaw --clipping-distance 16'.")
+        raise section.error(
+            "default", "there is no experiment; add a row such as 'shaw-k16 = shaw --clipping-distance 16'."
+        )
     default = section.get("default", _words, list(rows))
     for name in default:
         if name not in rows:
-            raise section.error("default", f"'{name}' is not an experiment; the experiments are {', '.join(rows)}.")
+            raise section.error(
+                "default", f"'{name}' is not an experiment; the experiments are {', '.join(rows)}."
+            )
     return rows, default
 
 
@@ -201,14 +209,20 @@ def flag_words(flags: Flags) -> list[str]:
     # fairseq reads a value that starts with '-' as a flag, unless it is joined by '='.
     words: list[str] = []
     for name, value in flags.items():
-        words += [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]
+        words += (
+            [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]
+        )
     return words
 
 
 def read_recipe(path: Path) -> Recipe:
     """Reads and checks a .conf; RecipeError names file, section and key of the first fault."""
     parser = configparser.ConfigParser(
-        interpolation=None, delimiters=("=",), comment_prefixes=("#",), inline_comment_prefixes=None, default_section=""
+        interpolation=None,
+        delimiters=("=",),
+        comment_prefixes=("#",),
+        inline_comment_prefixes=None,
+        default_section="",
     )
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
     try:
@@ -226,7 +240,9 @@ def read_recipe(path: Path) -> Recipe:
     size = sections["model"].get("size", str)
     batch_tokens = sections["train"].get("batch-tokens", _whole(0), 0)
     if batch_tokens and "max-tokens" not in sections["train"].values:
-        raise sections["train"].error("max-tokens", "is missing; batch-tokens needs it, to derive --update-freq.")
+        raise sections["train"].error(
+            "max-tokens", "is missing; batch-tokens needs it, to derive --update-freq."
+        )
     if batch_tokens:
         sections["train"].get("max-tokens", _whole(1))
         sections["train"].asked.discard("max-tokens")
@@ -235,7 +251,9 @@ def read_recipe(path: Path) -> Recipe:
     for name in ("model", "train", "generate"):
         for key in sections[name].rest():
             if not re.fullmatch(r"[a-z][a-z0-9-]*", key):
-                raise sections[name].error(key, "is not a flag of fairseq; write it without dashes in front, such as max-tokens.")
+                raise sections[name].error(
+                    key, "is not a flag of fairseq; write it without dashes in front, such as max-tokens."
+                )
     return Recipe(
         path=path,
         corpus=corpus,

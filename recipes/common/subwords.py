@@ -37,7 +37,9 @@ class SentencePiece:
         self.workers = workers
 
     @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
+    def learn(
+        cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int
+    ) -> None:
         """Learns from (language, line) pairs."""
         model = io.BytesIO()
         try:
@@ -78,7 +80,9 @@ class SubwordNmt:
         self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
 
     @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
+    def learn(
+        cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int
+    ) -> None:
         """Learns `vocabulary` merges from (language, line) pairs."""
         tokenizers: dict[str, sacremoses.MosesTokenizer] = {}
 
@@ -110,7 +114,9 @@ class Words:
         pass
 
     @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
+    def learn(
+        cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int
+    ) -> None:
         """There is nothing to learn."""
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:

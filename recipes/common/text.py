@@ -29,7 +29,9 @@ def read_lines(path: Path) -> Iterator[bytes]:
     except FileNotFoundError:
         raise RecipeError(f"{path} is missing: run the stage download.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise RecipeError(f"{path} is not a whole gzip file ({error}): delete it and run the stage download again.") from None
+        raise RecipeError(
+            f"{path} is not a whole gzip file ({error}): delete it and run the stage download again."
+        ) from None
 
 
 def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
@@ -58,7 +60,17 @@ def odd_separators(line: bytes) -> bool:
     return any(separator in line for separator in ODD_SEPARATORS)
 
 
-ODD_SEPARATORS = (b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+ODD_SEPARATORS = (
+    b"\r",
+    b"\x0b",
+    b"\x0c",
+    b"\x1c",
+    b"\x1d",
+    b"\x1e",
+    b"\xc2\x85",
+    b"\xe2\x80\xa8",
+    b"\xe2\x80\xa9",
+)
 
 
 @dataclass
@@ -101,17 +113,23 @@ class EvalCounts:
         """The counts in words."""
         said = [f"{self.lines:,} pairs"]
         if self.empty_source:
-            said.append(f"{len(self.empty_source):,} empty source lines (first {self.empty_source[0]:,}) get an empty translation")
+            said.append(
+                f"{len(self.empty_source):,} empty source lines (first {self.empty_source[0]:,}) get an empty translation"
+            )
         if self.empty_target:
             said.append(f"{len(self.empty_target):,} empty target lines (first {self.empty_target[0]:,})")
         if self.cut:
-            said.append(f"{len(self.cut):,} pairs (first {self.cut[0]:,}) cut to {max_tokens:,} tokens for the model")
+            said.append(
+                f"{len(self.cut):,} pairs (first {self.cut[0]:,}) cut to {max_tokens:,} tokens for the model"
+            )
         if self.odd_separators:
             said.append(f"{self.odd_separators:,} had odd line separators, read as spaces")
         return said
 
 
-def clean_training_pairs(source: Sequence[Path], target: Sequence[Path], counts: TrainCounts) -> Iterator[tuple[str, str]]:
+def clean_training_pairs(
+    source: Sequence[Path], target: Sequence[Path], counts: TrainCounts
+) -> Iterator[tuple[str, str]]:
     """The pairs fit for training, streamed; `counts` is kept up to date."""
     for left, right in read_pairs(source, target):
         counts.read += 1

@@ -1,0 +1,428 @@
+"""Scores of experiments: read from their directories, pooled over seeds, tested, and shown as a table or a plot.
+
+Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json, training.json and, for each test
+set, <test>.sacrebleu.json with <test>.hyp and <test>.ref), never from logs.
+"""
+
+import csv
+import io
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+from tabulate import tabulate
+
+SCORES = ".sacrebleu.json"
+
+
+class ResultsError(ValueError):
+    """An experiment directory, or a wish about it, that makes no table: its text is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric's score with half the width of its 95 % bootstrap interval (None if SacreBLEU was not asked for one)."""
+
+    score: float
+    interval: float | None
+    signature: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """One experiment (one seed) on one test set."""
+
+    directory: Path
+    corpus: str
+    pair: str
+    test: str
+    name: str
+    arch: str
+    encoding: str
+    flags: dict[str, Any]
+    seed: int
+    bleu: Metric
+    chrf: Metric | None
+    parameters: int | None
+    words_per_second: float | None
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        """What seeds of one setting have in common."""
+        return (self.corpus, self.pair, self.test, self.arch, json.dumps(self.flags, sort_keys=True))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting on one test set, pooled over its seeds; `p_value` is against the chosen baseline, the baseline's own is None."""
+
+    scores: tuple[Score, ...]
+    p_value: float | None = None
+
+    @property
+    def first(self) -> Score:
+        return self.scores[0]
+
+    @property
+    def bleu(self) -> float:
+        return statistics.fmean(score.bleu.score for score in self.scores)
+
+    @property
+    def bleu_spread(self) -> float | None:
+        """The standard deviation over seeds (n - 1); None for one seed."""
+        return statistics.stdev(score.bleu.score for score in self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def bleu_interval(self) -> float | None:
+        """Half the width of the 95 % bootstrap interval; None for several seeds, whose spread says more."""
+        return self.first.bleu.interval if len(self.scores) == 1 else None
+
+    @property
+    def chrf(self) -> float | None:
+        return _mean(score.chrf.score if score.chrf else None for score in self.scores)
+
+    @property
+    def words_per_second(self) -> float | None:
+        return _mean(score.words_per_second for score in self.scores)
+
+    @property
+    def clipping_distance(self) -> int | None:
+        value = self.first.flags.get("clipping-distance")
+        return value if isinstance(value, int) else None
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """Rows of one group are comparable: same corpus, pair and test set."""
+        return (self.first.corpus, self.first.pair, self.first.test)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def read_experiments(paths: Iterable[Path]) -> list[Score]:
+    """Reads experiment directories, or every one below the directories named; ResultsError if there is nothing to read."""
+    scores: list[Score] = []
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.is_dir():
+            raise ResultsError(
+                f"{path} is not a directory: name experiment directories, or one that holds them."
+            )
+        found = (
+            [path]
+            if (path / "experiment.json").is_file()
+            else sorted(one.parent for one in path.rglob("experiment.json"))
+        )
+        here = [score for one in found if one.resolve() not in seen for score in _read_experiment(one)]
+        if not here and not seen.intersection(one.resolve() for one in found):
+            raise ResultsError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
+        seen.update(one.resolve() for one in found)
+        scores += here
+    return scores
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read ({error}): run the stage that makes it again.") from None
+
+
+def _read_experiment(directory: Path) -> list[Score]:
+    about = _read_json(directory / "experiment.json")
+    training_file = directory / "training.json"
+    training = _read_json(training_file) if training_file.is_file() else {}
+    scores = []
+    for path in sorted(directory.glob(f"*{SCORES}")):
+        metrics = _read_metrics(path)
+        try:
+            scores.append(
+                Score(
+                    directory=directory,
+                    corpus=about["corpus"],
+                    pair=about["pair"],
+                    test=path.name.removesuffix(SCORES),
+                    name=about["name"],
+                    arch=about["arch"],
+                    encoding=about["encoding"],
+                    flags=about["flags"],
+                    seed=about["seed"],
+                    bleu=metrics["BLEU"],
+                    chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
+                    parameters=training.get("parameters"),
+                    words_per_second=training.get("words_per_second"),
+                )
+            )
+        except KeyError as error:
+            raise ResultsError(
+                f"{directory} lacks {error} in its JSON files: run its recipe again."
+            ) from None
+    return scores
+
+
+def _read_metrics(path: Path) -> dict[str, Metric]:
+    """SacreBLEU's JSON: a list of metrics, or one alone."""
+    value = _read_json(path)
+    try:
+        return {
+            one["name"]: Metric(float(one["score"]), one.get("confidence_var"), one["signature"])
+            for one in (value if isinstance(value, list) else [value])
+        }
+    except (TypeError, KeyError, ValueError):
+        raise ResultsError(
+            f"{path} is not what `sacrebleu -f json` prints: run the stage score again."
+        ) from None
+
+
+def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
+    """One row a setting and test set, in the order given; with `baseline`, a name, each row's p-value against it."""
+    settings: dict[tuple[str, ...], list[Score]] = {}
+    for score in scores:
+        settings.setdefault(score.setting, []).append(score)
+    rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in settings.values()]
+    rows.sort(key=lambda row: [key for key in dict.fromkeys(row.group for row in rows)].index(row.group))
+    if baseline is None:
+        return rows
+    names = list(dict.fromkeys(row.first.name for row in rows))
+    if baseline not in names:
+        raise ResultsError(
+            f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}."
+        )
+    return [row for group in _groups(rows) for row in _tested(group, baseline)]
+
+
+def _groups(rows: Iterable[Row]) -> list[list[Row]]:
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.group].append(row)
+    return list(groups.values())
+
+
+def _tested(rows: list[Row], baseline: str) -> list[Row]:
+    """Rows with p-values: of several seeds, each against the baseline's same seed (or its first), and the largest p counts."""
+    base = next((row for row in rows if row.first.name == baseline), None)
+    if base is None:
+        return rows
+    of_seed = {score.seed: score for score in base.scores}
+    tested = []
+    for row in rows:
+        if row is base:
+            tested.append(row)
+            continue
+        values = [paired_bootstrap(of_seed.get(score.seed, base.first), score) for score in row.scores]
+        tested.append(Row(row.scores, max(values)))
+    return tested
+
+
+def paired_bootstrap(baseline: Score, system: Score) -> float:
+    """The p-value of the difference in BLEU, by SacreBLEU's own paired bootstrap resampling (1,000 samples, fixed seed)."""
+    references = [_lines(score.directory / f"{score.test}.ref") for score in (baseline, system)]
+    if references[0] != references[1]:
+        raise ResultsError(
+            f"{baseline.directory} and {system.directory} have different references for {baseline.test}: they cannot be compared."
+        )
+    systems = [
+        (str(score.directory), _lines(score.directory / f"{score.test}.hyp")) for score in (baseline, system)
+    ]
+    for name, hypotheses in systems:
+        if len(hypotheses) != len(references[0]):
+            raise ResultsError(
+                f"{name} has {len(hypotheses):,} translations of {baseline.test} for {len(references[0]):,} references: translate it again."
+            )
+    names = ["Baseline", "System"]
+    _, results = PairedTest(
+        [(name, lines) for name, (_, lines) in zip(names, systems, strict=True)],
+        {"BLEU": BLEU(references=[references[0]])},
+        references=None,
+        test_type="bs",
+    )()
+    return float(results["BLEU"][1].p_value)  # type: ignore[union-attr,arg-type]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path} cannot be read ({error}): run the stage translate again.") from None
+    # As SacreBLEU reads files: lines end at newlines only.
+    return [line.rstrip() for line in text.removesuffix("\n").split("\n")]
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return "" if value is None else f"{value:,.{decimals}f}"
+
+
+def _with_error(value: float, error: float | None) -> str:
+    return f"{value:.2f}" if error is None else f"{value:.2f} ± {error:.2f}"
+
+
+def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells; a column that would be empty is left out."""
+    several = any(len(row.scores) > 1 for row in rows)
+    tested = any(row.p_value is not None for row in rows)
+    headers = [
+        "experiment",
+        *(["seeds"] if several else []),
+        "BLEU",
+        "chrF",
+        "parameters",
+        "train words/s",
+        *(["p"] if tested else []),
+    ]
+    cells = []
+    for row in rows:
+        bleu = _with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
+        line = [row.first.name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
+        line += [_number(row.first.parameters, 0), _number(row.words_per_second, 0)]
+        cells.append(
+            [*line, *([("baseline" if row.p_value is None else f"{row.p_value:.3f}")] if tested else [])]
+        )
+    return headers, cells
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    """What a reader must know beside the numbers: the errors' meaning and SacreBLEU's signatures."""
+    notes = []
+    if any(row.bleu_interval is not None for row in rows):
+        notes.append(
+            "±: 95 % confidence interval (bootstrap)"
+            + (", of one seed." if any(len(row.scores) > 1 for row in rows) else ".")
+        )
+    if any(row.bleu_spread is not None for row in rows):
+        notes.append("Several seeds: mean ± standard deviation over the seeds.")
+    if any(row.p_value is not None for row in rows):
+        notes.append("p: paired bootstrap of BLEU against the baseline; of several seeds, the largest.")
+    for label, signatures in (
+        ("BLEU", {score.bleu.signature: score.name for row in rows for score in row.scores}),
+        ("chrF", {score.chrf.signature: score.name for row in rows for score in row.scores if score.chrf}),
+    ):
+        notes += [f"{label}: {signature}" for signature in signatures]
+        if len(signatures) > 1:
+            notes.append(
+                f"Warning: the {label} signatures differ ({', '.join(signatures.values())}), so these scores are not comparable."
+            )
+    return notes
+
+
+def as_text(rows: Sequence[Row]) -> str:
+    """Tables for a terminal, one for each corpus, pair and test set."""
+    return "\n".join(
+        f"{' '.join(group[0].group)}\n\n{_render(group, 'simple')}\n\n"
+        + "".join(f"{note}\n" for note in _notes(group))
+        for group in _groups(rows)
+    )
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """The same as Markdown."""
+    return "\n".join(
+        f"**{' '.join(group[0].group)}**\n\n{_render(group, 'github')}\n\n"
+        + "".join(f"- {note}\n" for note in _notes(group))
+        for group in _groups(rows)
+    )
+
+
+def _render(rows: list[Row], style: str) -> str:
+    headers, cells = _table(rows)
+    return tabulate(
+        cells,
+        headers,
+        tablefmt=style,
+        disable_numparse=True,
+        colalign=("left", *["right"] * (len(headers) - 1)),
+    )
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """One line a row, every number unrounded and on its own."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        "corpus pair test experiment arch flags seeds bleu bleu_interval bleu_spread chrf parameters words_per_second p_value "
+        "bleu_signature chrf_signature".split()
+    )
+    for row in rows:
+        first = row.first
+        flags = " ".join(f"--{name} {value}".rstrip() for name, value in first.flags.items())
+        seeds = " ".join(str(score.seed) for score in row.scores)
+        numbers = [
+            row.bleu,
+            row.bleu_interval,
+            row.bleu_spread,
+            row.chrf,
+            first.parameters,
+            row.words_per_second,
+            row.p_value,
+        ]
+        signatures = [first.bleu.signature, first.chrf.signature if first.chrf else ""]
+        writer.writerow([*row.group, first.name, first.arch, flags, seeds, *numbers, *signatures])
+    return text.getvalue()
+
+
+def plot(rows: Sequence[Row], path: Path) -> Path:
+    """BLEU against clipping distance, a panel for each corpus, pair and test set; other encodings are horizontal lines."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    groups = _groups(rows)
+    if not groups:
+        raise ResultsError("There are no scores to plot.")
+    figure = Figure(figsize=(7, 4.5 * len(groups)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
+        _draw(axes, group)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ResultsError(
+            f"{path}: the plot cannot be written ({error}): give a path that ends in .png, .pdf or .svg."
+        ) from None
+    return path
+
+
+def _draw(axes: Any, rows: list[Row]) -> None:
+    curves: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.clipping_distance is not None:
+            other = {name: value for name, value in row.first.flags.items() if name != "clipping-distance"}
+            curves[(row.first.arch, json.dumps(other, sort_keys=True))].append(row)
+    longest = max((len(curve) for curve in curves.values()), default=0)
+    # One distance alone makes no curve, unless nothing does.
+    drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
+    colours = iter(f"C{number}" for number in range(len(rows) + 1))
+    distances: set[int] = set()
+    for (arch, other), curve in drawn.items():
+        curve = sorted(curve, key=lambda row: row.clipping_distance or 0)
+        distances.update(row.clipping_distance or 0 for row in curve)
+        errors = [(row.bleu_interval if row.bleu_spread is None else row.bleu_spread) or 0.0 for row in curve]
+        label = (
+            curve[0].first.encoding
+            if sum(key[0] == arch for key in drawn) == 1
+            else f"{curve[0].first.encoding} {other}"
+        )
+        xs, ys = [row.clipping_distance for row in curve], [row.bleu for row in curve]
+        axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
+    in_curves = [row for curve in drawn.values() for row in curve]
+    for row in rows:
+        if row not in in_curves:
+            axes.axhline(row.bleu, linestyle="--", color=next(colours), label=row.first.name)
+    if distances:
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])
+        axes.set_xticks([], minor=True)
+    else:
+        axes.set_xticks([])
+    axes.set_xlabel("clipping distance K")
+    axes.set_ylabel("BLEU")
+    axes.set_title(" ".join(rows[0].group))
+    axes.grid(alpha=0.3)
+    axes.legend()

@@ -1,0 +1,46 @@
+"""Stage `average`: the last checkpoints of a training as one."""
+
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment, package_directory
+from recipes.common.stages import locked
+
+
+def average(experiment: Experiment) -> None:
+    """Runs the stage."""
+    run, markers, inputs, last = (
+        experiment.run,
+        experiment.markers,
+        experiment.average_inputs(),
+        experiment.run.recipe.average,
+    )
+    if run.dry_run:
+        script = package_directory().parent / "scripts" / "average_checkpoints.py"
+        return run.dry(
+            [
+                run.python,
+                script,
+                "--last-epochs",
+                str(last),
+                experiment.checkpoints,
+                "--output",
+                experiment.averaged,
+            ]
+        )
+    if markers.is_done("average", inputs):
+        return
+    if not markers.is_done("train", experiment.train_inputs()):
+        raise RecipeError(
+            f"{experiment.title} is not trained yet (or its settings changed since): run the stage train."
+        )
+    # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
+    from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, last_epoch_checkpoints
+
+    with locked(experiment.directory):
+        markers.clear("average")
+        try:
+            paths = last_epoch_checkpoints(experiment.checkpoints, last)
+            average_checkpoints(paths, experiment.averaged)
+        except CheckpointError as error:
+            raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None
+        markers.set_done("average", inputs, [experiment.averaged])
+    run.say(f"average: {experiment.title}: {' '.join(path.name for path in paths)}")

@@ -1,0 +1,241 @@
+"""One experiment: an encoding with its flags on one pair with one seed, its directory and its commands."""
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from recipes.common import prepare
+from recipes.common.errors import RecipeError
+from recipes.common.run import Run
+from recipes.common.settings import Flags, flag_words, parse_flags
+from recipes.common.stages import Markers, fingerprint
+
+# Where and how fast it runs, not what is computed: these flags neither name an experiment nor make it another one.
+HARDWARE_FLAGS = frozenset(
+    "cpu fp16 bf16 amp memory-efficient-fp16 memory-efficient-bf16 fp16-no-flatten-grads max-tokens update-freq num-workers data-buffer-size "
+    "ddp-backend log-interval log-format log-file tensorboard-logdir wandb-project checkpoint-activations save-interval-updates "
+    "required-batch-size-multiple skip-invalid-size-inputs-valid-test".split()
+)
+
+
+def package_directory() -> Path:
+    """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take seconds)."""
+    spec = importlib.util.find_spec("fairseq_posenc")
+    if spec is None or spec.origin is None:
+        raise RecipeError(
+            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
+        )
+    return Path(spec.origin).parent
+
+
+def without_hardware(flags: Flags) -> Flags:
+    """The flags that decide what is computed."""
+    return {
+        name: value
+        for name, value in flags.items()
+        if name not in HARDWARE_FLAGS and not name.startswith("distributed-")
+    }
+
+
+def directory_name(arch: str, flags: Flags) -> str:
+    """`transformer_shaw_tiny-clipping-distance-16`: the same for the same flags in any order, fit for a file system."""
+    words = [arch] + [f"{name}-{value}" if value else name for name, value in sorted(flags.items())]
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", "-".join(words))
+    return name if len(name) <= 150 else f"{name[:130]}-{fingerprint(flags)[:12]}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is trained and scored; everything in its directory follows from it."""
+
+    run: Run
+    name: str
+    seed: int
+
+    @property
+    def encoding(self) -> str:
+        return self.run.recipe.experiments[self.name][0]
+
+    @property
+    def arch(self) -> str:
+        return f"transformer_{self.encoding}_{self.run.recipe.size}"
+
+    @cached_property
+    def flags(self) -> Flags:
+        """The flags of its own: those of its row in the .conf, and those behind `--`."""
+        return {
+            **parse_flags(self.run.recipe.experiments[self.name][1:], f"[experiments] {self.name}"),
+            **self.run.extra,
+        }
+
+    @property
+    def directory(self) -> Path:
+        name = directory_name(self.arch, without_hardware(self.flags))
+        return self.run.output_dir / self.run.recipe.corpus.name / self.run.pair / name / f"seed{self.seed}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.directory / "checkpoints"
+
+    @property
+    def markers(self) -> Markers:
+        return Markers(self.directory)
+
+    @property
+    def train_log(self) -> Path:
+        return self.directory / "train.log"
+
+    @property
+    def averaged(self) -> Path:
+        return self.directory / "averaged.pt"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.run.pair} seed {self.seed}"
+
+    def test_file(self, test: str, kind: str) -> Path:
+        return self.directory / f"{test}.{kind}"
+
+    def description(self) -> dict[str, Any]:
+        """experiment.json."""
+        flags = {name: _number(value) for name, value in without_hardware(self.flags).items()}
+        return {
+            "corpus": self.run.recipe.corpus.name,
+            "pair": self.run.pair,
+            "arch": self.arch,
+            "encoding": self.encoding,
+            "flags": flags,
+            "seed": self.seed,
+            "name": self.name
+            + "".join(
+                f" --{name} {value}".rstrip() for name, value in without_hardware(self.run.extra).items()
+            ),
+        }
+
+    @cached_property
+    def train_flags(self) -> Flags:
+        """All flags of the model and the training, later ones winning, before hardware has its say."""
+        recipe = self.run.recipe
+        flags = {**recipe.model, **recipe.train, **self.flags}
+        # What is averaged later must not be deleted before.
+        keep = int(flags.get("keep-last-epochs", "-1"))
+        if 0 <= keep < recipe.average:
+            flags["keep-last-epochs"] = str(recipe.average)
+        return flags
+
+    def train_inputs(self) -> str:
+        """The fingerprint of what decides the trained weights."""
+        batch = self.run.recipe.batch_tokens or [
+            self.train_flags.get(key) for key in ("max-tokens", "update-freq", "batch-size")
+        ]
+        return fingerprint(
+            [prepare.inputs(self.run), self.arch, without_hardware(self.train_flags), batch, self.seed]
+        )
+
+    def average_inputs(self) -> str:
+        return fingerprint([self.train_inputs(), self.run.recipe.average])
+
+    def translate_inputs(self) -> str:
+        return fingerprint([self.average_inputs(), self.run.recipe.generate, self.run.recipe.corpus.tests])
+
+    def score_inputs(self) -> str:
+        from sacrebleu import __version__
+
+        return fingerprint([self.translate_inputs(), __version__])
+
+
+def _number(text: str) -> int | float | str:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
+    """--update-freq that makes a batch of [train] batch-tokens on these GPUs, and a warning if none does exactly."""
+    run, flags = experiment.run, experiment.train_flags
+    if run.recipe.batch_tokens is None or "update-freq" in flags:
+        return None, None
+    try:
+        step = int(flags["max-tokens"]) * max(run.gpus, 1)
+    except ValueError:
+        raise RecipeError(f"--max-tokens {flags['max-tokens']}: this is not a whole number.") from None
+    update_freq = max(1, round(run.recipe.batch_tokens / step))
+    batch = update_freq * step
+    if batch == run.recipe.batch_tokens:
+        return update_freq, None
+    return update_freq, (
+        f"warning: {max(run.gpus, 1)} x {flags['max-tokens']} tokens does not divide batch-tokens {run.recipe.batch_tokens:,}: "
+        f"with --update-freq {update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to have it exact."
+    )
+
+
+def common_words(run: Run) -> list[str]:
+    """What training and generation both need to find the data and the plugin."""
+    words = [str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", "translation"]
+    return [
+        *words,
+        "--source-lang",
+        run.source,
+        "--target-lang",
+        run.target,
+        "--required-batch-size-multiple",
+        "1",
+    ]
+
+
+def train_command(experiment: Experiment) -> list[str]:
+    """The exact training command."""
+    run, flags = experiment.run, dict(experiment.train_flags)
+    update_freq, _ = derive_update_freq(experiment)
+    if update_freq is not None:
+        flags["update-freq"] = str(update_freq)
+    flags.setdefault("log-format", "json")
+    launcher = [run.python]
+    if run.gpus > 1:
+        launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(run.gpus)]
+    return [
+        *(*launcher, "-m", "fairseq_cli.train", *common_words(run), "--arch", experiment.arch),
+        *flag_words(flags),
+        *("--seed", str(experiment.seed), "--save-dir", str(experiment.checkpoints)),
+        # fairseq takes every GPU it sees unless told how many.
+        *("--distributed-world-size", str(max(run.gpus, 1))),
+        *([] if run.gpus else ["--cpu"]),
+    ]
+
+
+def train_environment(run: Run) -> dict[str, str]:
+    """Threads for training on the CPU."""
+    return {} if run.gpus else {"OMP_NUM_THREADS": str(run.cpus)}
+
+
+def generate_command(experiment: Experiment, test: str, results: Path) -> list[str]:
+    """Translates one binarized test set into `results`/generate-<subset>.txt."""
+    run = experiment.run
+    subset = prepare.subset(run, test)
+    return [
+        *(run.python, "-m", "fairseq_cli.generate", *common_words(run), "--path", str(experiment.averaged)),
+        *("--gen-subset", subset, "--results-path", str(results), *flag_words(run.recipe.generate)),
+        *("--distributed-world-size", "1", *([] if run.gpus else ["--cpu"])),
+    ]
+
+
+def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
+    """All that a call asks for, in order; the same directory is never there twice."""
+    experiments = {}
+    for name in names:
+        for seed in seeds:
+            experiment = Experiment(run, name, seed)
+            experiments.setdefault(experiment.directory, experiment)
+    return list(experiments.values())
+
+
+def threads(run: Run) -> dict[str, str]:
+    """For commands that are not training."""
+    return {"OMP_NUM_THREADS": str(run.cpus)} if "OMP_NUM_THREADS" not in os.environ else {}

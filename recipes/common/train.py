@@ -1,0 +1,160 @@
+"""Stage `train`: fairseq-train, resumed where a killed run left it, with its exact command, log and summary."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from recipes.common import prepare
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment, derive_update_freq, train_command, train_environment
+from recipes.common.run import run_command
+from recipes.common.stages import TEMPORARY, atomic_path, locked, read_json, write_json
+from recipes.common.train_log import TrainLog
+
+POLL_SECONDS = 0.5
+
+
+def train(experiment: Experiment, which: str) -> None:
+    """Runs the stage; `which` says "2 of 7"."""
+    run, markers, inputs = experiment.run, experiment.markers, experiment.train_inputs()
+    command, environment = train_command(experiment), train_environment(experiment.run)
+    _, warning = derive_update_freq(experiment)
+    if run.dry_run:
+        return run.dry([*(f"{name}={value}" for name, value in environment.items()), *command])
+    if markers.is_done("train", inputs):
+        return run.say(f"train {which}: {experiment.title}: done before")
+    prepare.require(run)
+    with locked(experiment.directory) as lock:
+        if warning:
+            run.say(warning)
+        markers.clear("train")
+        resumed = _make_ready(experiment, inputs)
+        write_json(experiment.directory / "experiment.json", experiment.description())
+        _write_command(experiment.directory / "command.sh", command, environment)
+        run.say(
+            f"train {which}: {experiment.title}: {'goes on from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
+        )
+        log = TrainLog()
+        run_command(
+            command,
+            experiment.train_log,
+            f"Training {experiment.title}",
+            environment,
+            lock,
+            lambda process: _show(process, experiment, log, which),
+        )
+        log.follow(experiment.train_log)
+        if not whole_checkpoint(experiment.checkpoints / "checkpoint_last.pt"):
+            raise RecipeError(
+                f"Training {experiment.title} ended without a checkpoint: see {experiment.train_log}."
+            )
+        summary = experiment.directory / "training.json"
+        rate = log.words_per_second
+        write_json(
+            summary,
+            {
+                "parameters": log.parameters,
+                "words_per_second": None if rate is None else round(rate, 1),
+                "updates": log.updates,
+                "seconds": log.wall,
+                "valid_loss": log.valid_loss,
+            },
+        )
+        markers.set_done("train", inputs, [summary])
+    run.say(
+        f"train {which}: {experiment.title}: {log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}"
+    )
+
+
+def _rate(rate: float | None) -> str:
+    return "words/s not measured" if rate is None else f"{rate:,.0f} words/s"
+
+
+def whole_checkpoint(path: Path) -> bool:
+    """Whether a checkpoint was written to its end: a torch file is a zip archive, whose directory comes last."""
+    return path.is_file() and zipfile.is_zipfile(path)
+
+
+def _make_ready(experiment: Experiment, inputs: str) -> bool:
+    """Leaves `checkpoints/` as this training may go on from; whether there is anything to go on from."""
+    directory, origin = experiment.checkpoints, experiment.checkpoints / "inputs.json"
+    if directory.is_dir() and not (origin.is_file() and read_json(origin) == inputs):
+        _set_aside(experiment)
+    directory.mkdir(parents=True, exist_ok=True)
+    if not origin.is_file():
+        write_json(origin, inputs)
+        experiment.train_log.unlink(missing_ok=True)
+    for left in directory.glob(f"*{TEMPORARY}"):  # a checkpoint whose writing was cut off
+        left.unlink()
+    last = directory / "checkpoint_last.pt"
+    if whole_checkpoint(last):
+        return True
+    # fairseq copies checkpoint_last.pt in place: killed at that moment, it is cut short while the file it copied is whole.
+    whole = [path for path in directory.glob("checkpoint*.pt") if whole_checkpoint(path)]
+    if not whole:
+        last.unlink(missing_ok=True)
+        return False
+    newest = max(whole, key=lambda path: path.stat().st_mtime_ns)
+    with atomic_path(last) as temporary:
+        shutil.copyfile(newest, temporary)
+    return True
+
+
+def _set_aside(experiment: Experiment) -> None:
+    old = experiment.directory / "checkpoints.old"
+    shutil.rmtree(old, ignore_errors=True)
+    os.replace(experiment.checkpoints, old)
+    if experiment.train_log.is_file():
+        os.replace(experiment.train_log, old / "train.log")
+    experiment.run.say(
+        f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, the earlier checkpoints are in {old}"
+    )
+
+
+def _write_command(path: Path, command: list[str], environment: dict[str, str]) -> None:
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    with atomic_path(path) as temporary:
+        temporary.write_text(
+            f"#!/usr/bin/env bash\nset -euo pipefail\n{exports}exec {shlex.join(command)}\n", encoding="utf-8"
+        )
+        temporary.chmod(0o755)
+
+
+def _show(process: subprocess.Popen[bytes], experiment: Experiment, log: TrainLog, which: str) -> None:
+    """Follows the log until the process ends: a bar on a terminal, a line an epoch elsewhere."""
+    run, flags = experiment.run, experiment.train_flags
+    goal = int(float(flags.get("max-update", 0))) or int(float(flags.get("max-epoch", 0))) or None
+    by_updates = int(float(flags.get("max-update", 0))) > 0
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    ]
+    with Progress(
+        *columns, console=run.console, transient=True, disable=not run.console.is_terminal
+    ) as progress:
+        bar = progress.add_task(f"train {which}: {experiment.title}", total=goal, state="starting")
+        said = 0
+        while process.poll() is None:
+            time.sleep(POLL_SECONDS)
+            if not log.follow(experiment.train_log):
+                continue
+            state = _state(log)
+            done = log.updates if by_updates else max(0, log.epoch - (log.epoch_end != log.updates))
+            progress.update(bar, completed=done, state=state)
+            if log.epoch > said and log.epoch_end == log.updates and not run.console.is_terminal:
+                said = log.epoch
+                run.say(f"train {which}: {experiment.title}: {state}")
+
+
+def _state(log: TrainLog) -> str:
+    loss = "" if log.valid_loss is None else f", valid loss {log.valid_loss}"
+    rate = "" if log.recent_words_per_second is None else f", {log.recent_words_per_second:,.0f} words/s"
+    return f"epoch {log.epoch}, {log.updates:,} updates{loss}{rate}"

@@ -1,0 +1,98 @@
+"""What fairseq-train's JSON log says: the live state of a training, and its summary."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROW = re.compile(rb"\| INFO \| (train_inner|train|valid) \| (\{.*\})\s*$")
+PARAMETERS = re.compile(rb"num\. shared model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
+STARTS = (b"| begin training epoch", b"| begin validation")
+
+
+@dataclass
+class TrainLog:
+    """The state after the lines fed so far. A log may hold several processes' lines, one behind another, after a resume.
+
+    Target words per second are words divided by seconds over the windows between two log lines, without those in which
+    fairseq validated, saved or started (fairseq's own mean over an epoch includes these).
+    """
+
+    epoch: int = 0
+    updates: int = 0
+    valid_loss: float | None = None
+    parameters: int | None = None
+    wall: float = 0.0  # seconds of training, over all processes
+    words: float = 0.0
+    seconds: float = 0.0
+    recent_words_per_second: float | None = None
+    epoch_end: int = 0  # updates at the end of the last whole epoch
+    epoch_words: float = 0.0
+    epoch_seconds: float = 0.0
+    _clean_window: bool = False
+    _offset: int = 0
+    _rest: bytes = b""
+
+    def follow(self, path: Path) -> bool:
+        """Reads what was written to the log since last time; whether there was anything."""
+        try:
+            with open(path, "rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return False
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.feed(line)
+        return bool(data)
+
+    def feed(self, line: bytes) -> None:
+        """Takes one line in."""
+        if any(start in line for start in STARTS):
+            self._clean_window = False
+        if match := PARAMETERS.search(line):
+            self.parameters = int(match[1].replace(b",", b""))
+        match = ROW.search(line)
+        if match is None:
+            return
+        try:
+            row = json.loads(match[2])
+        except ValueError:  # a line cut by a kill
+            return
+        getattr(self, "_" + match[1].decode())(row)
+
+    def _train_inner(self, row: dict[str, Any]) -> None:
+        updates, rate = int(row["num_updates"]), float(row.get("wps", 0))
+        if self._clean_window and rate > 0 and updates > self.updates:
+            words = float(row["wpb"]) * (updates - self.updates)
+            self.words += words
+            self.seconds += words / rate
+            self.recent_words_per_second = rate
+        self._clean_window = True
+        self.epoch, self.updates = int(row["epoch"]), updates
+
+    def _train(self, row: dict[str, Any]) -> None:
+        updates = int(row["train_num_updates"])
+        if updates > self.epoch_end:
+            self.epoch_words += float(row["train_wpb"]) * (updates - self.epoch_end)
+            self.epoch_seconds += float(row["train_train_wall"])
+        self.epoch, self.updates, self.epoch_end, self.wall = (
+            int(row["epoch"]),
+            updates,
+            updates,
+            float(row["train_wall"]),
+        )
+
+    def _valid(self, row: dict[str, Any]) -> None:
+        self.valid_loss = float(row["valid_loss"])
+        self.updates = max(self.updates, int(row["valid_num_updates"]))
+
+    @property
+    def words_per_second(self) -> float | None:
+        """Target words per second, or None if the log is too short to tell."""
+        if self.seconds:
+            return self.words / self.seconds
+        # Too few log lines for a whole window: fairseq's own stopwatch around its updates, in whole seconds an epoch.
+        return self.epoch_words / self.epoch_seconds if self.epoch_seconds else None

@@ -1,0 +1,82 @@
+"""Stage `translate`: every test set through fairseq-generate, then back to sentences as people write them.
+
+What fairseq prints in the source's order and count is not taken on trust: each hypothesis is put in its place by number, and each
+source line must have one. Subwords are removed here, by what made them.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+from recipes.common import prepare, text
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment, generate_command, threads
+from recipes.common.run import run_command
+from recipes.common.stages import atomic_path, empty_directory, locked
+
+HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
+
+
+def translate(experiment: Experiment) -> None:
+    """Runs the stage."""
+    run, markers, inputs = experiment.run, experiment.markers, experiment.translate_inputs()
+    tests = run.recipe.corpus.tests
+    temporary = experiment.directory / "generate.tmp"
+    if run.dry_run:
+        for test in tests:
+            run.dry(generate_command(experiment, test, temporary))
+        return
+    if markers.is_done("translate", inputs):
+        return
+    if not markers.is_done("average", experiment.average_inputs()):
+        raise RecipeError(
+            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run the stage average."
+        )
+    prepare.require(run)
+    with locked(experiment.directory) as lock:
+        markers.clear("translate")
+        for test in tests:
+            _translate(experiment, test, empty_directory(temporary), lock)
+        shutil.rmtree(temporary)
+        files = [experiment.test_file(test, kind) for test in tests for kind in ("src", "ref", "hyp")]
+        markers.set_done("translate", inputs, files)
+
+
+def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> None:
+    run = experiment.run
+    log = experiment.directory / f"{test}.generate.log"
+    log.unlink(missing_ok=True)
+    what = f"Translating {test} with {experiment.title}"
+    run.say(f"translate: {experiment.title}: {test}")
+    run_command(generate_command(experiment, test, results), log, what, threads(run), lock)
+    raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
+    sources = [line for line in text.clean_eval_lines(raw[run.source])]
+    subset = prepare.subset(run, test)
+    tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
+    subwords = prepare.load_subwords(run, run.target)
+    # fairseq invents a sentence for an empty line.
+    lines = [
+        subwords.decode(hypothesis) if source else ""
+        for source, hypothesis in zip(sources, tokens, strict=True)
+    ]
+    for kind, side in (("src", run.source), ("ref", run.target)):
+        with atomic_path(experiment.test_file(test, kind)) as temporary:
+            shutil.copyfile(raw[side], temporary)
+    with atomic_path(experiment.test_file(test, "hyp")) as temporary:
+        temporary.write_bytes("".join(text.clean(line) + "\n" for line in lines).encode("utf-8"))
+
+
+def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
+    """The best hypothesis of each sentence, as tokens, in the source's order; RecipeError unless there is one for each."""
+    found: dict[int, list[str]] = {}
+    for line in text.read_lines(path):
+        match = HYPOTHESIS.fullmatch(line.decode("utf-8"))
+        if match:
+            found.setdefault(int(match[1]), match[2].split())  # with --nbest, the first is the best
+    if sorted(found) != list(range(expected)):
+        missing = [number + 1 for number in range(expected) if number not in found]
+        which = f"; the first without one is line {missing[0]:,}" if missing else ""
+        raise RecipeError(
+            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate lost some, nothing is scored."
+        )
+    return [found[number] for number in range(expected)]
