@@ -210,20 +210,28 @@ explain() {
         why="pip could not reach its package index: check the network, the proxy and pip's settings"
     elif grep -qE 'No matching distribution found' "$2"; then
         why="pip's package index does not offer $(sed -n 's/.*No matching distribution found for \([^ ]*\).*/\1/p' "$2" | tail -n 1) for Python $VERSION on $(uname -sm): check the network and pip's settings (pip config list)"
+    elif grep -q ResolutionImpossible "$2"; then
+        why="pip's package index offers no set of packages that fits constraints.txt: check pip's settings (pip config list)"
     elif grep -qE 'Permission denied|Read-only file system' "$2"; then
         why="a directory cannot be written to: make $ENV writable"
     else
-        why="see the lines below"
+        why="mend what the log says"
     fi
-    say "Failed in $1; $why; then run this again. Whole log: $2; its end:"
+    say "Failed in $1: $why; then run this again. The end of $2:"
     grep -vE '^ *$|^\[notice\]' "$2" | tail -n 5 | cut -c 1-300 | sed 's/^/env:   | /' >&2
     exit 1
 }
 
 # progress: of pip's output, says the lines that one waits for.
 progress() {
-    local line size
+    local line size hint=""
+    command -v nvidia-smi >/dev/null ||
+        hint="this is PyTorch's CUDA build, and no NVIDIA GPU is seen: TORCH_INDEX_URL in scripts/env.sh tells how to get the smaller CPU build"
     while IFS= read -r line; do
+        if [[ -n "$hint" && "$line" == *Downloading*nvidia_* ]]; then
+            say "$hint"
+            hint=""
+        fi
         case "$line" in
         *Downloading*" GB)") say "  ${line#"${line%%[![:space:]]*}"}" ;;
         *Downloading*" MB)")
@@ -231,7 +239,7 @@ progress() {
             size="${size%%[. ]*}"
             ((size < 20)) || say "  ${line#"${line%%[![:space:]]*}"}"
             ;;
-        "Installing collected packages"*) say "  unpacking" ;;
+        "Installing collected packages"*torch*) say "  unpacking" ;;
         esac
     done
 }
@@ -252,14 +260,14 @@ install() {
     # pip's temporary files go beside the packages: one disk to have space on, and /tmp is often small.
     rm -rf "$ENV/.tmp"
     mkdir "$ENV/.tmp"
-    # The environment variables hold for the packages that pip needs for building (before and since pip 25.3), too;
-    # the name is relative because pip splits the variable at spaces.
     (
-        cd "$ROOT"
+        cd "$ROOT" || exit 1
         unset PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
-        export TMPDIR="$ENV/.tmp" PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
-        export PIP_DISABLE_PIP_VERSION_CHECK=1
-        "$python" -m pip install "${options[@]}" -c constraints.txt -e '.[recipes,dev]' 2>&1
+        export TMPDIR="$ENV/.tmp" PIP_DISABLE_PIP_VERSION_CHECK=1
+        # Packages are built with the pinned setuptools, too: pip's own building environments know no constraints.
+        "$python" -m pip install "${options[@]}" "$(grep '^setuptools==' constraints.txt)" 2>&1 &&
+            "$python" -m pip install "${options[@]}" --no-build-isolation \
+                -c constraints.txt -e '.[recipes,dev]' 2>&1
     ) | tee "$log" | progress || explain "installing the packages" "$log"
     rm -rf "$ENV/.tmp"
 
