@@ -1,0 +1,219 @@
+"""The conformance suite at the level of attention: every registered encoding, in every variant."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
+from tests.references import REFERENCES, naive_attention
+from tests.variants import VARIANTS, ignores_order
+
+BATCH, HEADS, LENGTH, DIM = 3, 2, 6, 4
+BIDIRECTIONAL_AND_CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+
+
+def make(name, options, dtype=torch.float64):
+    torch.manual_seed(1)
+    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, **options).to(dtype)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.normal_()  # large enough that a lost term cannot hide
+    return encoding
+
+
+def inputs(queries=LENGTH, keys=LENGTH, dtype=torch.float64):
+    torch.manual_seed(2)
+    q = torch.randn(BATCH, HEADS, queries, DIM, dtype=dtype)
+    k, v = torch.randn(2, BATCH, HEADS, keys, DIM, dtype=dtype)
+    return q, k, v
+
+
+def causal_mask(length=LENGTH):
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+def padding(left):
+    """The second sentence has 2 pads, the third has 4."""
+    columns = torch.arange(LENGTH)[None, :]
+    lengths = torch.tensor([[LENGTH], [LENGTH - 2], [LENGTH - 4]])
+    return columns < LENGTH - lengths if left else columns >= lengths
+
+
+def test_every_encoding_has_a_naive_reference():
+    assert set(REFERENCES) == set(ENCODINGS)
+
+
+@BIDIRECTIONAL_AND_CAUSAL
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("pads", [None, "left", "right"])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_equals_the_naive_reference(name, options, pads, need_weights, causal):
+    encoding, (q, k, v) = make(name, options), inputs()
+    forbidden = np.zeros((BATCH, LENGTH, LENGTH), dtype=bool)
+    key_padding_mask = None if pads is None else padding(left=pads == "left")
+    if key_padding_mask is not None:
+        forbidden |= key_padding_mask.numpy()[:, None, :]
+    if causal:
+        forbidden |= causal_mask().numpy()
+    defined = ~forbidden.all(axis=2)  # rows that may attend to nothing have no value
+    forbidden[~defined] = False
+    output, weights = attend(
+        q, k, v, encoding, key_padding_mask, causal_mask() if causal else None, need_weights=need_weights
+    )
+    expected, expected_weights = naive_attention(encoding, q, k, v, forbidden)
+    rows = np.broadcast_to(defined[:, None], (BATCH, HEADS, LENGTH))
+    np.testing.assert_allclose(output.detach().numpy()[rows], expected[rows], rtol=0, atol=1e-10)
+    assert output.isfinite().all()
+    if need_weights:
+        np.testing.assert_allclose(weights.detach().numpy()[rows], expected_weights[rows], rtol=0, atol=1e-10)
+    else:
+        assert weights is None
+
+
+@pytest.mark.parametrize("keys", [1, 5])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_one_query_equals_the_naive_reference(name, options, keys):
+    encoding, (q, k, v) = make(name, options), inputs(queries=1, keys=keys)
+    expected, _ = naive_attention(encoding, q, k, v)
+    np.testing.assert_allclose(attend(q, k, v, encoding)[0].detach().numpy(), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_full_causal_pass_equals_steps(name, options):
+    encoding, (q, k, v) = make(name, options), inputs()
+    full, _ = attend(q, k, v, encoding, attn_mask=causal_mask())
+    for t in range(LENGTH):
+        step, _ = attend(q[:, :, t : t + 1], k[:, :, : t + 1], v[:, :, : t + 1], encoding)
+        torch.testing.assert_close(step, full[:, :, t : t + 1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_sentence_alone_equals_sentence_in_a_padded_batch(name, options, side):
+    encoding, (q, k, v) = make(name, options), inputs()
+    mask = padding(left=side == "left")
+    together, _ = attend(q, k, v, encoding, key_padding_mask=mask)
+    for b in range(BATCH):
+        real = ~mask[b]
+        alone, _ = attend(*(x[b : b + 1, :, real] for x in (q, k, v)), encoding)
+        torch.testing.assert_close(alone[0], together[b][:, real], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_gradient_reaches_every_parameter_and_input(name, options, need_weights):
+    encoding, tensors = make(name, options), [x.requires_grad_() for x in inputs()]
+    output, _ = attend(*tensors, encoding, attn_mask=causal_mask(), need_weights=need_weights)
+    (output * torch.randn_like(output)).sum().backward()
+    for tensor in [*tensors, *encoding.parameters()]:
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all()
+    for _, parameter in encoding.named_parameters():
+        # With K = 0 a key vector shifts all logits of a query alike, which the softmax does not see.
+        if options.get("clipping_distance") != 0:
+            assert parameter.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_half_precision_is_finite_and_near(name, options, dtype):
+    encoding, (q, k, v) = make(name, options), inputs()
+    exact, _ = attend(q, k, v, encoding, padding(left=True), causal_mask())
+    half_encoding = copy.deepcopy(encoding).to(dtype)
+    for parameter in half_encoding.parameters():
+        assert parameter.dtype == dtype
+    rough, _ = attend(*(x.to(dtype) for x in (q, k, v)), half_encoding, padding(left=True), causal_mask())
+    assert rough.dtype == dtype
+    assert rough.isfinite().all()
+    real = ~padding(left=True)[:, None, :, None].expand_as(exact)
+    torch.testing.assert_close(rough.double()[real], exact[real], rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_float_masks_mean_the_same_as_bool_masks(name, options):
+    encoding, (q, k, v) = make(name, options), inputs()
+    as_float = torch.zeros(LENGTH, LENGTH, dtype=torch.float64).masked_fill(causal_mask(), -torch.inf)
+    for key_padding_mask in (None, padding(left=False)):
+        expected, _ = attend(q, k, v, encoding, key_padding_mask, causal_mask())
+        found, _ = attend(q, k, v, encoding, key_padding_mask, as_float)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_longer_than_ever_seen_stays_finite(name, options):
+    encoding, (q, k, v) = make(name, options, torch.float32), inputs(600, 600, torch.float32)
+    assert attend(q, k, v, encoding)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_order_matters_only_where_it_should(name, options):
+    if ENCODINGS[name].input_positions != "none":
+        return  # order enters with the embeddings: tests/test_model.py
+    encoding, (q, k, v) = make(name, options), inputs()
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    permuted, _ = attend(q[:, :, order], k[:, :, order], v[:, :, order], encoding)
+    same = torch.allclose(permuted, attend(q, k, v, encoding)[0][:, :, order], rtol=0, atol=1e-9)
+    assert same == ignores_order(name, options)
+
+
+def test_shaw_makes_no_tensor_of_length_squared_times_width():
+    """Memory of Shaw's terms grows with n K: nothing as large as (n, n, d) is allocated, forward or backward."""
+    length, dim = 256, 64
+    encoding = build_encoding("shaw", num_heads=1, head_dim=dim, clipping_distance=4)
+    q, k, v = (torch.randn(1, 1, length, dim, requires_grad=True) for _ in range(3))
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            result = func(*args, **(kwargs or {}))
+            for tensor in torch.utils._pytree.tree_leaves(result):
+                if isinstance(tensor, torch.Tensor):
+                    largest = max(largest, tensor.untyped_storage().nbytes() // tensor.element_size())
+            return result
+
+    with Watch():
+        attend(q, k, v, encoding)[0].sum().backward()
+    assert length * length <= largest < length * length * 2
+
+
+def test_dropout_reaches_both_value_terms():
+    """Dropped weights leave v and the relative values alike: with everything dropped nothing is left."""
+    encoding, (q, k, v) = make("shaw", {}), inputs()
+    assert attend(q, k, v, encoding, dropout=1.0)[0].abs().max() == 0
+
+
+def test_shaw_is_initialized_as_in_tensor2tensor():
+    torch.manual_seed(1)
+    encoding = build_encoding("shaw", num_heads=8, head_dim=64, clipping_distance=16)
+    limit = (6 / (33 + 64)) ** 0.5
+    for table in encoding.parameters():
+        assert table.shape == (8, 33, 64)
+        assert 0.95 * limit < table.abs().max() <= limit
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("shawl", {}, "no position encoding 'shawl'; there are .*shaw"),
+        ("shaw", {"clipping_distance": -1}, "--clipping-distance must be 0 or more, not -1"),
+        ("shaw", {"clipping_distance": "many"}, "--clipping-distance 'many'"),
+        ("shaw", {"position_sharing": "heads"}, "--position-sharing must be one of none, head, layer, all"),
+        ("shaw", {"relative_keys": "perhaps"}, "--relative-keys 'perhaps': say true or false"),
+        ("nopos", {"clipping_distance": 4}, "nopos has no option --clipping-distance"),
+    ],
+)
+def test_bad_options_are_refused_in_one_sentence(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        build_encoding(name, num_heads=2, head_dim=4, **options)
+
+
+def test_registry_refuses_taken_names_and_strangers():
+    with pytest.raises(ValueError, match="'shaw' is registered already, by Shaw"):
+        register_encoding("shaw")(PositionEncoding)
+    with pytest.raises(ValueError, match="must derive from PositionEncoding"):
+        register_encoding("new")(torch.nn.Linear)
+    assert "new" not in ENCODINGS
