@@ -189,7 +189,9 @@ make_own_venv() {
     fi
     if [[ -n "$why" ]]; then
         say "$why: making it anew"
-        find "$ENV/" -mindepth 1 -delete
+        # The marker stays until all is done: this, too, may be cut short.
+        { true >"$ENV/$MARKER_NAME" && find "$ENV/" -mindepth 1 ! -name "$MARKER_NAME" -delete; } 2>/dev/null ||
+            die "Cannot empty $ENV: remove that directory, then run this again."
     fi
     if [[ ! -f "$ENV/pyvenv.cfg" ]]; then
         [[ -n "$MAKE_WITH" ]] || find_python
