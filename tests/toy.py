@@ -1,4 +1,5 @@
-"""A toy parallel corpus, and fairseq's own command lines on it: what tests need to run the real thing in seconds.
+"""A toy parallel corpus, and fairseq's own command lines on it: what tests need to run the real thing in
+seconds.
 
 Everything here is a plain function without pytest, so that fixtures of any scope can call it:
 
@@ -45,9 +46,10 @@ def make_corpus(
 ) -> Path:
     """Write `{train,valid,test}.{en,de}` into `directory` and return it.
 
-    Each target sentence is its source sentence backwards, word for word renamed: order matters, and the two sides
-    share no word. `lines` is the number of training lines (then 20 each for valid and test), or a number a split.
-    Every word of the vocabulary occurs in the first training lines, so that dictionaries do not depend on luck.
+    Each target sentence is its source sentence backwards, word for word renamed: order matters, and the two
+    sides share no word. `lines` is the number of training lines (then 20 each for valid and test), or a
+    number a split. Every word of the vocabulary occurs in the first training lines, so that dictionaries do
+    not depend on luck.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -79,7 +81,7 @@ def run_fairseq(
     timeout: float = 120,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python -m fairseq_cli.<module> arguments` and return the finished process (text stdout and stderr).
+    """Run `python -m fairseq_cli.<module> arguments` and return the finished process (outputs as text).
 
     With `check`, a non-zero exit is an AssertionError that shows the command and the end of both outputs.
     """
@@ -172,7 +174,8 @@ def generate(
 
 
 def hypotheses(stdout: str) -> dict[int, str]:
-    """The best hypothesis of each sentence id in what fairseq-generate or -interactive printed (`H-<id>` lines)."""
+    """The best hypothesis of each sentence id in what fairseq-generate or -interactive printed (`H-<id>`
+    lines)."""
     found: dict[int, str] = {}
     for line in stdout.splitlines():
         if line.startswith("H-"):

@@ -1,0 +1,53 @@
+"""Which checkpoints of a training to average: the last by epoch, or the last by updates."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .loading import CheckpointError, StrPath, few
+
+
+def last_epoch_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:
+    """The last `n` checkpoints written at the end of an epoch (`checkpoint<epoch>.pt`), oldest first.
+
+    `up_to` leaves out later epochs. Raises CheckpointError if there are fewer than `n`.
+    """
+    return _last(directory, n, up_to, r"checkpoint(\d+)\.pt", "epoch", "keep more with --keep-last-epochs")
+
+
+def last_update_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:
+    """The last `n` checkpoints written between epochs (`checkpoint_<epoch>_<updates>.pt`), oldest first.
+
+    fairseq writes them with `--save-interval-updates`. `up_to` leaves out those with more updates. Raises
+    CheckpointError if there are fewer than `n`.
+    """
+    return _last(
+        *(directory, n, up_to, r"checkpoint_\d+_(\d+)\.pt", "update"),
+        "save more with --save-interval-updates, keep more with --keep-interval-updates",
+    )
+
+
+def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str, mend: str) -> list[Path]:
+    directory = Path(directory)
+    if n < 1:
+        raise CheckpointError(f"The number of checkpoints to average is {n}; it must be at least 1.")
+    if not directory.is_dir():
+        raise CheckpointError(
+            f"{directory} is no directory; name the one that fairseq-train's --save-dir named."
+        )
+    found: list[tuple[int, Path]] = []
+    for path in directory.iterdir():
+        match = re.fullmatch(pattern, path.name)
+        # The others are copies of these (checkpoint_best.pt, checkpoint_last.pt) or of the other kind.
+        if match and path.is_file():
+            found.append((int(match[1]), path))
+    chosen = sorted((number, path) for number, path in found if up_to is None or number <= up_to)
+    if len(chosen) < n:
+        bound = "" if up_to is None else f" up to {unit} {up_to}"
+        raise CheckpointError(
+            f"{directory} holds {len(chosen)} {unit} checkpoints{bound} "
+            f"({few(path.name for _, path in chosen)}), {n} were asked for; "
+            f"ask for fewer, or train again and {mend}."
+        )
+    return [path for _, path in chosen[-n:]]

@@ -1,0 +1,78 @@
+"""What a checkpoint's configuration says about its model, as opposed to how, where and how long it was
+trained."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from .loading import CheckpointError
+
+# Flags of a model that change how it is trained on a machine or started, not what it computes.
+_NO_PART_OF_THE_MODEL = {
+    *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
+    *("encoder_embed_path", "decoder_embed_path", "no_seed_provided"),
+}
+
+
+def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that checkpoints of one model agree in: the model's, and the task's name and languages.
+
+    A configuration has groups (model, optimization, checkpoint ...), but that of a model without a
+    dataclass is one namespace with the settings of all groups; those that another group holds too
+    (save_dir, seed, lr ...) are not the model's.
+    """
+    cfg, args = _mapping(state.get("cfg")), _mapping(state.get("args"))
+    if not cfg and not args:
+        raise CheckpointError(
+            f"{source} says nothing about its model: it has neither 'cfg' nor 'args'; "
+            "name a file that fairseq-train wrote."
+        )
+    if cfg:
+        model, task = _mapping(cfg.get("model")), _mapping(cfg.get("task"))
+        others = set(cfg).union(*(_mapping(group) for name, group in cfg.items() if name != "model"))
+    else:
+        model, task = args, {**args, "_name": args.get("task")}
+        others = _general_settings() | {"task", "source_lang", "target_lang", "data"}
+    settings = {
+        key: value
+        for key, value in _flat(model).items()
+        if key == "_name" or key.split(".")[0] not in others | _NO_PART_OF_THE_MODEL
+    }
+    settings |= {f"task.{key}": task[key] for key in ("_name", "source_lang", "target_lang") if task.get(key)}
+    return settings
+
+
+def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(name, value in `one`, value in `other`) of each of the model's settings in which they differ."""
+    for key in sorted(one.keys() | other.keys()):
+        here, there = one.get(key, "(not set)"), other.get(key, "(not set)")
+        # fairseq-train may leave the languages to be found in the data directory; then nothing is known.
+        known = not key.startswith("task.") or (key in one and key in other)
+        if known and here != there:
+            yield key, here, there
+
+
+def _general_settings() -> set[str]:
+    """The names of the settings of every training, for files of old versions, which have no groups."""
+    from fairseq.dataclass.configs import FairseqConfig
+
+    groups = [field.default for field in fields(FairseqConfig) if is_dataclass(field.default)]
+    return {field.name for group in groups for field in fields(group)}
+
+
+def _mapping(group: Any) -> dict[str, Any]:
+    if isinstance(group, argparse.Namespace):
+        return vars(group)
+    return group if isinstance(group, dict) else {}
+
+
+def _flat(group: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in group.items():
+        inner = _mapping(value)
+        flat.update(_flat(inner, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value})
+    return flat

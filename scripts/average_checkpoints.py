@@ -1,0 +1,83 @@
+"""Average checkpoints of one training into one: `python scripts/average_checkpoints.py --help`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+
+if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fairseq_posenc.checkpoints import (
+    CheckpointError,
+    average_checkpoints,
+    last_epoch_checkpoints,
+    last_update_checkpoints,
+)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The checkpoint to write. It appears only when it is complete.",
+)
+@click.option(
+    "--last-epochs", type=int, metavar="N", help="Average the last N of DIRECTORY's checkpoint<epoch>.pt."
+)
+@click.option(
+    "--last-updates",
+    type=int,
+    metavar="N",
+    help="Average the last N of DIRECTORY's checkpoint_<epoch>_<updates>.pt.",
+)
+@click.option(
+    "--up-to", type=int, metavar="M", help="With --last-*: leave out later epochs (or updates) than M."
+)
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="DIRECTORY | FILE...", type=click.Path(path_type=Path)
+)
+def main(
+    output: Path,
+    last_epochs: int | None,
+    last_updates: int | None,
+    up_to: int | None,
+    paths: tuple[Path, ...],
+) -> None:
+    """Average checkpoints of one training: the last of a DIRECTORY, or the named FILEs.
+
+    \b
+    average_checkpoints.py --output averaged.pt --last-epochs 5 checkpoints/
+    average_checkpoints.py --output averaged.pt --last-updates 20 --up-to 100000 checkpoints/
+    average_checkpoints.py --output averaged.pt checkpoints/checkpoint7.pt checkpoints/checkpoint9.pt
+
+    Only checkpoints of one model are averaged (same architecture, flags and parameters). The result can be
+    given to fairseq-generate and to --finetune-from-model; it holds no optimizer state. It takes the memory
+    of two models.
+    """
+    if last_epochs is not None and last_updates is not None:
+        raise click.UsageError("--last-epochs and --last-updates exclude each other; give one of them.")
+    last = last_epochs if last_epochs is not None else last_updates
+    if last is None and up_to is not None:
+        raise click.UsageError("--up-to needs --last-epochs or --last-updates.")
+    if last is not None and len(paths) != 1:
+        raise click.UsageError(
+            f"--last-epochs and --last-updates take one directory, not {len(paths)} paths."
+        )
+    try:
+        if last is not None:
+            select = last_epoch_checkpoints if last_epochs is not None else last_update_checkpoints
+            paths = tuple(select(paths[0], last, up_to=up_to))
+        average_checkpoints(paths, output, report=lambda path: click.echo(f"reading {path}"))
+    except CheckpointError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"wrote {output}: the average of {len(paths)} checkpoints")
+
+
+if __name__ == "__main__":
+    main()
