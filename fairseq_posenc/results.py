@@ -1,7 +1,8 @@
-"""Scores of experiments: read from their directories, pooled over seeds, tested, and shown as a table or a plot.
+"""Scores of experiments: read from their directories, pooled over seeds, tested, and shown as a table or a
+plot.
 
-Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json, training.json and, for each test
-set, <test>.sacrebleu.json with <test>.hyp and <test>.ref), never from logs.
+Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json,
+training.json and, for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref), never from logs.
 """
 
 import csv
@@ -14,20 +15,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
-from tabulate import tabulate
+from tabulate import tabulate  # type: ignore[import-untyped]
 
 SCORES = ".sacrebleu.json"
+COLUMNS = (
+    *("corpus", "pair", "test", "experiment", "arch", "flags", "seeds"),
+    *("bleu", "bleu_interval", "bleu_spread", "chrf", "parameters", "words_per_second", "p_value"),
+    *("bleu_signature", "chrf_signature"),
+)
 
 
 class ResultsError(ValueError):
-    """An experiment directory, or a wish about it, that makes no table: its text is one sentence for the user."""
+    """An experiment directory, or a wish about it, that makes no table: its text is one sentence for the
+    user.
+    """
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric's score with half the width of its 95 % bootstrap interval (None if SacreBLEU was not asked for one)."""
+    """One metric's score with half the width of its 95 % bootstrap interval (None if SacreBLEU was not asked
+    for one).
+    """
 
     score: float
     interval: float | None
@@ -60,7 +70,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting on one test set, pooled over its seeds; `p_value` is against the chosen baseline, the baseline's own is None."""
+    """One setting on one test set, pooled over its seeds; `p_value` is against the chosen baseline, the
+    baseline's own is None.
+    """
 
     scores: tuple[Score, ...]
     p_value: float | None = None
@@ -108,7 +120,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def read_experiments(paths: Iterable[Path]) -> list[Score]:
-    """Reads experiment directories, or every one below the directories named; ResultsError if there is nothing to read."""
+    """Reads experiment directories, or every one below the directories named; ResultsError if there is
+    nothing to read.
+    """
     scores: list[Score] = []
     seen: set[Path] = set()
     for path in paths:
@@ -183,12 +197,14 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
 
 
 def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
-    """One row a setting and test set, in the order given; with `baseline`, a name, each row's p-value against it."""
+    """One row a setting and test set, in the order given; with `baseline`, a name, each row's p-value against
+    it.
+    """
     settings: dict[tuple[str, ...], list[Score]] = {}
     for score in scores:
         settings.setdefault(score.setting, []).append(score)
     rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in settings.values()]
-    rows.sort(key=lambda row: [key for key in dict.fromkeys(row.group for row in rows)].index(row.group))
+    rows = [row for group in _groups(rows) for row in group]
     if baseline is None:
         return rows
     names = list(dict.fromkeys(row.first.name for row in rows))
@@ -207,7 +223,9 @@ def _groups(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def _tested(rows: list[Row], baseline: str) -> list[Row]:
-    """Rows with p-values: of several seeds, each against the baseline's same seed (or its first), and the largest p counts."""
+    """Rows with p-values: of several seeds, each against the baseline's same seed (or its first), and the
+    largest p counts.
+    """
     base = next((row for row in rows if row.first.name == baseline), None)
     if base is None:
         return rows
@@ -223,11 +241,14 @@ def _tested(rows: list[Row], baseline: str) -> list[Row]:
 
 
 def paired_bootstrap(baseline: Score, system: Score) -> float:
-    """The p-value of the difference in BLEU, by SacreBLEU's own paired bootstrap resampling (1,000 samples, fixed seed)."""
+    """The p-value of the difference in BLEU, by SacreBLEU's own paired bootstrap resampling (1,000 samples,
+    fixed seed).
+    """
     references = [_lines(score.directory / f"{score.test}.ref") for score in (baseline, system)]
     if references[0] != references[1]:
         raise ResultsError(
-            f"{baseline.directory} and {system.directory} have different references for {baseline.test}: they cannot be compared."
+            f"{baseline.directory} and {system.directory} have different references for "
+            f"{baseline.test}: they cannot be compared."
         )
     systems = [
         (str(score.directory), _lines(score.directory / f"{score.test}.hyp")) for score in (baseline, system)
@@ -235,7 +256,8 @@ def paired_bootstrap(baseline: Score, system: Score) -> float:
     for name, hypotheses in systems:
         if len(hypotheses) != len(references[0]):
             raise ResultsError(
-                f"{name} has {len(hypotheses):,} translations of {baseline.test} for {len(references[0]):,} references: translate it again."
+                f"{name} has {len(hypotheses):,} translations of {baseline.test} for "
+                f"{len(references[0]):,} references: translate it again."
             )
     names = ["Baseline", "System"]
     _, results = PairedTest(
@@ -307,7 +329,8 @@ def _notes(rows: list[Row]) -> list[str]:
         notes += [f"{label}: {signature}" for signature in signatures]
         if len(signatures) > 1:
             notes.append(
-                f"Warning: the {label} signatures differ ({', '.join(signatures.values())}), so these scores are not comparable."
+                f"Warning: the {label} signatures differ ({', '.join(signatures.values())}), so these "
+                f"scores are not comparable."
             )
     return notes
 
@@ -345,10 +368,7 @@ def as_csv(rows: Sequence[Row]) -> str:
     """One line a row, every number unrounded and on its own."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        "corpus pair test experiment arch flags seeds bleu bleu_interval bleu_spread chrf parameters words_per_second p_value "
-        "bleu_signature chrf_signature".split()
-    )
+    writer.writerow(COLUMNS)
     for row in rows:
         first = row.first
         flags = " ".join(f"--{name} {value}".rstrip() for name, value in first.flags.items())
@@ -368,7 +388,9 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
-    """BLEU against clipping distance, a panel for each corpus, pair and test set; other encodings are horizontal lines."""
+    """BLEU against clipping distance, a panel for each corpus, pair and test set; other encodings are
+    horizontal lines.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -400,14 +422,14 @@ def _draw(axes: Any, rows: list[Row]) -> None:
     drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
     colours = iter(f"C{number}" for number in range(len(rows) + 1))
     distances: set[int] = set()
-    for (arch, other), curve in drawn.items():
+    for (arch, rest), curve in drawn.items():
         curve = sorted(curve, key=lambda row: row.clipping_distance or 0)
         distances.update(row.clipping_distance or 0 for row in curve)
         errors = [(row.bleu_interval if row.bleu_spread is None else row.bleu_spread) or 0.0 for row in curve]
         label = (
             curve[0].first.encoding
             if sum(key[0] == arch for key in drawn) == 1
-            else f"{curve[0].first.encoding} {other}"
+            else f"{curve[0].first.encoding} {rest}"
         )
         xs, ys = [row.clipping_distance for row in curve], [row.bleu for row in curve]
         axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)

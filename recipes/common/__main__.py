@@ -1,6 +1,9 @@
-"""The command line of every recipe: `python -m recipes.common --conf recipes/<corpus>/<corpus>.conf [options]`."""
+"""The command line of every recipe: `python -m recipes.common --conf recipes/<corpus>/<corpus>.conf
+[options]`.
+"""
 
 import errno
+import logging
 import os
 import sys
 from pathlib import Path
@@ -42,7 +45,8 @@ def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
     for name in names:
         if name not in recipe.experiments:
             raise RecipeError(
-                f"--experiments {name}: {recipe.path.name} has no such experiment; it has {', '.join(recipe.experiments)}."
+                f"--experiments {name}: {recipe.path.name} has no such experiment; it has "
+                f"{', '.join(recipe.experiments)}."
             )
     if not names:
         raise RecipeError("--experiments: name at least one.")
@@ -106,6 +110,13 @@ def count_gpus() -> int:
     default=os.cpu_count(),
     help="CPU threads or processes.  [default: all]",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Experiments at a time on the CPU, which share --cpus; 0: one for each CPU.",
+)
 @click.option("--dry-run", is_flag=True, help="Print every command that would be run; run and write nothing.")
 @click.argument("extra", nargs=-1, metavar="[-- FAIRSEQ-TRAIN FLAGS]")
 def main(
@@ -119,26 +130,31 @@ def main(
     output_dir: Path,
     gpus: int | None,
     cpus: int,
+    jobs: int,
     dry_run: bool,
     extra: tuple[str, ...],
 ) -> None:
-    """Downloads and prepares a corpus, trains each experiment, averages, translates, scores, and prints the table.
+    """Downloads and prepares a corpus, trains each experiment, averages, translates, scores, and prints the
+    table.
 
     Every stage is resumable: a run that was stopped, or killed, goes on when it is started again.
     """
+    quiet_logging()
     try:
         recipe = read_recipe(conf)
         names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
+        gpus = count_gpus() if gpus is None else gpus
         run = Run(
             recipe=recipe,
             pair=choose_pair(recipe, pair),
             data_dir=data_dir.absolute(),
             output_dir=output_dir.absolute(),
             python=os.environ.get("PYTHON") or sys.executable,
-            gpus=count_gpus() if gpus is None else gpus,
+            gpus=gpus,
             cpus=cpus,
+            jobs=1 if gpus else min(jobs or cpus, cpus),
             source_dir=source.absolute() if source else None,
             extra=parse_flags(list(extra), "the flags behind --"),
             dry_run=dry_run,
@@ -152,8 +168,16 @@ def main(
         if error.errno != errno.ENOSPC:
             raise
         fail(
-            f"No space is left on the disk of {error.filename or data_dir}: free some, or give another --data-dir or --output-dir."
+            f"No space is left on the disk of {error.filename or data_dir}: free some, or give another "
+            f"--data-dir or --output-dir."
         )
+
+
+def quiet_logging() -> None:
+    """Warnings only: importing fairseq sets the root logger to DEBUG, and every library would talk."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    logging.basicConfig(handlers=[handler])
 
 
 def fail(text: str) -> None:

@@ -15,17 +15,14 @@ def average(experiment: Experiment) -> None:
     )
     if run.dry_run:
         script = package_directory().parent / "scripts" / "average_checkpoints.py"
-        return run.dry(
-            [
-                run.python,
-                script,
-                "--last-epochs",
-                str(last),
-                experiment.checkpoints,
-                "--output",
-                experiment.averaged,
-            ]
+        # A training that ends within an epoch has its last state in no epoch's checkpoint.
+        which = (
+            [experiment.last_checkpoint]
+            if last == 1
+            else ["--last-epochs", str(last), experiment.checkpoints]
         )
+        run.dry([run.python, script, "--output", experiment.averaged, *which])
+        return
     if markers.is_done("average", inputs):
         return
     if not markers.is_done("train", experiment.train_inputs()):
@@ -38,7 +35,11 @@ def average(experiment: Experiment) -> None:
     with locked(experiment.directory):
         markers.clear("average")
         try:
-            paths = last_epoch_checkpoints(experiment.checkpoints, last)
+            paths = (
+                [experiment.last_checkpoint]
+                if last == 1
+                else last_epoch_checkpoints(experiment.checkpoints, last)
+            )
             average_checkpoints(paths, experiment.averaged)
         except CheckpointError as error:
             raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None

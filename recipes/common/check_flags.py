@@ -1,6 +1,7 @@
 """Has fairseq itself read command lines before hours of work depend on them; run as a process of its own.
 
-Reads JSON, a list of [kind, words], from standard input; prints the index and fairseq's complaint for the first that it refuses.
+Reads JSON, a list of [kind, words], from standard input; prints the index and fairseq's complaint for the
+first that it refuses.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import subprocess
 import sys
 
 from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment, common_words, generate_command, train_command
+from recipes.common.experiment import Experiment, generate_command, train_command
 from recipes.common.run import Run
 from recipes.common.settings import Recipe
 

@@ -10,7 +10,8 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
     folder = run.output_dir / run.recipe.corpus.name / run.pair
     if run.dry_run:
         script = package_directory().parent / "scripts" / "compare.py"
-        return run.dry([run.python, script, "--plot", folder / "compare.png", *directories])
+        run.dry([run.python, script, "--plot", folder / "compare.png", *directories])
+        return
     from fairseq_posenc import results
 
     found = results.read_experiments(directories)

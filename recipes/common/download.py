@@ -1,4 +1,6 @@
-"""Stage `download`: brings the corpus's files to disk, whole and verified, or has the recipe's generator make them."""
+"""Stage `download`: brings the corpus's files to disk, whole and verified, or has the recipe's generator make
+them.
+"""
 
 import csv
 import shutil
@@ -101,25 +103,28 @@ def _generate(run: Run) -> None:
     corpus = run.recipe.corpus
     assert corpus.generator is not None
     temporary = run.download_dir.with_name("download.tmp")
-    command = [run.python, corpus.generator, *corpus.generator_options, temporary]
+    command: list[str | Path] = [run.python, corpus.generator, *corpus.generator_options, temporary]
     if run.dry_run:
-        return run.dry(command)
+        run.dry(command)
+        return
     corpus_dir = run.download_dir.parent
     markers = Markers(corpus_dir)
     with locked(corpus_dir):
         if markers.is_done("download", inputs(run)):
-            return run.say("download: done before")
+            run.say("download: done before")
+            return
         markers.clear("download")
         empty_directory(temporary)
         log = corpus_dir / "generate.log"
         log.unlink(missing_ok=True)
-        run_command(command, log, f"The generator {corpus.generator}")
+        run_command(run, command, log, f"The generator {corpus.generator}")
         splits = (corpus.train, corpus.valid, *corpus.tests)
         names = [f"{split}.{language}" for split in splits for language in (run.source, run.target)]
         for name in names:
             if not (temporary / name).is_file():
                 raise RecipeError(
-                    f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section [corpus]."
+                    f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section "
+                    f"[corpus]."
                 )
         replace_directory(temporary, run.download_dir)
         markers.set_done("download", inputs(run), [run.download_dir / name for name in names])
@@ -141,7 +146,8 @@ def _fetch_all(run: Run) -> None:
     markers = Markers(corpus_dir)
     with locked(corpus_dir):
         if markers.is_done(stage, inputs(run)):
-            return run.say("download: done before")
+            run.say("download: done before")
+            return
         for row in rows:
             final = run.download_dir / row.file
             if final.is_file() and final.stat().st_size == row.bytes and file_hash(final) == row.sha256:
@@ -159,7 +165,8 @@ def _verify(path: Path, row: Source, origin: str) -> None:
     size = path.stat().st_size
     if size != row.bytes:
         raise RecipeError(
-            f"{origin} has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for."
+            f"{origin} has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was "
+            f"made for."
         )
     found = file_hash(path)
     if found != row.sha256:
@@ -171,7 +178,8 @@ def _verify(path: Path, row: Source, origin: str) -> None:
 def _copy(origin: Path, final: Path, row: Source) -> None:
     if not origin.is_file():
         raise RecipeError(
-            f"--source {origin.parent}: there is no file {origin.name}; add it, or leave --source out to download it."
+            f"--source {origin.parent}: there is no file {origin.name}; add it, or leave --source out "
+            f"to download it."
         )
     with atomic_path(final) as temporary:
         shutil.copyfile(origin, temporary)
@@ -179,7 +187,9 @@ def _copy(origin: Path, final: Path, row: Source) -> None:
 
 
 def _fetch(row: Source, final: Path) -> None:
-    """Downloads into `<name>.part`, going on from what an earlier run left there; a wrong file never gets the final name."""
+    """Downloads into `<name>.part`, going on from what an earlier run left there; a wrong file never gets the
+    final name.
+    """
     part = final.with_name(final.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, ATTEMPTS + 1):
@@ -189,7 +199,8 @@ def _fetch(row: Source, final: Path) -> None:
         except urllib.error.HTTPError as error:
             if error.code < 500 or attempt == ATTEMPTS:
                 raise RecipeError(
-                    f"{row.url} answered '{error.code} {error.reason}': get {row.file} elsewhere and give its directory with --source."
+                    f"{row.url} answered '{error.code} {error.reason}': get {row.file} elsewhere and "
+                    f"give its directory with --source."
                 ) from None
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             if attempt == ATTEMPTS:
@@ -217,7 +228,8 @@ def _fetch_rest(row: Source, part: Path) -> None:
     request = urllib.request.Request(row.url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=60) as answer:
         # A server that ignores the range answers 200 and sends all of it again.
-        with open(part, "ab" if answer.status == 206 else "wb") as file:
+        file = open(part, "ab" if answer.status == 206 else "wb")  # noqa: SIM115
+        with file:
             shutil.copyfileobj(answer, file, 1 << 20)
     size = part.stat().st_size
     if size < row.bytes:

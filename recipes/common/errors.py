@@ -2,4 +2,4 @@
 
 
 class RecipeError(Exception):
-    """Something that the user can mend: its text is one sentence naming the file, line or flag, and the mend."""
+    """Something that the user can mend: its text is one sentence naming file, line or flag, and the mend."""

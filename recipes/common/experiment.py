@@ -1,7 +1,6 @@
 """One experiment: an encoding with its flags on one pair with one seed, its directory and its commands."""
 
 import importlib.util
-import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,20 +13,48 @@ from recipes.common.run import Run
 from recipes.common.settings import Flags, flag_words, parse_flags
 from recipes.common.stages import Markers, fingerprint
 
-# Where and how fast it runs, not what is computed: these flags neither name an experiment nor make it another one.
+# Where and how fast it runs, not what is computed: these neither name an experiment nor make it another one.
 HARDWARE_FLAGS = frozenset(
-    "cpu fp16 bf16 amp memory-efficient-fp16 memory-efficient-bf16 fp16-no-flatten-grads max-tokens update-freq num-workers data-buffer-size "
-    "ddp-backend log-interval log-format log-file tensorboard-logdir wandb-project checkpoint-activations save-interval-updates "
-    "required-batch-size-multiple skip-invalid-size-inputs-valid-test".split()
+    [
+        *(
+            "cpu",
+            "fp16",
+            "bf16",
+            "amp",
+            "memory-efficient-fp16",
+            "memory-efficient-bf16",
+            "fp16-no-flatten-grads",
+        ),
+        *(
+            "max-tokens",
+            "update-freq",
+            "ddp-backend",
+            "checkpoint-activations",
+            "num-workers",
+            "data-buffer-size",
+        ),
+        *(
+            "log-interval",
+            "log-format",
+            "log-file",
+            "tensorboard-logdir",
+            "wandb-project",
+            "save-interval-updates",
+        ),
+        *("required-batch-size-multiple", "skip-invalid-size-inputs-valid-test"),
+    ]
 )
 
 
 def package_directory() -> Path:
-    """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take seconds)."""
+    """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take
+    seconds).
+    """
     spec = importlib.util.find_spec("fairseq_posenc")
     if spec is None or spec.origin is None:
         raise RecipeError(
-            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
+            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the "
+            "repository."
         )
     return Path(spec.origin).parent
 
@@ -42,7 +69,9 @@ def without_hardware(flags: Flags) -> Flags:
 
 
 def directory_name(arch: str, flags: Flags) -> str:
-    """`transformer_shaw_tiny-clipping-distance-16`: the same for the same flags in any order, fit for a file system."""
+    """`transformer_shaw_tiny-clipping-distance-16`: the same for the same flags in any order, fit for a file
+    system.
+    """
     words = [arch] + [f"{name}-{value}" if value else name for name, value in sorted(flags.items())]
     name = re.sub(r"[^A-Za-z0-9._+-]+", "_", "-".join(words))
     return name if len(name) <= 150 else f"{name[:130]}-{fingerprint(flags)[:12]}"
@@ -80,6 +109,10 @@ class Experiment:
     @property
     def checkpoints(self) -> Path:
         return self.directory / "checkpoints"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        return self.checkpoints / "checkpoint_last.pt"
 
     @property
     def markers(self) -> Markers:
@@ -158,7 +191,9 @@ def _number(text: str) -> int | float | str:
 
 
 def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
-    """--update-freq that makes a batch of [train] batch-tokens on these GPUs, and a warning if none does exactly."""
+    """--update-freq that makes a batch of [train] batch-tokens on these GPUs, and a warning if none does
+    exactly.
+    """
     run, flags = experiment.run, experiment.train_flags
     if run.recipe.batch_tokens is None or "update-freq" in flags:
         return None, None
@@ -171,8 +206,10 @@ def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
     if batch == run.recipe.batch_tokens:
         return update_freq, None
     return update_freq, (
-        f"warning: {max(run.gpus, 1)} x {flags['max-tokens']} tokens does not divide batch-tokens {run.recipe.batch_tokens:,}: "
-        f"with --update-freq {update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to have it exact."
+        f"warning: {max(run.gpus, 1)} x {flags['max-tokens']} tokens does not divide batch-tokens "
+        f"{run.recipe.batch_tokens:,}: "
+        f"with --update-freq {update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to "
+        f"have it exact."
     )
 
 
@@ -212,7 +249,7 @@ def train_command(experiment: Experiment) -> list[str]:
 
 def train_environment(run: Run) -> dict[str, str]:
     """Threads for training on the CPU."""
-    return {} if run.gpus else {"OMP_NUM_THREADS": str(run.cpus)}
+    return {} if run.gpus else {"OMP_NUM_THREADS": str(run.job_cpus)}
 
 
 def generate_command(experiment: Experiment, test: str, results: Path) -> list[str]:
@@ -228,7 +265,7 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
 
 def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
     """All that a call asks for, in order; the same directory is never there twice."""
-    experiments = {}
+    experiments: dict[Path, Experiment] = {}
     for name in names:
         for seed in seeds:
             experiment = Experiment(run, name, seed)
@@ -238,4 +275,4 @@ def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Exper
 
 def threads(run: Run) -> dict[str, str]:
     """For commands that are not training."""
-    return {"OMP_NUM_THREADS": str(run.cpus)} if "OMP_NUM_THREADS" not in os.environ else {}
+    return {"OMP_NUM_THREADS": str(run.job_cpus)}

@@ -1,11 +1,15 @@
 """The order of the stages."""
 
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
 from recipes.common import download, prepare
 from recipes.common.average import average
 from recipes.common.check_flags import check_flags
 from recipes.common.compare import compare
-from recipes.common.experiment import make_experiments
-from recipes.common.run import Run
+from recipes.common.experiment import Experiment, make_experiments
+from recipes.common.run import Run, Stopped
 from recipes.common.score import score
 from recipes.common.train import train
 from recipes.common.translate import translate
@@ -20,11 +24,44 @@ def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) 
         download.download(run)
     if "prepare" in stages:
         prepare.prepare(run)
-    for number, experiment in enumerate(experiments, 1):
-        if "train" in stages:
-            train(experiment, f"{number} of {len(experiments)}")
-        for name, stage in (("average", average), ("translate", translate), ("score", score)):
-            if name in stages:
-                stage(experiment)
+    _run_experiments(run, experiments, stages)
     if "compare" in stages:
         compare(run, experiments)
+
+
+def _run_experiments(run: Run, experiments: list[Experiment], stages: list[str]) -> None:
+    """Runs `run.jobs` experiments at a time; the first that fails ends the others (which can be resumed)."""
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    ]
+    shown = run.console.is_terminal and not run.dry_run
+    with Progress(*columns, console=run.console, transient=True, disable=not shown) as progress:
+        run.progress = progress if shown else None
+        with ThreadPoolExecutor(1 if run.dry_run else run.jobs) as pool:
+            futures = [
+                pool.submit(_run_experiment, experiment, stages, f"{number} of {len(experiments)}")
+                for number, experiment in enumerate(experiments, 1)
+            ]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:  # after a failure or Ctrl-C; a no-op when all is done
+                run.stop.set()
+                pool.shutdown(cancel_futures=True)
+        run.progress = None
+    errors = [
+        error for future in futures if not future.cancelled() and (error := future.exception()) is not None
+    ]
+    for error in errors:
+        if not isinstance(error, Stopped):
+            raise error
+
+
+def _run_experiment(experiment: Experiment, stages: list[str], which: str) -> None:
+    if "train" in stages:
+        train(experiment, which)
+    for name, stage in (("average", average), ("translate", translate), ("score", score)):
+        if name in stages:
+            stage(experiment)

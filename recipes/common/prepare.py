@@ -1,7 +1,8 @@
 """Stage `prepare`: raw parallel text to fairseq's binarized data, streamed, with every lost sentence counted.
 
-`prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set as it came (`<test>.<language>`, what scores
-are computed against), and the account of what was found: prepare.json, and prepare.txt for people.
+`prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set as it came
+(`<test>.<language>`, what scores are computed against), and the account of what was found: prepare.json, and
+prepare.txt for people.
 """
 
 import shutil
@@ -36,7 +37,8 @@ def prepare(run: Run) -> None:
     if run.dry_run:
         settings = run.recipe.prepare
         run.say(
-            f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into {temporary}"
+            f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into "
+            f"{temporary}"
         )
         run.dry(_preprocess_command(run, temporary))
         run.dry(["mv", temporary, run.prepared_dir])
@@ -44,7 +46,8 @@ def prepare(run: Run) -> None:
     markers = Markers(run.pair_dir)
     with locked(run.pair_dir):
         if markers.is_done("prepare", inputs(run)):
-            return run.say(f"prepare: done before, in {run.prepared_dir}")
+            run.say(f"prepare: done before, in {run.prepared_dir}")
+            return
         markers.clear("prepare")
         empty_directory(temporary)
         said = _prepare(run, temporary)
@@ -64,7 +67,8 @@ def _prepare(run: Run, directory: Path) -> list[str]:
     _encode_training(run, directory, counts)
     if not counts.kept:
         raise RecipeError(
-            f"{corpus.train}: none of its {counts.read:,} pairs is fit for training: check {run.download_dir}."
+            f"{corpus.train}: none of its {counts.read:,} pairs is fit for training: check "
+            f"{run.download_dir}."
         )
     said = [f"{corpus.train}: {'; '.join(counts.sentences(settings.max_tokens))}"]
     evals = {}
@@ -72,7 +76,7 @@ def _prepare(run: Run, directory: Path) -> list[str]:
         found = _encode_eval(run, directory, name, split)
         evals[split] = {"subset": name, **text.as_dict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
-    run_command(_preprocess_command(run, directory), directory / "preprocess.log", "fairseq-preprocess")
+    run_command(run, _preprocess_command(run, directory), directory / "preprocess.log", "fairseq-preprocess")
     for side in (run.source, run.target):
         # 36 million pairs of these would only fill the disk: what training reads is binarized.
         (directory / f"clean.{side}").unlink()
@@ -90,7 +94,8 @@ def _clean_training(run: Run, directory: Path, counts: text.TrainCounts) -> None
     source, target = download.raw_files(run, train, run.source), download.raw_files(run, train, run.target)
     if len(source) != len(target):
         raise RecipeError(
-            f"{run.recipe.corpus.sources}: '{train}' has {len(source)} files in {run.source}, {len(target)} in {run.target}."
+            f"{run.recipe.corpus.sources}: '{train}' has {len(source)} files in {run.source}, "
+            f"{len(target)} in {run.target}."
         )
     with (
         _write(directory / f"clean.{run.source}") as left,
@@ -110,7 +115,9 @@ def _clean_lines(directory: Path, language: str) -> Iterator[str]:
 
 
 def _learn(run: Run, directory: Path, pairs: int) -> None:
-    """Learns from every n-th pair, so that a sample needs no random numbers and is spread over the whole corpus."""
+    """Learns from every n-th pair, so that a sample needs no random numbers and is spread over the whole
+    corpus.
+    """
     settings = run.recipe.prepare
     step = max(1, pairs // settings.sample) if settings.sample else 1
 
@@ -169,7 +176,8 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
     ]
     if sizes[0] != sizes[1]:
         raise RecipeError(
-            f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: mend or replace them in {run.download_dir}."
+            f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: "
+            f"mend or replace them in {run.download_dir}."
         )
     with (
         _write(directory / f"{name}.{run.source}") as left,
@@ -207,7 +215,8 @@ def _preprocess_command(run: Run, directory: Path) -> list[str]:
             "--testpref",
             tests,
         ),
-        *("--destdir", str(directory / "binarized"), "--joined-dictionary", "--workers", str(run.cpus)),
+        *("--destdir", str(directory / "binarized"), "--workers", str(run.cpus)),
+        *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else []),
     ]
 
 
@@ -215,5 +224,6 @@ def require(run: Run) -> None:
     """RecipeError unless the prepared data is what the settings say."""
     if not Markers(run.pair_dir).is_done("prepare", inputs(run)):
         raise RecipeError(
-            f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the stages download..prepare."
+            f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the "
+            f"stages download..prepare."
         )

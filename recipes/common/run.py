@@ -5,15 +5,19 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import Progress
 
 from recipes.common.errors import RecipeError
 from recipes.common.settings import Flags, Recipe
 
+POLL_SECONDS = 0.3
 STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
 
@@ -28,10 +32,13 @@ class Run:
     python: str
     gpus: int = 0  # 0: on the CPU
     cpus: int = 1
+    jobs: int = 1  # experiments at a time
     source_dir: Path | None = None
     extra: Flags = field(default_factory=dict)  # fairseq-train flags from behind `--`
     dry_run: bool = False
     console: Console = field(default_factory=Console)
+    progress: Progress | None = None  # while experiments run on a terminal
+    stop: threading.Event = field(default_factory=threading.Event)  # set when one experiment failed: all end
 
     @property
     def source(self) -> str:
@@ -40,6 +47,11 @@ class Run:
     @property
     def target(self) -> str:
         return self.pair.split("-")[1]
+
+    @property
+    def job_cpus(self) -> int:
+        """CPU threads of one experiment."""
+        return max(1, self.cpus // self.jobs)
 
     @property
     def download_dir(self) -> Path:
@@ -68,22 +80,27 @@ class Run:
 
 
 def _die_with_parent() -> None:
-    """In the child, before exec: be killed when the pipeline is, so that a second run never meets a forgotten first."""
-    try:
+    """In the child, before exec: be killed when the pipeline is, so that a second run never meets a forgotten
+    first.
+    """
+    with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(
             1, signal.SIGKILL
         )  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
-    except (OSError, AttributeError):
-        pass
+
+
+class Stopped(Exception):
+    """This experiment was ended because another failed or the user interrupted."""
 
 
 def run_command(
+    run: Run,
     words: Iterable[str | Path],
     log: Path,
     what: str,
     environment: Mapping[str, str] | None = None,
     lock: int | None = None,
-    while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    while_running: Callable[[], None] | None = None,
 ) -> None:
     """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -98,15 +115,24 @@ def run_command(
             pass_fds=() if lock is None else (lock,),
         )
         try:
-            if while_running is not None:
-                while_running(process)
-            code = process.wait()
+            while (code := _wait(process)) is None:
+                if run.stop.is_set():
+                    raise Stopped
+                if while_running is not None:
+                    while_running()
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
     if code != 0:
         raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)} The whole log is {log}.")
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return process.wait(POLL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _reason(code: int) -> str:

@@ -23,7 +23,8 @@ def score(experiment: Experiment) -> None:
         return
     if not markers.is_done("translate", experiment.translate_inputs()):
         raise RecipeError(
-            f"{experiment.title} has no translations yet (or its settings changed since): run the stage translate."
+            f"{experiment.title} has no translations yet (or its settings changed since): run the stage "
+            f"translate."
         )
     with locked(experiment.directory):
         markers.clear("score")
@@ -49,7 +50,8 @@ def require_equal_counts(reference: Path, hypothesis: Path) -> None:
     wanted, found = (sum(1 for _ in text.read_lines(path)) for path in (reference, hypothesis))
     if wanted != found:
         raise RecipeError(
-            f"{hypothesis} has {found:,} lines and {reference} has {wanted:,}: nothing is scored; run the stage translate again."
+            f"{hypothesis} has {found:,} lines and {reference} has {wanted:,}: nothing is scored; run "
+            f"the stage translate again."
         )
 
 

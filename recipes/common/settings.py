@@ -1,8 +1,9 @@
 """A recipe's .conf: an INI file that holds values only, checked when it is read.
 
-`[corpus]` and `[prepare]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's own flag names and are
-passed through as `--key value` (an empty value makes a bare `--key`); the only keys there that are not fairseq's are those in
-`OWN_KEYS`. `[experiments]` has one row an experiment, `name = ENCODING [flags]`, and `default`, the names run when none are asked for.
+`[corpus]` and `[prepare]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's
+own flag names and are passed through as `--key value` (an empty value makes a bare `--key`); the only keys
+there that are not fairseq's are those in `OWN_KEYS`. `[experiments]` has one row an experiment, `name =
+ENCODING [flags]`, and `default`, the names run when none are asked for.
 """
 
 import configparser
@@ -43,6 +44,7 @@ class Prepare:
     subwords: str = "sentencepiece"
     vocabulary: int = 32000
     sample: int = 0  # pairs from which subwords are learnt; 0: all
+    joined_dictionary: bool = True
     max_tokens: int = 250  # a longer training sentence is dropped
     eval_max_tokens: int = (
         1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
@@ -104,6 +106,12 @@ def _whole(minimum: int) -> Callable[[str], int]:
     return convert
 
 
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"'{text}' is not true or false")
+    return text == "true"
+
+
 def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
@@ -155,6 +163,7 @@ def _prepare(section: _Section) -> Prepare:
     prepare = Prepare(
         subwords=section.get("subwords", _choice(SUBWORDS), default.subwords),
         vocabulary=section.get("vocabulary", _whole(1), default.vocabulary),
+        joined_dictionary=section.get("joined-dictionary", _boolean, default.joined_dictionary),
         sample=section.get("sample", _whole(0), default.sample),
         max_tokens=section.get("max-tokens", _whole(1), default.max_tokens),
         eval_max_tokens=section.get("eval-max-tokens", _whole(1), default.eval_max_tokens),

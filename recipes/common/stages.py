@@ -1,7 +1,7 @@
 """What makes a stage resumable: hashes of its inputs, markers, atomic writes and a lock.
 
-A stage writes to temporary names, renames, and only then leaves `done/<stage>.json`. So a marker promises that its
-outputs are whole, and a run that is killed at any time can simply be started again.
+A stage writes to temporary names, renames, and only then leaves `done/<stage>.json`. So a marker promises
+that its outputs are whole, and a run that is killed at any time can simply be started again.
 """
 
 import fcntl
@@ -82,7 +82,9 @@ class Markers:
         return self.directory / "done" / f"{stage}.json"
 
     def is_done(self, stage: str, inputs: str) -> bool:
-        """Whether `stage` ended with these inputs (a fingerprint) and its outputs still lie there unshortened."""
+        """Whether `stage` ended with these inputs (a fingerprint) and its outputs still lie there
+        unshortened.
+        """
         try:
             marker = json.loads(self.path(stage).read_text(encoding="utf-8"))
             return marker["inputs"] == inputs and all(
@@ -103,9 +105,11 @@ class Markers:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[int]:
-    """Holds `directory` for this run, so that two runs never write the same files; yields the lock's descriptor.
+    """Holds `directory` for this run, so that two runs never write the same files; yields the lock's
+    descriptor.
 
-    A child that inherits the descriptor holds the lock too: a training that outlives a killed pipeline keeps others away.
+    A child that inherits the descriptor holds the lock too: a training that outlives a killed pipeline keeps
+    others away.
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -114,7 +118,8 @@ def locked(directory: Path) -> Iterator[int]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RecipeError(
-                f"{directory} is in use by another run: wait for it to end, stop it, or give another --output-dir or --data-dir."
+                f"{directory} is in use by another run: wait for it to end, stop it, or give another "
+                f"--output-dir or --data-dir."
             ) from None
         yield descriptor
     finally:

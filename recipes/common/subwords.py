@@ -1,4 +1,6 @@
-"""How a sentence becomes tokens and tokens become a sentence again: one class a method, one registry at the end."""
+"""How a sentence becomes tokens and tokens become a sentence again: one class a method, one registry at the
+end.
+"""
 
 import io
 import itertools

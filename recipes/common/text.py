@@ -1,7 +1,8 @@
 """Reading parallel text without losing count: a line ends at a newline and at nothing else.
 
-`str.splitlines`, text files with universal newlines and many tools also end lines at a carriage return, U+2028 and others, and from
-there on two sides are misaligned without a word. So files are read as bytes, split at newlines, and only then decoded.
+`str.splitlines`, text files with universal newlines and many tools also end lines at a carriage return,
+U+2028 and others, and from there on two sides are misaligned without a word. So files are read as bytes,
+split at newlines, and only then decoded.
 """
 
 import gzip
@@ -43,7 +44,8 @@ def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> Iterator[tuple
                 left_count = number + (left is not None) + sum(1 for _ in ours)
                 right_count = number + (right is not None) + sum(1 for _ in theirs)
                 raise RecipeError(
-                    f"{one} has {left_count:,} lines and {other} has {right_count:,}: they are not translations of each other "
+                    f"{one} has {left_count:,} lines and {other} has {right_count:,}: they are not "
+                    f"translations of each other "
                     "line by line; mend or replace them."
                 )
             yield left, right
@@ -55,7 +57,9 @@ def clean(text: str) -> str:
 
 
 def odd_separators(line: bytes) -> bool:
-    """Whether other tools would see more than one line here; a carriage return at the end is only a DOS line's end."""
+    """Whether other tools would see more than one line here; a carriage return at the end is only a DOS
+    line's end.
+    """
     line = line.removesuffix(b"\r")
     return any(separator in line for separator in ODD_SEPARATORS)
 
@@ -75,7 +79,9 @@ ODD_SEPARATORS = (
 
 @dataclass
 class TrainCounts:
-    """What happened to the training pairs; `first_bad_utf8` is the number of a line, from 1, over all files together."""
+    """What happened to the training pairs; `first_bad_utf8` is the number of a line, from 1, over all files
+    together.
+    """
 
     read: int = 0
     bad_utf8: int = 0
@@ -101,7 +107,9 @@ class TrainCounts:
 
 @dataclass
 class EvalCounts:
-    """What was found in a validation or test set, of which no line is ever dropped; lines are numbered from 1."""
+    """What was found in a validation or test set, of which no line is ever dropped; lines are numbered from
+    1.
+    """
 
     lines: int = 0
     empty_source: list[int] = field(default_factory=list)
@@ -114,7 +122,8 @@ class EvalCounts:
         said = [f"{self.lines:,} pairs"]
         if self.empty_source:
             said.append(
-                f"{len(self.empty_source):,} empty source lines (first {self.empty_source[0]:,}) get an empty translation"
+                f"{len(self.empty_source):,} empty source lines (first {self.empty_source[0]:,}) get an "
+                f"empty translation"
             )
         if self.empty_target:
             said.append(f"{len(self.empty_target):,} empty target lines (first {self.empty_target[0]:,})")
@@ -153,7 +162,8 @@ def clean_eval_lines(path: Path) -> Iterator[str]:
             yield clean(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise RecipeError(
-                f"{path}, line {number}: this is not UTF-8 ({error.reason}); mend the line, for none of a test set may be dropped."
+                f"{path}, line {number}: this is not UTF-8 ({error.reason}); mend the line, for none of "
+                f"a test set may be dropped."
             ) from None
 
 

@@ -1,14 +1,10 @@
-"""Stage `train`: fairseq-train, resumed where a killed run left it, with its exact command, log and summary."""
+"""Stage `train`: fairseq-train, resumed where a killed run left it, with exact command, log and summary."""
 
 import os
 import shlex
 import shutil
-import subprocess
-import time
 import zipfile
 from pathlib import Path
-
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from recipes.common import prepare
 from recipes.common.errors import RecipeError
@@ -17,8 +13,6 @@ from recipes.common.run import run_command
 from recipes.common.stages import TEMPORARY, atomic_path, locked, read_json, write_json
 from recipes.common.train_log import TrainLog
 
-POLL_SECONDS = 0.5
-
 
 def train(experiment: Experiment, which: str) -> None:
     """Runs the stage; `which` says "2 of 7"."""
@@ -26,9 +20,11 @@ def train(experiment: Experiment, which: str) -> None:
     command, environment = train_command(experiment), train_environment(experiment.run)
     _, warning = derive_update_freq(experiment)
     if run.dry_run:
-        return run.dry([*(f"{name}={value}" for name, value in environment.items()), *command])
+        run.dry([*(f"{name}={value}" for name, value in environment.items()), *command])
+        return
     if markers.is_done("train", inputs):
-        return run.say(f"train {which}: {experiment.title}: done before")
+        run.say(f"train {which}: {experiment.title}: done before")
+        return
     prepare.require(run)
     with locked(experiment.directory) as lock:
         if warning:
@@ -38,19 +34,23 @@ def train(experiment: Experiment, which: str) -> None:
         write_json(experiment.directory / "experiment.json", experiment.description())
         _write_command(experiment.directory / "command.sh", command, environment)
         run.say(
-            f"train {which}: {experiment.title}: {'goes on from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
+            f"train {which}: {experiment.title}: "
+            f"{'goes on from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
         )
         log = TrainLog()
+        display = _Display(experiment, log, which)
         run_command(
+            run,
             command,
             experiment.train_log,
             f"Training {experiment.title}",
             environment,
             lock,
-            lambda process: _show(process, experiment, log, which),
+            display.show,
         )
+        display.close()
         log.follow(experiment.train_log)
-        if not whole_checkpoint(experiment.checkpoints / "checkpoint_last.pt"):
+        if not whole_checkpoint(experiment.last_checkpoint):
             raise RecipeError(
                 f"Training {experiment.title} ended without a checkpoint: see {experiment.train_log}."
             )
@@ -68,7 +68,8 @@ def train(experiment: Experiment, which: str) -> None:
         )
         markers.set_done("train", inputs, [summary])
     run.say(
-        f"train {which}: {experiment.title}: {log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}"
+        f"train {which}: {experiment.title}: {log.updates:,} updates, valid loss {log.valid_loss}, "
+        f"{_rate(rate)}"
     )
 
 
@@ -77,7 +78,7 @@ def _rate(rate: float | None) -> str:
 
 
 def whole_checkpoint(path: Path) -> bool:
-    """Whether a checkpoint was written to its end: a torch file is a zip archive, whose directory comes last."""
+    """Whether a checkpoint was written to its end: it is a zip archive, whose directory comes last."""
     return path.is_file() and zipfile.is_zipfile(path)
 
 
@@ -92,10 +93,11 @@ def _make_ready(experiment: Experiment, inputs: str) -> bool:
         experiment.train_log.unlink(missing_ok=True)
     for left in directory.glob(f"*{TEMPORARY}"):  # a checkpoint whose writing was cut off
         left.unlink()
-    last = directory / "checkpoint_last.pt"
+    last = experiment.last_checkpoint
     if whole_checkpoint(last):
         return True
-    # fairseq copies checkpoint_last.pt in place: killed at that moment, it is cut short while the file it copied is whole.
+    # fairseq copies checkpoint_last.pt in place: killed at that moment, it is cut short while the file it
+    # copied is whole.
     whole = [path for path in directory.glob("checkpoint*.pt") if whole_checkpoint(path)]
     if not whole:
         last.unlink(missing_ok=True)
@@ -113,7 +115,8 @@ def _set_aside(experiment: Experiment) -> None:
     if experiment.train_log.is_file():
         os.replace(experiment.train_log, old / "train.log")
     experiment.run.say(
-        f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, the earlier checkpoints are in {old}"
+        f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "
+        f"the earlier checkpoints are in {old}"
     )
 
 
@@ -126,32 +129,39 @@ def _write_command(path: Path, command: list[str], environment: dict[str, str]) 
         temporary.chmod(0o755)
 
 
-def _show(process: subprocess.Popen[bytes], experiment: Experiment, log: TrainLog, which: str) -> None:
-    """Follows the log until the process ends: a bar on a terminal, a line an epoch elsewhere."""
-    run, flags = experiment.run, experiment.train_flags
-    goal = int(float(flags.get("max-update", 0))) or int(float(flags.get("max-epoch", 0))) or None
-    by_updates = int(float(flags.get("max-update", 0))) > 0
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    ]
-    with Progress(
-        *columns, console=run.console, transient=True, disable=not run.console.is_terminal
-    ) as progress:
-        bar = progress.add_task(f"train {which}: {experiment.title}", total=goal, state="starting")
-        said = 0
-        while process.poll() is None:
-            time.sleep(POLL_SECONDS)
-            if not log.follow(experiment.train_log):
-                continue
-            state = _state(log)
-            done = log.updates if by_updates else max(0, log.epoch - (log.epoch_end != log.updates))
-            progress.update(bar, completed=done, state=state)
-            if log.epoch > said and log.epoch_end == log.updates and not run.console.is_terminal:
-                said = log.epoch
-                run.say(f"train {which}: {experiment.title}: {state}")
+class _Display:
+    """Follows the log of a running training: a bar on a terminal, a line an epoch elsewhere."""
+
+    def __init__(self, experiment: Experiment, log: TrainLog, which: str) -> None:
+        self.run, self.path, self.log = experiment.run, experiment.train_log, log
+        self.title = f"train {which}: {experiment.title}"
+        flags = experiment.train_flags
+        self.by_updates = int(flags.get("max-update", 0)) > 0
+        self.goal = int(flags.get("max-update", 0)) or int(flags.get("max-epoch", 0)) or None
+        self.said = 0
+        self.bar = (
+            None
+            if self.run.progress is None
+            else self.run.progress.add_task(self.title, total=self.goal, state="starting")
+        )
+
+    def show(self) -> None:
+        """Called every now and then."""
+        log = self.log
+        if not log.follow(self.path):
+            return
+        epoch_ended = log.epoch_end == log.updates
+        if self.run.progress is not None and self.bar is not None:
+            done = log.updates if self.by_updates else log.epoch - (not epoch_ended)
+            self.run.progress.update(self.bar, completed=max(done, 0), state=_state(log))
+        elif log.epoch > self.said and epoch_ended:
+            self.said = log.epoch
+            self.run.say(f"{self.title}: {_state(log)}")
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self.run.progress is not None and self.bar is not None:
+            self.run.progress.remove_task(self.bar)
 
 
 def _state(log: TrainLog) -> str:

@@ -13,10 +13,11 @@ STARTS = (b"| begin training epoch", b"| begin validation")
 
 @dataclass
 class TrainLog:
-    """The state after the lines fed so far. A log may hold several processes' lines, one behind another, after a resume.
+    """The state after the lines fed so far. A log may hold several processes' lines, one behind another,
+    after a resume.
 
-    Target words per second are words divided by seconds over the windows between two log lines, without those in which
-    fairseq validated, saved or started (fairseq's own mean over an epoch includes these).
+    Target words per second are words divided by seconds over the windows between two log lines, without those
+    in which fairseq validated, saved or started (fairseq's own mean over an epoch includes these).
     """
 
     epoch: int = 0
@@ -94,5 +95,6 @@ class TrainLog:
         """Target words per second, or None if the log is too short to tell."""
         if self.seconds:
             return self.words / self.seconds
-        # Too few log lines for a whole window: fairseq's own stopwatch around its updates, in whole seconds an epoch.
+        # Too few log lines for a whole window: fairseq's own stopwatch around its updates, in whole seconds
+        # an epoch.
         return self.epoch_words / self.epoch_seconds if self.epoch_seconds else None

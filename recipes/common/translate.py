@@ -1,7 +1,7 @@
 """Stage `translate`: every test set through fairseq-generate, then back to sentences as people write them.
 
-What fairseq prints in the source's order and count is not taken on trust: each hypothesis is put in its place by number, and each
-source line must have one. Subwords are removed here, by what made them.
+What fairseq prints in the source's order and count is not taken on trust: each hypothesis is put in its place
+by number, and each source line must have one. Subwords are removed here, by what made them.
 """
 
 import re
@@ -30,7 +30,8 @@ def translate(experiment: Experiment) -> None:
         return
     if not markers.is_done("average", experiment.average_inputs()):
         raise RecipeError(
-            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run the stage average."
+            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run "
+            f"the stage average."
         )
     prepare.require(run)
     with locked(experiment.directory) as lock:
@@ -48,9 +49,9 @@ def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> N
     log.unlink(missing_ok=True)
     what = f"Translating {test} with {experiment.title}"
     run.say(f"translate: {experiment.title}: {test}")
-    run_command(generate_command(experiment, test, results), log, what, threads(run), lock)
+    run_command(run, generate_command(experiment, test, results), log, what, threads(run), lock)
     raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
-    sources = [line for line in text.clean_eval_lines(raw[run.source])]
+    sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)
     tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
     subwords = prepare.load_subwords(run, run.target)
@@ -67,7 +68,9 @@ def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> N
 
 
 def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
-    """The best hypothesis of each sentence, as tokens, in the source's order; RecipeError unless there is one for each."""
+    """The best hypothesis of each sentence, as tokens, in the source's order; RecipeError unless there is one
+    for each.
+    """
     found: dict[int, list[str]] = {}
     for line in text.read_lines(path):
         match = HYPOTHESIS.fullmatch(line.decode("utf-8"))
@@ -77,6 +80,7 @@ def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
         missing = [number + 1 for number in range(expected) if number not in found]
         which = f"; the first without one is line {missing[0]:,}" if missing else ""
         raise RecipeError(
-            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate lost some, nothing is scored."
+            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate "
+            f"lost some, nothing is scored."
         )
     return [found[number] for number in range(expected)]
