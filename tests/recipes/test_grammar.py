@@ -1,0 +1,395 @@
+"""The quickstart's text: by its rule table, unambiguous, the same every time, hopeless for a bag of words."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recipes.quickstart import grammar
+from recipes.quickstart.languages import sampling, xa, xb
+from recipes.quickstart.languages.lexicon import Lexicon, make_lexicon, vocabulary
+from recipes.quickstart.languages.trees import (
+    AdverbialClause,
+    Clause,
+    NounPhrase,
+    PrepositionalPhrase,
+    RelativeClause,
+    Sentence,
+)
+from recipes.quickstart.languages.words import (
+    DETERMINERS,
+    MODALS,
+    PERFECT,
+    PREFIXES,
+    PREPOSITIONS,
+    PRESENT,
+    THE,
+    Determiner,
+    Frame,
+    Gap,
+    Gender,
+    Noun,
+    Tense,
+    Verb,
+    Word,
+)
+
+SIZES = {"train": 4000, "valid": 200, "test": 200}
+
+# A handwritten lexicon, with which the target is (nearly) German and anyone can judge it.
+DOG, WOMAN, CHILD = (
+    Noun("dog", "Hund", Gender.MASCULINE),
+    Noun("woman", "Frau", Gender.FEMININE),
+    Noun("child", "Kind", Gender.NEUTER),
+)
+OLD = Word("old", "alt")
+LAUGH = Verb("laugh", "lach", Frame.INTRANSITIVE)
+PRAISE = Verb("prais", "lob", Frame.ACCUSATIVE)
+INVITE = Verb("invit", "lad", Frame.ACCUSATIVE, "ein")
+HELP = Verb("help", "helf", Frame.DATIVE)
+LISTEN = Verb("hear", "hör", Frame.DATIVE, "zu")
+SHOW = Verb("show", "zeig", Frame.DITRANSITIVE)
+SAY = Verb("claim", "sag", Frame.CLAUSAL)
+GLADLY = Word("gladly", "gern")
+TODAY = Word("today", "heute")
+BECAUSE = Word("because", "weil")
+A = next(determiner for determiner in DETERMINERS if determiner.source == "a")
+THIS = next(determiner for determiner in DETERMINERS if determiner.source == "this")
+WITH, FOR = (next(p for p in PREPOSITIONS if p.source == source) for source in ("with", "for"))
+WILL = MODALS[0]
+
+SMALL = Lexicon(
+    nouns=(DOG, WOMAN),
+    adjectives=(OLD,),
+    verbs={
+        Frame.INTRANSITIVE: (LAUGH,),
+        Frame.ACCUSATIVE: (INVITE,),
+        Frame.DATIVE: (HELP,),
+        Frame.DITRANSITIVE: (SHOW,),
+        Frame.CLAUSAL: (SAY,),
+    },
+    manners=(GLADLY,),
+)
+
+
+def the(noun: Noun, modifier: PrepositionalPhrase | RelativeClause | None = None) -> NounPhrase:
+    return NounPhrase(THE, (), noun, modifier)
+
+
+def both(main: Clause, adverbial: AdverbialClause | None = None) -> tuple[str, str]:
+    sentence = Sentence(main, adverbial)
+    return " ".join(xa.sentence(sentence)), " ".join(xb.sentence(sentence))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("corpus")
+    grammar.write_corpus(directory, 1, SIZES)
+    return directory
+
+
+def lines(directory: Path, name: str) -> list[str]:
+    return (directory / name).read_text(encoding="utf-8").splitlines()
+
+
+# --- The rule table ---
+
+
+def test_main_clause_is_verb_second() -> None:
+    assert both(Clause(PRAISE, PRESENT, the(DOG), the(WOMAN))) == (
+        "the dog praiss the woman",
+        "der Hund lobt die Frau",
+    )
+
+
+def test_fronted_adverb_pushes_the_subject_behind_the_verb() -> None:
+    clause = Clause(PRAISE, PRESENT, the(DOG), the(WOMAN), time=TODAY, time_first=True)
+    assert both(clause) == ("today the dog praiss the woman", "heute lobt der Hund die Frau")
+
+
+def test_time_at_the_end_of_the_source_goes_before_the_objects() -> None:
+    clause = Clause(SHOW, PRESENT, the(DOG), the(WOMAN), the(CHILD), time=TODAY, manner=GLADLY)
+    assert both(clause) == (
+        "the dog gladly shows the woman to the child today",
+        "der Hund zeigt heute dem Kind die Frau gern",
+    )
+
+
+def test_separable_prefix_stands_at_the_clause_end() -> None:
+    assert both(Clause(INVITE, PRESENT, the(WOMAN), the(DOG)))[1] == "die Frau ladt den Hund ein"
+
+
+def test_participle_and_infinitive_stand_at_the_clause_end() -> None:
+    assert both(Clause(INVITE, PERFECT, the(WOMAN), the(DOG))) == (
+        "the woman has invited the dog",
+        "die Frau hat den Hund eingeladt",
+    )
+    assert both(Clause(INVITE, WILL, the(WOMAN), the(DOG))) == (
+        "the woman will invit the dog",
+        "die Frau wird den Hund einladen",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tense", "verbs"), [(PRESENT, "zuhört"), (PERFECT, "zugehört hat"), (WILL, "zuhören wird")]
+)
+def test_subordinate_clause_is_verb_final(tense: Tense, verbs: str) -> None:
+    complement = Clause(LISTEN, tense, the(WOMAN), the(DOG), time=TODAY)
+    assert both(Clause(SAY, PRESENT, the(CHILD), complement=complement))[1] == (
+        f"das Kind sagt dass die Frau heute dem Hund {verbs}"
+    )
+
+
+def test_complement_clause_follows_the_right_bracket() -> None:
+    complement = Clause(LAUGH, PRESENT, the(DOG))
+    assert both(Clause(SAY, PERFECT, the(CHILD), complement=complement)) == (
+        "the child has claimed that the dog laughs",
+        "das Kind hat gesagt dass der Hund lacht",
+    )
+
+
+def test_adverbial_clause_first_is_followed_by_the_finite_verb() -> None:
+    main, because = Clause(PRAISE, PERFECT, the(WOMAN), the(DOG)), Clause(HELP, PRESENT, the(DOG), the(CHILD))
+    assert both(main, AdverbialClause(BECAUSE, because, first=True)) == (
+        "because the dog helps the child the woman has praised the dog",
+        "weil der Hund dem Kind helft hat die Frau den Hund gelobt",
+    )
+    assert both(main, AdverbialClause(BECAUSE, because, first=False)) == (
+        "the woman has praised the dog because the dog helps the child",
+        "die Frau hat den Hund gelobt weil der Hund dem Kind helft",
+    )
+
+
+def relative(
+    gap: Gap, verb: Verb, subject: NounPhrase | None = None, direct: NounPhrase | None = None
+) -> RelativeClause:
+    return RelativeClause(gap, Clause(verb, PRESENT, subject, direct))
+
+
+@pytest.mark.parametrize(
+    ("clause", "source", "target"),
+    [
+        (relative(Gap.SUBJECT, INVITE, direct=the(WOMAN)), "which invits the woman", "der die Frau einladt"),
+        (relative(Gap.OBJECT, INVITE, subject=the(WOMAN)), "which the woman invits", "den die Frau einladt"),
+        (relative(Gap.OBJECT, HELP, subject=the(WOMAN)), "which the woman helps", "dem die Frau helft"),
+        (
+            relative(Gap.INDIRECT, SHOW, subject=the(WOMAN), direct=the(CHILD)),
+            "to whom the woman shows the child",
+            "dem die Frau das Kind zeigt",
+        ),
+    ],
+)
+def test_relative_clauses(clause: RelativeClause, source: str, target: str) -> None:
+    assert both(Clause(LAUGH, PRESENT, the(DOG, modifier=clause))) == (
+        f"the dog {source} laughs",
+        f"der Hund {target} lacht",
+    )
+
+
+def test_relative_pronoun_has_the_gender_of_its_noun() -> None:
+    clause = relative(Gap.OBJECT, HELP, subject=the(DOG))
+    assert both(Clause(LAUGH, PRESENT, the(WOMAN, modifier=clause)))[1] == "die Frau der der Hund helft lacht"
+
+
+def test_prepositions_govern_their_case() -> None:
+    with_dog = the(WOMAN, modifier=PrepositionalPhrase(WITH, the(DOG)))
+    for_dog = the(WOMAN, modifier=PrepositionalPhrase(FOR, the(DOG)))
+    assert both(Clause(PRAISE, PRESENT, with_dog, for_dog)) == (
+        "the woman with the dog praiss the woman for the dog",
+        "die Frau mit dem Hund lobt die Frau für den Hund",
+    )
+
+
+@pytest.mark.parametrize(
+    ("determiner", "noun", "nominative", "accusative", "dative"),
+    [
+        (THE, DOG, "der alte Hund", "den alten Hund", "dem alten Hund"),
+        (THE, WOMAN, "die alte Frau", "die alte Frau", "der alten Frau"),
+        (THE, CHILD, "das alte Kind", "das alte Kind", "dem alten Kind"),
+        (THIS, DOG, "dieser alte Hund", "diesen alten Hund", "diesem alten Hund"),
+        (THIS, WOMAN, "diese alte Frau", "diese alte Frau", "dieser alten Frau"),
+        (THIS, CHILD, "dieses alte Kind", "dieses alte Kind", "diesem alten Kind"),
+        (A, DOG, "ein alter Hund", "einen alten Hund", "einem alten Hund"),
+        (A, WOMAN, "eine alte Frau", "eine alte Frau", "einer alten Frau"),
+        (A, CHILD, "ein altes Kind", "ein altes Kind", "einem alten Kind"),
+    ],
+)
+def test_determiners_and_adjectives_agree(
+    determiner: Determiner, noun: Noun, nominative: str, accusative: str, dative: str
+) -> None:
+    phrase = NounPhrase(determiner, (OLD,), noun)
+    assert (
+        both(Clause(SHOW, PRESENT, phrase, phrase, phrase))[1] == f"{nominative} zeigt {dative} {accusative}"
+    )
+
+
+# --- One source, one target ---
+
+
+def test_no_source_sentence_has_two_translations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a handful of words the same source comes up again and again, from every tree that can give it."""
+    monkeypatch.setattr(sampling, "DETERMINERS", (THE,))
+    monkeypatch.setattr(sampling, "PREPOSITIONS", (WITH,))
+    monkeypatch.setattr(sampling, "CONJUNCTIONS", (BECAUSE,))
+    monkeypatch.setattr(sampling, "TIMES", (TODAY,))
+    sampler = sampling.Sampler(random.Random(1), SMALL)
+    translations: dict[str, str] = {}
+    repeated = 0
+    for _ in range(60000):
+        sentence = sampler.sentence()
+        source, target = " ".join(xa.sentence(sentence)), " ".join(xb.sentence(sentence))
+        repeated += source in translations
+        if translations.setdefault(source, target) != target:
+            pytest.fail(f"two translations of {source!r}: {translations[source]!r} and {target!r}")
+    assert repeated > 5000
+
+
+# --- The lexicon ---
+
+
+def test_lexicon_is_several_hundred_words_and_none_is_double() -> None:
+    lexicon = make_lexicon(random.Random(3))
+    verbs = [verb for verbs in lexicon.verbs.values() for verb in verbs]
+    words = len(lexicon.nouns) + len(lexicon.adjectives) + len(verbs) + len(lexicon.manners)
+    assert words >= 250
+    source, target = vocabulary(lexicon)
+    closed_source, closed_target = xa.closed_class(), xb.closed_class()
+    single = len(lexicon.nouns) + len(lexicon.manners)
+    # A separable verb's present has two spellings (ladt .. ein, einladt), an inseparable one's has one.
+    verb_forms = 3 * len(verbs) + sum(bool(verb.prefix) for verb in verbs)
+    assert len(source) == len(closed_source) + single + len(lexicon.adjectives) + 3 * len(verbs)
+    assert len(target) == len(closed_target) + single + 4 * len(lexicon.adjectives) + verb_forms
+
+
+def test_every_word_is_licensed(corpus: Path) -> None:
+    source, target = vocabulary(make_lexicon(random.Random(1)))
+    for split in grammar.SPLITS:
+        assert {word for line in lines(corpus, f"{split}.xa") for word in line.split()} <= source
+        assert {word for line in lines(corpus, f"{split}.xb") for word in line.split()} <= target
+
+
+def test_training_text_holds_every_open_class_word(corpus: Path) -> None:
+    lexicon = make_lexicon(random.Random(1))
+    seen = {word for line in lines(corpus, "train.xa") for word in line.split()}
+    assert {noun.source for noun in lexicon.nouns} <= seen
+    assert {word.source for word in (*lexicon.adjectives, *lexicon.manners)} <= seen
+
+
+# --- The files ---
+
+
+def test_line_counts_and_shape(corpus: Path) -> None:
+    for split, size in SIZES.items():
+        source, target = lines(corpus, f"{split}.xa"), lines(corpus, f"{split}.xb")
+        assert len(source) == len(target) == size
+        assert all(line == " ".join(line.split()) and line for line in source + target)
+        assert max(len(line.split()) for line in source) <= sampling.MAX_SOURCE_WORDS
+    assert sorted(os.listdir(corpus)) == sorted(f"{split}.{side}" for split in SIZES for side in ("xa", "xb"))
+
+
+def test_splits_share_no_sentence(corpus: Path) -> None:
+    everything = [line for split in SIZES for line in lines(corpus, f"{split}.xa")]
+    assert len(set(everything)) == len(everything) == sum(SIZES.values())
+
+
+def test_each_sentence_is_followed_by_its_twin(corpus: Path) -> None:
+    """The same bag of source words, another translation: who sees the bag is right once in two at best."""
+    for split in SIZES:
+        source, target = lines(corpus, f"{split}.xa"), lines(corpus, f"{split}.xb")
+        for one in range(0, len(source), 2):
+            assert sorted(source[one].split()) == sorted(source[one + 1].split())
+            assert target[one] != target[one + 1]
+
+
+def test_same_bag_many_orders(corpus: Path) -> None:
+    targets = defaultdict(set)
+    source = lines(corpus, "train.xa")
+    for bag, target in zip(source, lines(corpus, "train.xb"), strict=True):
+        targets[tuple(sorted(bag.split()))].add(target)
+    ambiguous = sum(len(translations) for translations in targets.values() if len(translations) > 1)
+    assert ambiguous == len(source)
+
+
+def test_target_order_differs(corpus: Path) -> None:
+    """Sentences end in a verb or in a verb's prefix: most of the target's, few of the source's."""
+    lexicon = make_lexicon(random.Random(1))
+    verb_ends = set(PREFIXES) | {tense.target_auxiliary for tense in (PERFECT, *MODALS)}
+    verb_ends |= {form for verbs in lexicon.verbs.values() for verb in verbs for form in xb.verb_forms(verb)}
+    source_verbs = {
+        form for verbs in lexicon.verbs.values() for verb in verbs for form in xa.verb_forms(verb.source)
+    }
+    target, source = lines(corpus, "train.xb"), lines(corpus, "train.xa")
+    assert sum(line.split()[-1] in verb_ends for line in target) > 0.5 * len(target)
+    assert sum(line.split()[-1] in source_verbs for line in source) < 0.2 * len(source)
+
+
+def test_same_seed_same_bytes_whatever_the_hash_order(corpus: Path, tmp_path: Path) -> None:
+    """Through the command line, in a process with another hash seed."""
+    sizes = [f"--{split}={size}" for split, size in SIZES.items()]
+    subprocess.run(
+        [sys.executable, grammar.__file__, "--seed=1", *sizes, str(tmp_path)],
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        check=True,
+    )
+    for split in SIZES:
+        for side in ("xa", "xb"):
+            assert (tmp_path / f"{split}.{side}").read_bytes() == (corpus / f"{split}.{side}").read_bytes()
+
+
+def test_another_seed_gives_other_words(corpus: Path, tmp_path: Path) -> None:
+    grammar.write_corpus(tmp_path, 2, {"train": 10, "valid": 10, "test": 10})
+    assert set(lines(tmp_path, "test.xa")).isdisjoint(lines(corpus, "test.xa"))
+
+
+def test_test_set_does_not_depend_on_training_size(corpus: Path, tmp_path: Path) -> None:
+    grammar.write_corpus(tmp_path, 1, {**SIZES, "train": 10})
+    for name in ("test.xa", "test.xb", "valid.xa", "valid.xb"):
+        assert lines(tmp_path, name) == lines(corpus, name)
+
+
+# --- Trouble ---
+
+
+@pytest.mark.parametrize("arguments", [["--train", "0"], ["--seed", "-1"], ["--test", "many"], []])
+def test_bad_arguments_write_nothing(arguments: list[str], tmp_path: Path) -> None:
+    outdir = [str(tmp_path / "out")] if arguments else []
+    result = CliRunner().invoke(grammar.main, [*arguments, *outdir])
+    assert result.exit_code != 0
+    assert "Error: " in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unwritable_place_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("taken")
+    result = CliRunner().invoke(
+        grammar.main, ["--train=2", "--valid=2", "--test=2", str(tmp_path / "file" / "out")]
+    )
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: Cannot write to ")
+    assert "choose another OUTDIR" in result.output
+
+
+def test_a_run_cut_short_leaves_the_old_files_alone(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"train": 10, "valid": 10, "test": 10}
+    grammar.write_corpus(tmp_path, 1, sizes)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    write = grammar.write_split
+
+    def full_disk(directory: Path, split: str, pairs: list[tuple[str, str]]) -> None:
+        if split == "train":
+            raise OSError(28, "No space left on device")
+        write(directory, split, pairs)
+
+    monkeypatch.setattr(grammar, "write_split", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        grammar.write_corpus(tmp_path, 2, sizes)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
