@@ -18,6 +18,7 @@ setup(
         "omegaconf>=2.2,<2.4",
         "sacrebleu>=2.4,<3",
         "pandas>=2.2,<4",
+        "tabulate>=0.9,<1",
         "matplotlib>=3.9,<4",
         "click>=8.1,<9",
         "rich>=13",
@@ -30,6 +31,7 @@ setup(
         ],
         "dev": [
             "mypy",
+            "packaging",
             "pytest",
             "pytest-xdist",
             "ruff",
