@@ -11,10 +11,8 @@ from pathlib import Path
 import click
 
 from recipes.common.errors import RecipeError
-from recipes.common.run import STAGES, Run
+from recipes.common.run import ROOT, STAGES, Run
 from recipes.common.settings import Recipe, parse_flags, read_recipe
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def parse_stages(text: str) -> list[str]:
@@ -151,7 +149,7 @@ def main(
             pair=choose_pair(recipe, pair),
             data_dir=data_dir.absolute(),
             output_dir=output_dir.absolute(),
-            python=os.environ.get("PYTHON") or sys.executable,
+            python=sys.executable,
             gpus=gpus,
             cpus=cpus,
             jobs=1 if gpus else min(jobs or cpus, cpus),

@@ -1,8 +1,13 @@
 """Stage `average`: the last checkpoints of a training as one."""
 
+import threading
+
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, package_directory
 from recipes.common.stages import locked
+
+# Two experiments at once would import fairseq at once, and hold the memory of four models.
+ONE_AT_A_TIME = threading.Lock()
 
 
 def average(experiment: Experiment) -> None:
@@ -29,10 +34,10 @@ def average(experiment: Experiment) -> None:
         raise RecipeError(
             f"{experiment.title} is not trained yet (or its settings changed since): run the stage train."
         )
-    # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
-    from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, last_epoch_checkpoints
+    with ONE_AT_A_TIME, locked(experiment.directory):
+        # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
+        from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, last_epoch_checkpoints
 
-    with locked(experiment.directory):
         markers.clear("average")
         try:
             paths = (

@@ -8,13 +8,14 @@ import contextlib
 import io
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
 
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, train_command
-from recipes.common.run import Run
+from recipes.common.run import ROOT, Run
 from recipes.common.settings import Recipe
 
 
@@ -45,10 +46,12 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> N
     if "train" in stages:
         waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
         commands += [("train", words_behind(train_command(one), "fairseq_cli.train")) for one in waiting]
-    if "translate" in stages and experiments:
+    if "translate" in stages and not all(
+        one.markers.is_done("translate", one.translate_inputs()) for one in experiments
+    ):
         words = generate_command(experiments[0], run.recipe.corpus.tests[0], run.output_dir)
         commands.append(("generate", words_behind(words, "fairseq_cli.generate")))
-    if not commands or (len(commands) == 1 and not any(kind == "train" for kind, _ in commands)):
+    if not commands:
         return
     process = subprocess.run(
         [run.python, "-m", "recipes.common.check_flags"],
@@ -56,6 +59,10 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> N
         capture_output=True,
         encoding="utf-8",
         check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        },
     )
     lines = process.stdout.strip().split("\n")
     if process.returncode != 0 or not lines[-1]:

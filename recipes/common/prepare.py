@@ -50,7 +50,11 @@ def prepare(run: Run) -> None:
             return
         markers.clear("prepare")
         empty_directory(temporary)
-        said = _prepare(run, temporary)
+        try:
+            said = _prepare(run, temporary)
+        except BaseException:
+            shutil.rmtree(temporary)
+            raise
         replace_directory(temporary, run.prepared_dir)
         files = [path for path in run.prepared_dir.rglob("*") if path.is_file()]
         markers.set_done("prepare", inputs(run), files)
@@ -63,12 +67,14 @@ def _prepare(run: Run, directory: Path) -> list[str]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
     counts = text.TrainCounts()
     _clean_training(run, directory, counts)
-    _learn(run, directory, counts.read - counts.bad_utf8 - counts.empty)
-    _encode_training(run, directory, counts)
+    cleaned = counts.read - counts.bad_utf8 - counts.empty
+    if cleaned:
+        _learn(run, directory, cleaned)
+        _encode_training(run, directory, counts)
     if not counts.kept:
         raise RecipeError(
-            f"{corpus.train}: none of its {counts.read:,} pairs is fit for training: check "
-            f"{run.download_dir}."
+            f"None of the {counts.read:,} pairs of '{corpus.train}' is fit for training "
+            f"({'; '.join(counts.sentences(settings.max_tokens))}): check {run.download_dir}."
         )
     said = [f"{corpus.train}: {'; '.join(counts.sentences(settings.max_tokens))}"]
     evals = {}
@@ -76,7 +82,9 @@ def _prepare(run: Run, directory: Path) -> list[str]:
         found = _encode_eval(run, directory, name, split)
         evals[split] = {"subset": name, **text.as_dict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
-    run_command(run, _preprocess_command(run, directory), directory / "preprocess.log", "fairseq-preprocess")
+    run_command(
+        run, _preprocess_command(run, directory), run.pair_dir / "preprocess.log", "fairseq-preprocess"
+    )
     for side in (run.source, run.target):
         # 36 million pairs of these would only fill the disk: what training reads is binarized.
         (directory / f"clean.{side}").unlink()
@@ -197,27 +205,18 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
 
 def _preprocess_command(run: Run, directory: Path) -> list[str]:
     tests = ",".join(str(directory / subset(run, test)) for test in run.recipe.corpus.tests)
-    return [
-        *(
-            run.python,
-            "-m",
-            "fairseq_cli.preprocess",
-            "--source-lang",
-            run.source,
-            "--target-lang",
-            run.target,
-        ),
-        *(
-            "--trainpref",
-            str(directory / "train"),
-            "--validpref",
-            str(directory / "valid"),
-            "--testpref",
-            tests,
-        ),
-        *("--destdir", str(directory / "binarized"), "--workers", str(run.cpus)),
-        *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else []),
+    words = [
+        run.python,
+        "-m",
+        "fairseq_cli.preprocess",
+        "--source-lang",
+        run.source,
+        "--target-lang",
+        run.target,
     ]
+    words += ["--trainpref", str(directory / "train"), "--validpref", str(directory / "valid")]
+    words += ["--testpref", tests, "--destdir", str(directory / "binarized"), "--workers", str(run.cpus)]
+    return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
 
 
 def require(run: Run) -> None:

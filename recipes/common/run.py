@@ -17,6 +17,7 @@ from rich.progress import Progress
 from recipes.common.errors import RecipeError
 from recipes.common.settings import Flags, Recipe
 
+ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3
 STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 

@@ -1,0 +1,212 @@
+"""Stage download: from disk and from a real local server, whole or not at all."""
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recipes.common import download
+from recipes.common.errors import RecipeError
+from recipes.common.stages import file_hash
+from tests.recipes.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves a directory; `cut` bytes an answer at most, then the connection ends; with ranges or without."""
+
+    folder: Path
+    cut: int | None = None
+    ranges = True
+    asked: list[tuple[str, str | None]]
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers.get("Range")))
+        path = self.folder / self.path.lstrip("/")
+        if not path.is_file():
+            self.send_error(404)
+            return
+        data, start = path.read_bytes(), 0
+        if self.ranges and (header := self.headers.get("Range")):
+            start = int(header.removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        self.wfile.write(data[start:][: self.cut])
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keeps the tests quiet."""
+
+
+@contextlib.contextmanager
+def serve(
+    folder: Path, cut: int | None = None, ranges: bool = True
+) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    asked: list[tuple[str, str | None]] = []
+    handler = type("Handler", (Server,), {"folder": folder, "cut": cut, "ranges": ranges, "asked": asked})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+
+
+def test_from_disk(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+    download.download(run)
+    for name in NAMES:
+        assert (run.download_dir / name).read_bytes() == (corpus / name).read_bytes()
+    # Done: the source is not needed any more.
+    download.download(make_run(tmp_path, conf, tmp_path / "gone"))
+
+
+def test_from_disk_a_changed_byte_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    data = (corpus / "train.en").read_bytes()
+    (corpus / "train.en").write_bytes(b"X" + data[1:])
+    run = make_run(tmp_path, conf, corpus)
+    with pytest.raises(
+        RecipeError,
+        match=r"corpus/train\.en has SHA-256 .* instead of .*: it is damaged or another version\.",
+    ):
+        download.download(run)
+    (corpus / "train.en").write_bytes(data + b"X")
+    with pytest.raises(RecipeError, match=r"train\.en has [\d,]+ bytes instead of [\d,]+"):
+        download.download(run)
+    (corpus / "train.en").unlink()
+    with pytest.raises(RecipeError, match=r"--source .*corpus: there is no file train\.en"):
+        download.download(run)
+    assert not list(run.download_dir.glob("*train.en*"))
+
+
+def test_from_a_server(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    with serve(corpus) as (url, asked):
+        write_sources(conf.parent, corpus, url)
+        run = make_run(tmp_path, conf, None)
+        download.download(run)
+        first = len(asked)
+        download.download(run)
+    assert first == len(asked) == len(NAMES)
+    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_what_a_killed_download_left_is_used(tmp_path: Path, ranges: bool) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    with serve(corpus, ranges=ranges) as (url, asked):
+        write_sources(conf.parent, corpus, url)
+        run = make_run(tmp_path, conf, None)
+        run.download_dir.mkdir(parents=True)
+        (run.download_dir / "train.en.part").write_bytes((corpus / "train.en").read_bytes()[:100])
+        download.download(run)
+    assert ("/train.en", "bytes=100-") in asked
+    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+
+
+def test_a_connection_that_breaks_off_is_taken_up_again(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    size = (corpus / "train.en").stat().st_size
+    with serve(corpus, cut=size // 2 + 1) as (url, asked):
+        write_sources(conf.parent, corpus, url)
+        run = make_run(tmp_path, conf, None)
+        download.download(run)
+    assert ("/train.en", f"bytes={size // 2 + 1}-") in asked
+    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+
+
+def test_a_connection_that_always_breaks_off_leaves_only_a_part(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    with serve(corpus, cut=3) as (url, _):
+        write_sources(conf.parent, corpus, url)
+        run = make_run(tmp_path, conf, None)
+        with pytest.raises(
+            RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"
+        ):
+            download.download(run)
+    assert [path.name for path in run.download_dir.iterdir()] == ["train.en.part"]
+
+
+def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    with serve(corpus) as (url, _):
+        write_sources(conf.parent, corpus, url)
+        data = (corpus / "train.en").read_bytes()
+        (corpus / "train.en").write_bytes(b"X" + data[1:])
+        run = make_run(tmp_path, conf, None)
+        with pytest.raises(RecipeError, match="has SHA-256"):
+            download.download(run)
+        assert not list(run.download_dir.iterdir())
+        (corpus / "train.en").unlink()
+        with pytest.raises(RecipeError, match=r"train\.en answered '404 Not Found': .* --source"):
+            download.download(run)
+
+
+def test_no_server(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    with pytest.raises(RecipeError, match=r"http://localhost:1/train\.en cannot be reached"):
+        download.download(make_run(tmp_path, conf, None))
+
+
+def test_faults_of_the_table_name_file_and_line(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    table = conf.parent / "sources.tsv"
+    lines = table.read_text().split("\n")
+    table.write_text("\n".join(["# a comment", *lines[:2], lines[2].replace("\t", " "), *lines[3:]]))
+    with pytest.raises(RecipeError, match=r"sources\.tsv, line 4: write split, language"):
+        download.inputs(make_run(tmp_path, conf, None))
+    table.write_text("\n".join(line for line in lines if not line.startswith("valid\tde")))
+    with pytest.raises(RecipeError, match=r"no file for split 'valid', language 'de'"):
+        download.inputs(make_run(tmp_path, conf, None))
+
+
+def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
+    rows = download.read_sources(ROOT / "recipes/multi30k/sources.tsv")
+    assert len(rows) == 12
+    for row in rows:
+        path = shared / "data/multi30k" / row.file
+        assert (path.stat().st_size, file_hash(path)) == (row.bytes, row.sha256)
+        assert row.file == f"{row.split}.{row.language}.gz"
+        assert row.url.endswith("/" + row.file)
+
+
+def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(tmp_path: Path) -> None:
+    conf, _ = make_recipe(
+        tmp_path, CONF.replace("sources = sources.tsv", "generator = make.py\ngenerator-options = --n 3")
+    )
+    generator = conf.parent / "make.py"
+    generator.write_text(
+        "import pathlib, sys\n"
+        "for split in ('train', 'valid', 'test'):\n"
+        "    for side in ('en', 'de'):\n"
+        "        (pathlib.Path(sys.argv[3]) / f'{split}.{side}').write_text('a\\n' * int(sys.argv[2]))\n"
+    )
+    run = make_run(tmp_path, conf, None)
+    download.download(run)
+    made = run.download_dir / "train.en"
+    assert made.read_text() == "a\n" * 3
+    first = made.stat().st_mtime_ns
+    download.download(run)
+    assert made.stat().st_mtime_ns == first
+    conf.write_text(conf.read_text().replace("--n 3", "--n 4"))
+    run = make_run(tmp_path, conf, None)
+    download.download(run)
+    assert made.read_text() == "a\n" * 4
+    generator.write_text("raise SystemExit('Error: out of ideas')")
+    with pytest.raises(RecipeError, match=r"make\.py failed \(exit status 1\): Error: out of ideas"):
+        download.download(run)
+    assert made.read_text() == "a\n" * 4

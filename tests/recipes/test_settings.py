@@ -1,0 +1,85 @@
+"""The .conf: what it may say, and how its faults are named."""
+
+from pathlib import Path
+
+import pytest
+
+from recipes.common.errors import RecipeError
+from recipes.common.settings import flag_words, parse_flags, read_recipe
+from tests.recipes.tiny import CONF, make_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", ["multi30k", "quickstart"])
+def test_the_recipes_own_confs_are_valid(name: str) -> None:
+    recipe = read_recipe(ROOT / "recipes" / name / f"{name}.conf")
+    assert recipe.corpus.name == name
+    assert "sinusoidal" in recipe.default_experiments
+
+
+def test_values(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    recipe = read_recipe(conf)
+    assert recipe.corpus.pairs == ["en-de", "de-en"]
+    assert recipe.batch_tokens == 400
+    assert recipe.average == 2
+    assert recipe.train["max-tokens"] == "200"
+    assert "batch-tokens" not in recipe.train  # this pipeline's own, not fairseq's
+    assert recipe.experiments["shaw-k2"] == ["shaw", "--clipping-distance", "2"]
+    assert recipe.default_experiments == ["shaw-k2"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "subwords = none",
+            "subwords = wordpiece",
+            ["[prepare]", "'subwords'", "wordpiece", "sentencepiece"],
+        ),
+        (
+            "subwords = none",
+            "vocabluary = 8000",
+            ["[prepare]", "'vocabluary'", "not an option", "vocabulary"],
+        ),
+        (
+            "subwords = none",
+            "vocabulary = many",
+            ["[prepare]", "'vocabulary'", "'many' is not a whole number"],
+        ),
+        ("subwords = none", "joined-dictionary = yes", ["'joined-dictionary'", "'yes' is not true or false"]),
+        ("average = 2", "average = 0", ["[generate]", "'average'", "at least 1"]),
+        ("pairs = en-de", "pairs = ende", ["[corpus]", "'pairs'", "'ende'"]),
+        ("name = tiny", "", ["[corpus]", "'name'", "is missing"]),
+        ("size = tiny", "", ["[model]", "'size'", "is missing"]),
+        ("sources = sources.tsv", "sources = none.tsv", ["[corpus]", "'sources'", "none.tsv"]),
+        ("sources = sources.tsv", "", ["[corpus]", "either 'sources' or 'generator'"]),
+        ("max-tokens = 200", "", ["[train]", "'max-tokens'", "is missing"]),
+        ("lr = 1e-2", "--lr = 1e-2", ["[train]", "'--lr'", "without dashes"]),
+        ("default = shaw-k2", "default = shaw-k3", ["[experiments]", "'default'", "shaw-k3", "sinusoidal"]),
+        ("sinusoidal = sinusoidal", "sinusoidal =", ["[experiments]", "'sinusoidal'", "encoding"]),
+        (
+            "= shaw --clipping-distance 2",
+            "= shaw 2",
+            ["[experiments]", "'shaw-k2'", "'2' belongs to no flag"],
+        ),
+        ("[generate]", "[generation]", ["[generation]", "not a section"]),
+        ("[generate]", "beam = 1\nbeam = 2", ["already exists", "beam"]),
+    ],
+)
+def test_faults_name_file_section_and_key(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    assert old in CONF
+    conf, _ = make_recipe(tmp_path, CONF.replace(old, new, 1))
+    with pytest.raises(RecipeError) as error:
+        read_recipe(conf)
+    for word in [str(conf), *words]:
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_flags_survive_the_round_trip() -> None:
+    words = ["--a", "1", "--bare", "--negative=-1", "--text", "(0.9, 0.98)"]
+    assert flag_words(parse_flags(words, "here")) == words
+    with pytest.raises(RecipeError, match="here: --a is given twice"):
+        parse_flags(["--a", "1", "--a", "2"], "here")

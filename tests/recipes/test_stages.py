@@ -1,0 +1,103 @@
+"""What makes stages resumable."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipes.common.errors import RecipeError
+from recipes.common.stages import (
+    Markers,
+    atomic_path,
+    fingerprint,
+    locked,
+    read_json,
+    replace_directory,
+    write_json,
+)
+
+
+def test_fingerprint_knows_values_not_order() -> None:
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
+
+
+def test_a_marker_holds_only_for_its_inputs_and_whole_outputs(tmp_path: Path) -> None:
+    markers, output = Markers(tmp_path), tmp_path / "output.txt"
+    output.write_text("whole")
+    assert not markers.is_done("stage", "inputs")
+    markers.set_done("stage", "inputs", [output])
+    assert markers.is_done("stage", "inputs")
+    assert not markers.is_done("stage", "other inputs")
+    output.write_text("who")
+    assert not markers.is_done("stage", "inputs")
+    output.unlink()
+    assert not markers.is_done("stage", "inputs")
+    output.write_text("whole")
+    markers.path("stage").write_text("{")  # damaged
+    assert not markers.is_done("stage", "inputs")
+    markers.set_done("stage", "inputs", [output])
+    markers.clear("stage")
+    assert not markers.is_done("stage", "inputs")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    def write() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("ne")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        write()
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old"
+
+
+def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    write_json(path, "old")
+    code = (
+        "import os, signal, sys; from pathlib import Path; from recipes.common.stages import atomic_path\n"
+        "with atomic_path(Path(sys.argv[1])) as temporary:\n"
+        "    temporary.write_text('ne'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.run([sys.executable, "-c", code, str(path)], cwd=root, check=False)
+    assert process.returncode == -9
+    assert read_json(path) == "old"
+
+
+def test_damaged_json_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(RecipeError, match=r"a\.json is not valid JSON"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(RecipeError, match=r"b\.json is missing"):
+        read_json(tmp_path / "b.json")
+
+
+def test_replace_directory_replaces_all_of_it(tmp_path: Path) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    replace_directory(tmp_path / "new", tmp_path / "old")
+    assert [one.name for one in (tmp_path / "old").iterdir()] == ["new"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_lock_keeps_others_out_and_lives_on_in_a_child(tmp_path: Path) -> None:
+    with locked(tmp_path) as descriptor:
+        with pytest.raises(RecipeError, match="in use by another run"), locked(tmp_path):
+            pass
+        child = subprocess.Popen(["sleep", "60"], pass_fds=(descriptor,))
+    try:
+        with pytest.raises(RecipeError, match="in use by another run"), locked(tmp_path):
+            pass
+    finally:
+        child.kill()
+        child.wait()
+    with locked(tmp_path) as descriptor:
+        assert os.fstat(descriptor)

@@ -1,0 +1,92 @@
+"""A recipe small enough for tests: a corpus of reversed words, and a .conf that trains on it in seconds."""
+
+import hashlib
+from pathlib import Path
+
+from recipes.common.run import Run
+from recipes.common.settings import read_recipe
+from tests.toy import make_corpus
+
+SPLITS = ("train", "valid", "test")
+COLUMNS = "split\tlanguage\tfile\turl\tbytes\tsha256\n"
+
+CONF = """
+[corpus]
+name = tiny
+sources = sources.tsv
+pairs = en-de de-en
+train = train
+valid = valid
+tests = test
+
+[prepare]
+subwords = none
+
+[model]
+size = tiny
+encoder-layers = 1
+decoder-layers = 1
+encoder-embed-dim = 16
+decoder-embed-dim = 16
+encoder-ffn-embed-dim = 32
+decoder-ffn-embed-dim = 32
+
+[train]
+batch-tokens = 400
+max-tokens = 200
+max-epoch = 4
+optimizer = adam
+lr = 1e-2
+log-interval = 2
+num-workers = 0
+keep-last-epochs = 2
+
+[generate]
+average = 2
+beam = 2
+
+[experiments]
+default = shaw-k2
+shaw-k2 = shaw --clipping-distance 2
+sinusoidal = sinusoidal
+"""
+
+
+def write_sources(recipe: Path, corpus: Path, url: str = "http://localhost:1") -> Path:
+    """A table of the corpus's files as they are now."""
+    lines = [COLUMNS]
+    for split in SPLITS:
+        for language in ("en", "de"):
+            data = (corpus / f"{split}.{language}").read_bytes()
+            name = f"{split}.{language}"
+            lines.append(
+                f"{split}\t{language}\t{name}\t{url}/{name}\t{len(data)}\t{hashlib.sha256(data).hexdigest()}\n"
+            )
+    table = recipe / "sources.tsv"
+    table.write_text("".join(lines))
+    return table
+
+
+def make_recipe(directory: Path, conf: str = CONF, lines: int = 120) -> tuple[Path, Path]:
+    """Writes corpus and recipe; returns the .conf's and the corpus's path."""
+    corpus = make_corpus(directory / "corpus", lines=lines)
+    recipe = directory / "recipe"
+    recipe.mkdir()
+    write_sources(recipe, corpus)
+    (recipe / "tiny.conf").write_text(conf)
+    return recipe / "tiny.conf", corpus
+
+
+def make_run(directory: Path, conf: Path, source: Path | None, **options: object) -> Run:
+    """A run of the pipeline's functions in this process."""
+    import sys
+
+    return Run(
+        recipe=read_recipe(conf),
+        pair="en-de",
+        data_dir=directory / "data",
+        output_dir=directory / "output",
+        python=sys.executable,
+        source_dir=source,
+        **options,  # type: ignore[arg-type]
+    )
