@@ -17,6 +17,8 @@ from recipes.common.run import Run, run_command
 from recipes.common.stages import Markers, empty_directory, fingerprint, locked, replace_directory, write_json
 from recipes.common.subwords import METHODS, Subwords
 
+TOKENS = "tokens"  # a folder of what is only needed until it is binarized
+
 
 def inputs(run: Run) -> str:
     """The fingerprint of what decides this stage's outputs."""
@@ -65,6 +67,7 @@ def prepare(run: Run) -> None:
 
 def _prepare(run: Run, directory: Path) -> list[str]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
+    (directory / TOKENS).mkdir()
     counts = text.TrainCounts()
     _clean_training(run, directory, counts)
     cleaned = counts.read - counts.bad_utf8 - counts.empty
@@ -85,10 +88,8 @@ def _prepare(run: Run, directory: Path) -> list[str]:
     run_command(
         run, _preprocess_command(run, directory), run.pair_dir / "preprocess.log", "fairseq-preprocess"
     )
-    for side in (run.source, run.target):
-        # 36 million pairs of these would only fill the disk: what training reads is binarized.
-        (directory / f"clean.{side}").unlink()
-        (directory / f"train.{side}").unlink()
+    # 36 million pairs of these would only fill the disk: what training reads is binarized.
+    shutil.rmtree(directory / TOKENS)
     write_json(
         directory / "prepare.json",
         {"pair": run.pair, "settings": asdict(settings), "train": text.as_dict(counts), "evaluation": evals},
@@ -106,8 +107,8 @@ def _clean_training(run: Run, directory: Path, counts: text.TrainCounts) -> None
             f"{len(target)} in {run.target}."
         )
     with (
-        _write(directory / f"clean.{run.source}") as left,
-        _write(directory / f"clean.{run.target}") as right,
+        _write(directory / TOKENS / f"clean.{run.source}") as left,
+        _write(directory / TOKENS / f"clean.{run.target}") as right,
     ):
         for one, other in text.clean_training_pairs(source, target, counts):
             left.write(one + "\n")
@@ -119,7 +120,7 @@ def _write(path: Path):  # type: ignore[no-untyped-def]
 
 
 def _clean_lines(directory: Path, language: str) -> Iterator[str]:
-    return (line.decode("utf-8") for line in text.read_lines(directory / f"clean.{language}"))
+    return (line.decode("utf-8") for line in text.read_lines(directory / TOKENS / f"clean.{language}"))
 
 
 def _learn(run: Run, directory: Path, pairs: int) -> None:
@@ -151,8 +152,8 @@ def _encode_training(run: Run, directory: Path, counts: text.TrainCounts) -> Non
         for side in (run.source, run.target)
     ]
     with (
-        _write(directory / f"train.{run.source}") as left,
-        _write(directory / f"train.{run.target}") as right,
+        _write(directory / TOKENS / f"train.{run.source}") as left,
+        _write(directory / TOKENS / f"train.{run.target}") as right,
     ):
         for source, target in zip(*sides, strict=True):
             if not source or not target:  # characters that subwords leave out, such as zero-width spaces
@@ -188,8 +189,8 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
             f"mend or replace them in {run.download_dir}."
         )
     with (
-        _write(directory / f"{name}.{run.source}") as left,
-        _write(directory / f"{name}.{run.target}") as right,
+        _write(directory / TOKENS / f"{name}.{run.source}") as left,
+        _write(directory / TOKENS / f"{name}.{run.target}") as right,
     ):
         for number, (source, target) in enumerate(zip_longest(*encoded), 1):
             counts.lines += 1
@@ -204,7 +205,8 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
 
 
 def _preprocess_command(run: Run, directory: Path) -> list[str]:
-    tests = ",".join(str(directory / subset(run, test)) for test in run.recipe.corpus.tests)
+    tokens = directory / TOKENS
+    tests = ",".join(str(tokens / subset(run, test)) for test in run.recipe.corpus.tests)
     words = [
         run.python,
         "-m",
@@ -214,7 +216,7 @@ def _preprocess_command(run: Run, directory: Path) -> list[str]:
         "--target-lang",
         run.target,
     ]
-    words += ["--trainpref", str(directory / "train"), "--validpref", str(directory / "valid")]
+    words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
     words += ["--testpref", tests, "--destdir", str(directory / "binarized"), "--workers", str(run.cpus)]
     return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
 

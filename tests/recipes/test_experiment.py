@@ -1,0 +1,134 @@
+"""An experiment's directory and commands follow from its settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment, derive_update_freq, make_experiments, train_command
+from recipes.common.train_log import TrainLog
+from tests.recipes.tiny import CONF, make_recipe, make_run
+
+
+def experiment(tmp_path: Path, name: str = "shaw-k2", conf: str = CONF, **options: object) -> Experiment:
+    if not (tmp_path / "recipe").exists():
+        make_recipe(tmp_path)
+    path = tmp_path / "recipe" / "tiny.conf"
+    path.write_text(conf)
+    return Experiment(make_run(tmp_path, path, None, **options), name, 1)
+
+
+def value(words: list[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "update_freq", "warns"),
+    [(0, 2, False), (1, 2, False), (2, 1, False), (3, 1, True), (8, 1, True)],
+)
+def test_update_freq_keeps_the_batch_whatever_the_gpus(
+    tmp_path: Path, gpus: int, update_freq: int, warns: bool
+) -> None:
+    one = experiment(tmp_path, gpus=gpus)  # 400 tokens in batches of 200
+    found, warning = derive_update_freq(one)
+    assert found == update_freq
+    assert (warning is not None) == warns
+    if warning:
+        assert f"{gpus} x 200" in warning
+        assert "400" in warning
+    assert value(train_command(one), "--update-freq") == str(update_freq)
+
+
+def test_a_users_max_tokens_changes_neither_batch_nor_directory(tmp_path: Path) -> None:
+    one, other = experiment(tmp_path), experiment(tmp_path, extra={"max-tokens": "100", "fp16": ""})
+    assert derive_update_freq(other) == (4, None)
+    assert one.directory == other.directory
+    assert one.train_inputs() == other.train_inputs()
+    assert value(train_command(other), "--max-tokens") == "100"
+    assert train_command(other).count("--max-tokens") == 1
+
+
+def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path: Path) -> None:
+    one, other = experiment(tmp_path), experiment(tmp_path, extra={"dropout": "0.5"})
+    assert one.directory.parts[-4:] == ("tiny", "en-de", "transformer_shaw_tiny-clipping-distance-2", "seed1")
+    assert other.directory.parts[-2] == "transformer_shaw_tiny-clipping-distance-2-dropout-0.5"
+    assert other.description() == {
+        "corpus": "tiny",
+        "pair": "en-de",
+        "arch": "transformer_shaw_tiny",
+        "encoding": "shaw",
+        "flags": {"clipping-distance": 2, "dropout": 0.5},
+        "seed": 1,
+        "name": "shaw-k2 --dropout 0.5",
+    }
+    assert one.train_inputs() != other.train_inputs()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lr = 1e-2", "lr = 1e-3"),
+        ("batch-tokens = 400", "batch-tokens = 800"),
+        ("encoder-layers = 1", "encoder-layers = 2"),
+        ("subwords = none", "subwords = none\nmax-tokens = 9"),
+    ],
+)
+def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: str, new: str) -> None:
+    before = experiment(tmp_path).train_inputs()
+    assert experiment(tmp_path, conf=CONF.replace(old, new)).train_inputs() != before
+
+
+def test_several_gpus_are_started_by_torchrun_and_one_process_takes_one(tmp_path: Path) -> None:
+    words = train_command(experiment(tmp_path, gpus=2))
+    assert words[1:6] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    assert value(words, "--distributed-world-size") == "2"
+    assert "--cpu" not in words
+    words = train_command(experiment(tmp_path, gpus=1))
+    assert words[1:3] == ["-m", "fairseq_cli.train"]
+    assert value(words, "--distributed-world-size") == "1"
+    assert "--cpu" in train_command(experiment(tmp_path))
+
+
+def test_what_will_be_averaged_is_kept(tmp_path: Path) -> None:
+    conf = CONF.replace("average = 2", "average = 7")
+    assert value(train_command(experiment(tmp_path, conf=conf)), "--keep-last-epochs") == "7"
+
+
+def test_a_wrong_max_tokens_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="--max-tokens many"):
+        train_command(experiment(tmp_path, extra={"max-tokens": "many"}))
+
+
+def test_every_seed_of_every_experiment_once(tmp_path: Path) -> None:
+    run = experiment(tmp_path).run
+    found = make_experiments(run, ["shaw-k2", "sinusoidal", "shaw-k2"], [1, 2, 1])
+    assert [(one.name, one.seed) for one in found] == [
+        *(("shaw-k2", 1), ("shaw-k2", 2), ("sinusoidal", 1), ("sinusoidal", 2)),
+    ]
+
+
+def test_words_per_second_leaves_validation_out() -> None:
+    """Rows as fairseq logs them, of 10 updates of 100 words each; the windows with other work are slow."""
+    log = TrainLog()
+
+    def inner(updates: int, rate: float) -> bytes:
+        row = {"epoch": 1, "update": 0.1, "wps": f"{rate:.1f}", "wpb": "100", "num_updates": str(updates)}
+        return b"2026 | INFO | train_inner | " + json.dumps(row).encode()
+
+    for line in [
+        b"2026 | INFO | fairseq_cli.train | num. shared model params: 1,234,567 (num. trained: 1,234,560)",
+        b"2026 | INFO | fairseq.trainer | begin training epoch 1",
+        inner(10, 300),  # the first window holds the start
+        inner(20, 1000),
+        b'2026 | INFO | fairseq_cli.train | begin validation on "valid" subset',
+        b'2026 | INFO | valid | {"epoch": 1, "valid_loss": "3.5", "valid_num_updates": "20"}',
+        inner(30, 200),
+        inner(40, 500),
+        b'2026 | INFO | train_inner | {"epoch": 1, "upd',  # cut by a kill
+    ]:
+        log.feed(line)
+    assert log.parameters == 1_234_560
+    assert log.valid_loss == 3.5
+    assert log.updates == 40
+    assert log.words_per_second == pytest.approx(2000 / 3)  # 1,000 words in 1 s and 1,000 in 2 s

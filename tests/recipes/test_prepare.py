@@ -1,0 +1,185 @@
+"""Stage prepare: damage is counted and reported, and never misaligns."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from recipes.common import download, prepare, subwords, text
+from recipes.common.errors import RecipeError
+from recipes.common.run import Run
+from recipes.common.settings import Prepare
+from recipes.common.stages import read_json
+from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
+
+ODD = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+def write_corpus(directory: Path, files: dict[str, bytes], conf: str = CONF) -> tuple[Path, Path]:
+    """The tiny recipe with some of its files replaced."""
+    path, corpus = make_recipe(directory, conf)
+    for name, data in files.items():
+        (corpus / name).write_bytes(data)
+    write_sources(path.parent, corpus)
+    return path, corpus
+
+
+def prepared(directory: Path, files: dict[str, bytes], conf: str = CONF) -> Run:
+    path, corpus = write_corpus(directory, files, conf)
+    run = make_run(directory, path, corpus)
+    download.download(run)
+    prepare.prepare(run)
+    return run
+
+
+def read_binarized(run: Run, subset: str, language: str) -> list[str]:
+    """The sentences that fairseq-train will see."""
+    from fairseq.data import Dictionary, data_utils
+
+    words = Dictionary.load(str(run.binarized_dir / f"dict.{language}.txt"))
+    data = data_utils.load_indexed_dataset(str(run.binarized_dir / f"{subset}.{run.pair}.{language}"), words)
+    return [words.string(sentence) for sentence in data]
+
+
+def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Path) -> None:
+    english = [f"en{number} x" for number in range(40)]
+    german = [f"de{number} x" for number in range(40)]
+    for number, separator in enumerate(ODD):
+        english[number] = f"en{number}{separator}x"
+    raw = {"en": [line.encode() for line in english], "de": [line.encode() for line in german]}
+    raw["en"][20] = b"en20 \xff x"
+    raw["de"][21] = b"de21 \xc3"
+    raw["en"][22] = b""
+    raw["de"][23] = " \u2028 ".encode()
+    raw["en"][24] = b"x " * 11
+    raw["de"][25] = b"de25 x\r"  # a DOS line's end
+    raw["en"][26], raw["de"][26] = raw["en"][27], raw["de"][27]  # a duplicate stays
+    files = {
+        f"train.{language}": b"\n".join(lines) for language, lines in raw.items()
+    }  # no newline at the end
+    files["valid.en"], files["valid.de"] = b"en0 x\n\nen2\n", b"de0 x\nde1\n\n"
+    files["test.en"] = b"en1 x\n" + b"x " * 9 + b"\n\nen2\xe2\x80\xa8x\n"
+    files["test.de"] = b"de1 x\r\nde2\nde3\nde4\n"
+    conf = CONF.replace("subwords = none", "subwords = none\nmax-tokens = 10\neval-max-tokens = 8")
+    run = prepared(tmp_path, files, conf)
+
+    report = read_json(run.prepared_dir / "prepare.json")
+    dropped = {"bad_utf8": 2, "first_bad_utf8": 21, "empty": 2, "too_long": 1}
+    assert report["train"] == {"read": 40, **dropped, "odd_separators": 10, "kept": 35}
+    empty = {"empty_source": [2], "empty_target": [3]}
+    valid = {"subset": "valid", "lines": 3, **empty, "cut": [], "odd_separators": 0}
+    assert report["evaluation"]["valid"] == valid
+    empty = {"empty_source": [3], "empty_target": []}
+    test = {"subset": "test", "lines": 4, **empty, "cut": [2], "odd_separators": 1}
+    assert report["evaluation"]["test"] == test
+    said = (run.prepared_dir / "prepare.txt").read_text()
+    assert (
+        "40 pairs read, 35 kept; 2 dropped for bad UTF-8, first at line 21; 2 dropped for an empty side"
+        in said
+    )
+    assert "1 empty source lines (first 3) get an empty translation" in said
+
+    pairs = list(zip(read_binarized(run, "train", "en"), read_binarized(run, "train", "de"), strict=True))
+    kept = [number for number in range(40) if number not in (20, 21, 22, 23, 24)]
+    numbers = [27 if number == 26 else number for number in kept]
+    assert pairs == [(f"en{number} x", f"de{number} x") for number in numbers]
+    assert len(read_binarized(run, "test", "en")) == len(read_binarized(run, "test", "de")) == 4
+    # What is scored against is what came, to the byte.
+    assert (run.prepared_dir / "test.de").read_bytes() == files["test.de"]
+    assert not (run.prepared_dir / "tokens").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"train.en": b"a\nb\nc\n", "train.de": b"a\nb\n"}, r"train\.en has 3 lines and .*train\.de has 2"),
+        ({"train.en": b"a\n", "train.de": b"a\nb\nc"}, r"train\.en has 1 lines and .*train\.de has 3"),
+        ({"train.en": b"", "train.de": b"a"}, r"train\.en has 0 lines and .*train\.de has 1"),
+        ({"test.en": b"a\nb\n", "test.de": b"a\n"}, r"test\.en has 2 lines and test\.de has 1"),
+        ({"valid.en": b"a\nb\n", "valid.de": b"a\nb\xff\n"}, r"valid\.de, line 2: this is not UTF-8"),
+        ({"test.en": b"\xe4\n", "test.de": b"a\n"}, r"test\.en, line 1: this is not UTF-8"),
+        ({"test.en": b"", "test.de": b""}, "test is empty"),
+        (
+            {"train.en": b"\n\xff\n", "train.de": b"a\nb\n"},
+            "None of the 2 pairs of 'train' is fit for training",
+        ),
+    ],
+)
+def test_what_is_refused_leaves_nothing(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+    path, corpus = write_corpus(tmp_path, files)
+    run = make_run(tmp_path, path, corpus)
+    download.download(run)
+    with pytest.raises(RecipeError, match=message) as error:
+        prepare.prepare(run)
+    assert "\n" not in str(error.value)
+    assert sorted(one.name for one in run.pair_dir.iterdir()) == [".lock"]
+
+
+def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
+    data = gzip.compress(b"a line\n" * 100)
+    (tmp_path / "x.gz").write_bytes(data[:-9])
+    with pytest.raises(RecipeError, match=r"x\.gz is not a whole gzip file .*: delete it"):
+        list(text.read_lines(tmp_path / "x.gz"))
+    (tmp_path / "x.gz").write_bytes(b"a line\n")
+    with pytest.raises(RecipeError, match=r"x\.gz is not a whole gzip file"):
+        list(text.read_lines(tmp_path / "x.gz"))
+
+
+def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
+    lines = [f"a{separator}b" for separator in ODD]
+    (tmp_path / "x").write_bytes("\n".join(lines).encode())
+    assert [line.decode() for line in text.read_lines(tmp_path / "x")] == lines
+    assert [text.clean(line) for line in lines] == ["a b"] * len(lines)
+    assert all(text.odd_separators(line.encode()) for line in lines)
+    assert not text.odd_separators(b"a b\r")
+
+
+def test_prepared_again_only_when_something_changed(tmp_path: Path) -> None:
+    run = prepared(tmp_path, {})
+    report = run.prepared_dir / "prepare.json"
+    first = report.stat().st_mtime_ns
+    prepare.prepare(run)
+    assert report.stat().st_mtime_ns == first
+    run.recipe.path.write_text(CONF.replace("subwords = none", "subwords = none\nmax-tokens = 3"))
+    changed = make_run(tmp_path, run.recipe.path, None)
+    with pytest.raises(RecipeError, match=r"not prepared \(or its settings changed since\)"):
+        prepare.require(changed)
+    prepare.prepare(changed)
+    assert read_json(report)["train"]["too_long"] > 0
+
+
+SENTENCES = [
+    "Ein älterer Mann spielt ein Videospiel .",
+    "Zwei Kinder, die spielen!",
+    "Don't go - it's 5 o'clock.",
+] * 4
+
+
+@pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt", "none"])
+def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
+    settings = Prepare(subwords=method, vocabulary=20 if method == "subword-nmt" else 60)
+    lines = [text.clean(line) for line in SENTENCES]
+    subwords.METHODS[method].learn(tmp_path, (("en", line) for line in lines), settings, 2)
+    learnt = subwords.METHODS[method](tmp_path, "en", 2)
+    encoded = list(learnt.encode([*lines, ""]))
+    assert encoded[-1] == []
+    assert all(token == text.clean(token) and " " not in token for tokens in encoded for token in tokens)
+    wanted = lines
+    if method == "subword-nmt":  # Moses closes up the full stop that stood apart
+        wanted = [line.replace(" .", ".") for line in lines]
+        assert any(token.endswith("@@") for tokens in encoded for token in tokens)
+    assert [learnt.decode(tokens) for tokens in encoded[:-1]] == wanted
+    # The order of threads or processes is not that of lines; the result's must be.
+    many = [f"{number} {lines[0]}" for number in range(3000)]
+    assert [learnt.decode(tokens).split()[0] for tokens in learnt.encode(many)] == [
+        str(n) for n in range(3000)
+    ]
+
+
+def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path) -> None:
+    settings = Prepare(vocabulary=5000)
+    with pytest.raises(
+        RecipeError, match="cannot learn 5000 subwords from this text: Vocabulary size too high"
+    ):
+        subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings, 1)
+    assert not list(tmp_path.iterdir())
