@@ -127,13 +127,14 @@ def train(
     save_dir: str | Path,
     arch: str,
     *flags: str | Path,
+    validate: bool = False,
     user_dir: str | Path | None = None,
     check: bool = True,
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Train `arch`, shrunk by TINY, on binarized `data` with fairseq_cli.train, on the CPU.
 
-    Two updates, a checkpoint after the last one, no validation: later `flags` override all of it.
+    Two updates, a checkpoint after the last one; later `flags` override all of it. Validation only if asked for.
     """
     return run_fairseq(
         "train",
@@ -141,7 +142,8 @@ def train(
         *("--arch", arch, *TINY, "--save-dir", save_dir, "--cpu"),
         *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "2"),
         *("--dropout", "0.1", "--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1"),
-        *("--disable-validation", "--no-progress-bar", "--log-format", "simple", "--log-interval", "1"),
+        *("--no-progress-bar", "--log-format", "simple", "--log-interval", "1"),
+        *([] if validate else ["--disable-validation"]),
         *flags,
         user_dir=user_dir,
         check=check,

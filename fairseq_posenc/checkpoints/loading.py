@@ -108,12 +108,12 @@ def _records(path: Path, name: str) -> list[str]:
 
 def _globals_in(path: Path) -> list[str]:
     """The names of functions and classes in the file's pickle, found without loading it, in their order."""
-    if zipfile.is_zipfile(path):
+    try:
         with zipfile.ZipFile(path) as archive:
-            pickled = b"".join(archive.read(record) for record in _records(path, "data.pkl")[:1])
-    else:
+            pickled = b"".join(archive.read(record) for record in _records(path, "data.pkl"))
+    except zipfile.BadZipFile:  # no zip file: torch before 1.6; or a pickle that does not fit its checksum
         with open(path, "rb") as file:
-            pickled = file.read(1 << 20)
+            pickled = b"" if zipfile.is_zipfile(path) else file.read(1 << 20)
     names: list[str] = []
     strings: list[str] = []
     try:

@@ -1,0 +1,204 @@
+"""The allow-list: all that fairseq's checkpoints need, nothing that they do not, nothing that harms."""
+
+import io
+import pickle
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+from fairseq.distributed.utils import _put_tensors_in_obj, _split_tensors_from_obj
+
+from fairseq_posenc.checkpoints import allow_checkpoint_types
+from fairseq_posenc.checkpoints.allowed import _FILE_TYPES
+
+
+@pytest.fixture(autouse=True)
+def only_ours() -> Iterator[None]:
+    """Each test starts with the types that the package allows, and no others."""
+    before = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    allow_checkpoint_types()
+    yield
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(before)
+
+
+def sent_between_processes(path: Path) -> bytes:
+    """What the first of several processes that resume from `path` sends, made by fairseq's own functions."""
+    buffer = io.BytesIO()
+    torch.save(_split_tensors_from_obj(load_checkpoint_to_cpu(str(path)), []), buffer)
+    return buffer.getvalue()
+
+
+def arrays(value: Any) -> Iterator[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from arrays(inner)
+
+
+def without(entry: Any) -> None:
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals([other for other in ALL if other is not entry])
+
+
+def allowed_by_us() -> list[Any]:
+    """Without what torch's own modules add."""
+    before = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    allow_checkpoint_types()
+    ours = torch.serialization.get_safe_globals()
+    torch.serialization.add_safe_globals(before)
+    return ours
+
+
+ALL = sorted(allowed_by_us(), key=str)
+OLD_NUMPY = "numpy.core.multiarray._reconstruct"
+
+
+def label(entry: Any) -> str:
+    return entry[1] if isinstance(entry, tuple) else getattr(entry, "__qualname__", str(entry))
+
+
+def test_fairseq_loads_its_own_checkpoint(trained: Path) -> None:
+    state = load_checkpoint_to_cpu(str(trained / "checkpoint2.pt"))
+    assert state["cfg"].model.arch == "transformer"
+    assert {"ema", "ema_fp32_params"} <= state["extra_state"].keys()
+    meters = {
+        key: meter["sum"] for _, key, _, meter in state["extra_state"]["metrics"]["valid"] if "sum" in meter
+    }
+    counts, totals = meters["_bleu_counts"], meters["_bleu_totals"]
+    assert counts.dtype == totals.dtype == np.int64
+    assert counts.shape == totals.shape == (4,)
+    assert totals[0] == meters["_bleu_sys_len"] > 0
+    assert all(counts <= totals)
+
+
+def test_several_processes_resume(trained: Path) -> None:
+    path = trained / "checkpoint2.pt"
+    received = torch.load(io.BytesIO(sent_between_processes(path)), map_location="cpu", weights_only=True)
+    tensors: list[torch.Tensor] = []
+    expected = load_checkpoint_to_cpu(str(path))
+    _split_tensors_from_obj(expected, tensors)
+    received = _put_tensors_in_obj(received, tensors)
+    assert received["cfg"] == expected["cfg"]
+    assert received["model"].keys() == expected["model"].keys()
+    assert [a.tolist() for a in arrays(received["extra_state"])] == [
+        a.tolist() for a in arrays(expected["extra_state"])
+    ]
+
+
+@pytest.mark.parametrize("entry", [entry for entry in ALL if label(entry) != OLD_NUMPY], ids=label)
+def test_every_allowed_type_is_needed(trained: Path, entry: Any) -> None:
+    path = trained / "checkpoint2.pt"
+    sent = sent_between_processes(path)
+    without(entry)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path if entry in _FILE_TYPES else io.BytesIO(sent), weights_only=True)
+
+
+def rewrite_pickle(source: Path, target: Path, old: bytes, new: bytes) -> None:
+    """Copies a checkpoint with a change in its pickle."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as copy:
+        for record in archive.infolist():
+            content = archive.read(record)
+            if record.filename.endswith("/data.pkl"):
+                assert old in content
+                content = content.replace(old, new)
+            copy.writestr(record.filename, content)
+
+
+def test_a_file_written_with_numpy_1(trained: Path, tmp_path: Path) -> None:
+    rewrite_pickle(
+        trained / "checkpoint2.pt", tmp_path / "old.pt", b"numpy._core.multiarray", b"numpy.core.multiarray"
+    )
+    state = torch.load(tmp_path / "old.pt", weights_only=True)
+    assert [a.tolist() for a in arrays(state)] == [
+        a.tolist() for a in arrays(torch.load(trained / "checkpoint2.pt", weights_only=True))
+    ]
+    without(next(entry for entry in ALL if label(entry) == OLD_NUMPY))
+    with pytest.raises(pickle.UnpicklingError, match=OLD_NUMPY):
+        torch.load(tmp_path / "old.pt", weights_only=True)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", ">f8", ">i4"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+def test_arrays_of_numbers_return_unchanged(tmp_path: Path, dtype: str, order: Any, shape: Any) -> None:
+    array = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=dtype, order=order)
+    torch.save(array, tmp_path / "array.pt")
+    loaded = torch.load(tmp_path / "array.pt", weights_only=True)
+    assert loaded.dtype == array.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(loaded, array)
+    assert (loaded + 1).tolist() == (array + 1).tolist()
+
+
+def test_a_loaded_array_is_saved_as_an_ordinary_one(tmp_path: Path) -> None:
+    torch.save({"sum": np.arange(4)}, tmp_path / "first.pt")
+    loaded = torch.load(tmp_path / "first.pt", weights_only=True)
+    loaded["sum"] = loaded["sum"] + loaded["sum"]
+    torch.save(loaded, tmp_path / "second.pt")
+    with zipfile.ZipFile(tmp_path / "second.pt") as archive:
+        assert b"fairseq_posenc" not in archive.read("second/data.pkl")
+    assert torch.load(tmp_path / "second.pt", weights_only=True)["sum"].tolist() == [0, 2, 4, 6]
+    assert pickle.loads(pickle.dumps(loaded, protocol=5))["sum"].tolist() == [0, 2, 4, 6]
+
+
+RECONSTRUCT = np.arange(1).__reduce__()[0]
+
+
+class Forged:
+    """Pickles as the call of a function with arguments, and a state to set."""
+
+    def __init__(self, function: Any, arguments: tuple[Any, ...], state: Any) -> None:
+        self.reduced = (function, arguments, state)
+
+    def __reduce__(self) -> Any:
+        return self.reduced
+
+
+def forged_array(state: Any) -> Forged:
+    return Forged(RECONSTRUCT, (np.ndarray, (0,), b"b"), state)
+
+
+def forged_dtype(name: str, state: Any) -> Forged:
+    return Forged(np.dtype, (name, False, True), state)
+
+
+NUMBER = forged_dtype("i8", (3, "<", None, None, None, -1, -1, 0))
+BYTES = b"A" * 16
+HARMFUL = {
+    # NumPy's own dtype would take all of these over, and read the bytes as addresses of objects.
+    "int64 with a subtype of objects": forged_array(
+        (
+            *(1, (2,)),
+            *(forged_dtype("i8", (3, "<", (np.dtype("O"), (5,)), None, None, -1, -1, 0)), False, BYTES),
+        )
+    ),
+    "int64 with flags": forged_array(
+        (1, (2,), forged_dtype("i8", (3, "<", None, None, None, -1, -1, 63)), False, BYTES)
+    ),
+    "objects without flags": forged_array(
+        (1, (2,), forged_dtype("O", (3, "|", None, None, None, -1, -1, 0)), False, BYTES)
+    ),
+    "objects": np.array([1, "a", None], dtype=object),
+    "fields": np.zeros(2, dtype=[("a", "i8")]),
+    "a dtype that is no dtype": forged_array((1, (2,), "i8", False, BYTES)),
+    "a list for bytes": forged_array((1, (2,), NUMBER, False, [1, 2])),
+    "more numbers than bytes": forged_array((1, (1000,), NUMBER, False, BYTES)),
+    "fewer numbers than bytes": forged_array((1, (1,), NUMBER, False, BYTES)),
+    "another class": Forged(RECONSTRUCT, (dict, (0,), b"b"), None),
+}
+
+
+@pytest.mark.parametrize("case", HARMFUL)
+def test_harmful_arrays_are_refused(tmp_path: Path, case: str) -> None:
+    torch.save({"model": {}, "array": HARMFUL[case]}, tmp_path / "forged.pt")
+    with pytest.raises((pickle.UnpicklingError, ValueError)):
+        torch.load(tmp_path / "forged.pt", weights_only=True)

@@ -1,0 +1,178 @@
+"""What cannot be used is refused in one sentence; nothing else is."""
+
+import builtins
+import os
+import pickle
+import random
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_posenc.checkpoints import CheckpointError, load_checkpoint
+
+
+def refusal(path: Path) -> str:
+    """The message with which `path` is refused, after the demands on every such message."""
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert not re.search(r"[.!?] [A-Z]", message.replace(str(path), "")), "more than one sentence"
+    assert "weights_only" not in message
+    error = caught.value
+    # Else torch's advice to switch safety off is printed above.
+    assert error.__cause__ is None
+    assert error.__context__ is None or error.__suppress_context__
+    return message
+
+
+def test_a_real_checkpoint(trained: Path) -> None:
+    state = load_checkpoint(str(trained / "checkpoint1.pt"))
+    expected = torch.load(trained / "checkpoint1.pt", weights_only=True)
+    assert state.keys() == expected.keys()
+    assert list(state["model"]) == list(expected["model"])
+    assert all(torch.equal(tensor, expected["model"][name]) for name, tensor in state["model"].items())
+
+
+def test_the_file_of_an_old_torch(altered: Callable[..., Path], trained: Path) -> None:
+    path = altered("old.pt", lambda state: None, _use_new_zipfile_serialization=False)
+    expected = load_checkpoint(trained / "checkpoint1.pt")["model"]
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in load_checkpoint(path)["model"].items())
+    whole = path.read_bytes()
+    for share in (0.02, 0.5, 0.99):
+        path.write_bytes(whole[: int(len(whole) * share)])
+        assert "cut short" in refusal(path)
+
+
+def test_missing(tmp_path: Path) -> None:
+    assert "does not exist" in refusal(tmp_path / "checkpoint1.pt")
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    assert "is a directory" in refusal(tmp_path)
+
+
+def test_empty(tmp_path: Path) -> None:
+    (tmp_path / "empty.pt").touch()
+    assert "is empty" in refusal(tmp_path / "empty.pt")
+
+
+def test_truncated_anywhere(trained: Path, tmp_path: Path) -> None:
+    whole = (trained / "checkpoint1.pt").read_bytes()
+    for size in [*range(32, len(whole), len(whole) // 40), len(whole) - 1]:
+        (tmp_path / "cut.pt").write_bytes(whole[:size])
+        assert f"cut short ({size:,} bytes" in refusal(tmp_path / "cut.pt")
+
+
+def test_a_pickle_damaged_anywhere(trained: Path, tmp_path: Path) -> None:
+    """Whatever byte is wrong, the file loads (a wrong digit somewhere) or is refused as any other."""
+    source = trained / "checkpoint1.pt"
+    whole = bytearray(source.read_bytes())
+    with zipfile.ZipFile(source) as archive:
+        pickled = (
+            archive.read("checkpoint1/data.pkl") if "checkpoint1/data.pkl" in archive.namelist() else b""
+        )
+        pickled = pickled or next(
+            archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")
+        )
+    start = bytes(whole).index(pickled)
+    chance = random.Random(1)
+    refused = 0
+    for _ in range(150):
+        damaged = whole.copy()
+        damaged[start + chance.randrange(len(pickled))] = chance.randrange(256)
+        (tmp_path / "damaged.pt").write_bytes(damaged)
+        try:
+            load_checkpoint(tmp_path / "damaged.pt")
+        except CheckpointError:
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"This is a text.\n", "no checkpoint"),
+        (bytes(random.Random(1).randbytes(5000)), "no checkpoint"),
+        (pickle.dumps({"model": {}}, protocol=2), "no checkpoint"),
+        (pickle.dumps([1.5, "a"], protocol=5), "no checkpoint"),
+    ],
+    ids=["text", "noise", "pickle", "new pickle"],
+)
+def test_other_files(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "other.pt").write_bytes(content)
+    assert says in refusal(tmp_path / "other.pt")
+
+
+def test_other_zip_files(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("text.txt", "text")
+    assert "zip file but no checkpoint" in refusal(tmp_path / "other.zip")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"weight": torch.ones(2)}, "keys weight"),
+        ({"model": None, "cfg": None}, "keys model, cfg"),
+        (torch.ones(2), "a Tensor"),
+    ],
+    ids=["bare parameters", "no model", "tensor"],
+)
+def test_files_of_torch_that_are_no_checkpoint(tmp_path: Path, content: Any, says: str) -> None:
+    torch.save(content, tmp_path / "other.pt")
+    message = refusal(tmp_path / "other.pt")
+    assert "no checkpoint of fairseq" in message
+    assert says in message
+
+
+class Call:
+    """Pickles as a call: what an attacker puts into a file."""
+
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+ATTACKS: dict[str, Callable[[str], Call]] = {
+    "posix.system": lambda mark: Call(os.system, f"touch {mark}"),
+    "shutil.copyfile": lambda mark: Call(shutil.copyfile, __file__, mark),
+    "eval": lambda mark: Call(builtins.eval, f"open({mark!r}, 'w')"),
+    "getattr": lambda mark: Call(getattr, [], "append"),
+}
+
+
+@pytest.mark.parametrize("kind", ["torch", "old torch", "torch with protocol 4", *range(6)])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_code_is_refused_and_does_not_run(tmp_path: Path, attack: str, kind: str | int) -> None:
+    mark, path = tmp_path / "ran", tmp_path / "attack.pt"
+    state = {"model": {"weight": torch.ones(3)}, "extra_state": ATTACKS[attack](str(mark))}
+    if isinstance(kind, int):
+        path.write_bytes(pickle.dumps(ATTACKS[attack](str(mark)), protocol=kind))
+    else:
+        torch.save(
+            *(state, path),
+            pickle_protocol=4 if kind.endswith("4") else 2,
+            _use_new_zipfile_serialization=kind != "old torch",
+        )
+    message = refusal(path)
+    assert "is refused" in message
+    assert attack in message
+    assert not mark.exists()
+
+
+def test_the_attacks_would_work(tmp_path: Path) -> None:
+    """Otherwise the test above shows nothing."""
+    for attack in list(ATTACKS)[:3]:
+        pickle.loads(pickle.dumps(ATTACKS[attack](str(tmp_path / attack))))
+        assert (tmp_path / attack).exists()
