@@ -1,4 +1,4 @@
-"""Position encodings for fairseq's Transformer. Importing this package, as ``--user-dir`` does, registers everything."""
+"""Position encodings for fairseq's Transformer. Importing it, as ``--user-dir`` does, registers everything."""
 
 from . import architectures, guards
 from .attention import attend

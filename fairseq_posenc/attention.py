@@ -46,7 +46,7 @@ def attend(
     q, k, v = encoding.transform(q, k, v, positions)
     explicit = need_weights or encoding.needs_weights
     if not explicit and not encoding.overrides("bias"):
-        # The kernel scales by itself: with an encoding that leaves attention alone, bit for bit what stock fairseq does.
+        # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
         mask = merge_masks(None, key_padding_mask, attn_mask, q.dtype)
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=encoding.scaling), None
     q = q * encoding.scaling
@@ -120,7 +120,8 @@ class PositionAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """As fairseq's: query is (T, B, C), and so is the output; weights are (B, T, S), or (H, B, T, S) where those
         of each head are asked for."""
-        assert not static_kv and not before_softmax, "self-attention has neither"
+        assert not static_kv, "the keys of self-attention change at every step"
+        assert not before_softmax, "nothing in fairseq asks self-attention for its logits"
         length, batch, _ = query.shape
 
         def split_heads(x: Tensor) -> Tensor:

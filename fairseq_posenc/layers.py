@@ -49,6 +49,8 @@ class _PositionLayer(nn.Module):
     long after the pass is over, with the arguments of the first.
     """
 
+    self_attn: PositionAttention
+
     def __init__(self, cfg: Any, *args: Any, stack: Stack, **kwargs: Any) -> None:
         self.stack = stack  # before fairseq's constructor, which calls build_self_attention
         super().__init__(cfg, *args, **kwargs)
@@ -58,7 +60,7 @@ class _PositionLayer(nn.Module):
 
     def forward(self, *args: Any, positions: Positions | None = None, **kwargs: Any) -> Any:
         self.self_attn.positions = positions
-        return super().forward(*args, **kwargs)  # type: ignore[misc]
+        return super().forward(*args, **kwargs)
 
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):

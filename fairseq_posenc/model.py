@@ -1,4 +1,4 @@
-"""The one model that this package registers with fairseq: its Transformer, with a position encoding in self-attention."""
+"""The one model that this package registers: fairseq's Transformer, with a position encoding in self-attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from fairseq.models import register_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model
 from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 from torch import Tensor
@@ -56,6 +56,7 @@ class PositionTransformer(TransformerModel):
         if OmegaConf.is_config(args):
             # fairseq-hydra-train: TransformerConfig.from_namespace would lose every key that it does not declare.
             args = Namespace(**OmegaConf.to_container(args, resolve=True))
+            check_keys(args, cls)
         check_arguments(args)
         return super().build_model(args, task)
 
@@ -105,14 +106,20 @@ class PositionTransformer(TransformerModel):
         )
 
     def _transplant(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
-        """``state_dict`` with this model's own position parameters in the place of the checkpoint's."""
+        """``state_dict`` with the position parameters that this model has: the checkpoint's where name and shape are
+        the same, else fresh ones."""
 
         def positional(name: str) -> bool:
-            return name == SIGNATURE or ".position_encoding." in name or ".embed_positions." in name
+            return ".position_encoding." in name or ".embed_positions." in name
 
-        fresh = {name: tensor for name, tensor in own.items() if positional(name)}
-        logger.info("fine-tuning: fresh position parameters: %s", ", ".join(sorted(fresh)))
-        return {**{name: tensor for name, tensor in state_dict.items() if not positional(name)}, **fresh}
+        fresh = {
+            name: tensor
+            for name, tensor in own.items()
+            if positional(name) and (name not in state_dict or state_dict[name].shape != tensor.shape)
+        }
+        logger.info("fine-tuning: fresh position parameters: %s", ", ".join(sorted(fresh)) or "none")
+        kept = {name: tensor for name, tensor in state_dict.items() if name in own or not positional(name)}
+        return {**kept, **fresh, SIGNATURE: own[SIGNATURE]}
 
 
 def encode_signature(description: dict[str, Any]) -> Tensor:
@@ -160,6 +167,22 @@ def check_arguments(args: Namespace) -> None:
     for key in ("encoder_xformers_att_config", "decoder_xformers_att_config"):
         if getattr(args, key, None):
             raise ValueError(f"{flag(key)} cannot be used: xFormers attention knows nothing of position encodings.")
+
+
+def check_keys(args: Namespace, model: type[PositionTransformer]) -> None:
+    """Refuses a misspelt key of fairseq-hydra-train, which fairseq takes in silence for a model with presets.
+
+    Raises:
+        ValueError: one sentence that names the key.
+    """
+    parser = ArgumentParser()
+    model.add_args(parser)
+    preset = Namespace()
+    ARCH_CONFIG_REGISTRY[args._name](preset)
+    known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"}
+    for key in vars(args):
+        if key not in known:
+            raise ValueError(f"model.{key} is no option of {args._name}: mend its spelling or leave it out.")
 
 
 def input_flags(input_positions: str) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Every registered encoding with every value of its options worth testing, so that a new one is tested by being there."""
+"""Every registered encoding with the values of its options worth testing: a new one is tested by being there."""
 
 from typing import Any
 
@@ -16,7 +16,9 @@ def _variants() -> list[tuple[str, dict[str, Any]]]:
     for name, cls in ENCODINGS.items():
         found.append((name, {}))
         for option, meaning in cls.options.items():
-            values = INTERESTING.get(option) or meaning.choices or ((True, False) if meaning.parse is parse_bool else ())
+            values = (
+                INTERESTING.get(option) or meaning.choices or ((True, False) if meaning.parse is parse_bool else ())
+            )
             assert values, f"say in tests/variants.py which values of {option} are interesting"
             found += [(name, {option: value}) for value in values]
         if "clipping_distance" in cls.options and "position_sharing" in cls.options:

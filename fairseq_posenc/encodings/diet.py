@@ -4,7 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .base import CLIPPING_DISTANCE, POSITION_SHARING, PositionEncoding, register_encoding, table_heads, table_rows
+from .base import (
+    CLIPPING_DISTANCE,
+    POSITION_SHARING,
+    PositionEncoding,
+    register_encoding,
+    table_heads,
+    table_rows,
+)
 
 
 @register_encoding("diet_rel")

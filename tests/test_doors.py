@@ -1,0 +1,347 @@
+"""Every door of fairseq, opened as a user opens it: its command lines in processes of their own, on a toy corpus."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from tests.toy import PACKAGE, TINY, binarize, generate, hypotheses, make_corpus, run_fairseq, train
+
+SHAW = "transformer_shaw_tiny"
+LINES = {"test": 9, "test1": 20, "test2": 461}
+
+
+def losses(run):
+    """Training loss by number of updates, from fairseq's log."""
+    text = run if isinstance(run, str) else run.stdout + run.stderr
+    found = re.findall(r"train_inner \| epoch.* loss=([\d.]+),.* num_updates=(\d+)", text)
+    return {int(updates): float(loss) for loss, updates in found}
+
+
+def posenc_train(data, save_dir, arch, *flags, **options):
+    return train(data, save_dir, arch, *flags, user_dir=PACKAGE, **options)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("doors") / "text", lines={"train": 60, "valid": 21, **LINES})
+
+
+@pytest.fixture(scope="module")
+def data(corpus):
+    return binarize(corpus, corpus.parent / "data", "--testpref", ",".join(str(corpus / name) for name in LINES))
+
+
+@pytest.fixture(scope="module")
+def shaw(data, tmp_path_factory):
+    """A Shaw model of a few updates, and what its training printed."""
+    directory = tmp_path_factory.mktemp("shaw")
+    run = posenc_train(
+        data, directory, SHAW, "--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3"
+    )
+    return directory, losses(run)
+
+
+@pytest.fixture(scope="module")
+def stock(data, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("stock")
+    train(data, directory, "transformer_tiny")
+    return directory / "checkpoint_last.pt"
+
+
+def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
+    """Killed in the middle of a run and started again, it prints the losses of an unbroken one."""
+    _, unbroken = shaw
+    assert sorted(unbroken) == [1, 2, 3, 4, 5, 6]
+    command = [
+        *(sys.executable, "-c", "import sys; from fairseq_cli.train import cli_main; sys.exit(cli_main())"),
+        *(str(data), "--arch", SHAW, *TINY, "--save-dir", str(tmp_path), "--cpu", "--user-dir", str(PACKAGE)),
+        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "100000", "--dropout", "0.1"),
+        *("--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1", "--disable-validation"),
+        *("--clipping-distance", "4", "--save-interval-updates", "3", "--keep-interval-updates", "1"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 100
+    while not (saved := list(tmp_path.glob("checkpoint_*_3.pt"))):
+        assert process.poll() is None, "the training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for path in tmp_path.glob("checkpoint*.pt"):
+        if path not in saved:
+            path.unlink()
+    saved[0].rename(tmp_path / "checkpoint_last.pt")
+    resumed = losses(
+        posenc_train(
+            data, tmp_path, SHAW, "--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3"
+        )
+    )
+    assert resumed == {updates: loss for updates, loss in unbroken.items() if updates > 3}
+
+
+@pytest.mark.parametrize("multiple", [[], ["--required-batch-size-multiple", "8"]])
+def test_generate_by_hand_never_loses_a_sentence(data, shaw, multiple):
+    for subset, lines in LINES.items():
+        run = run_fairseq(
+            "generate",
+            *(data, "--path", shaw[0] / "checkpoint_last.pt", "--gen-subset", subset, "--beam", "2", "--cpu"),
+            *("--max-tokens", "500", *multiple),
+            user_dir=PACKAGE,
+        )
+        assert sorted(hypotheses(run.stdout)) == list(range(lines))
+        assert f"Translated {lines} sentences" in run.stdout + run.stderr
+
+
+def test_validate_uses_every_pair(data, shaw):
+    run = run_fairseq(
+        "validate",
+        *(data, "--path", shaw[0] / "checkpoint_last.pt", "--task", "translation", "--valid-subset", "valid,test2"),
+        *("--batch-size", "8", "--cpu", "--log-format", "json", "--log-interval", "1"),
+        user_dir=PACKAGE,
+    )
+    sizes = [float(size) for size in re.findall(r'"bsz": "?([\d.]+)', run.stdout + run.stderr)]
+    batches = [int(n) for n in re.findall(r'"num_batches": "?(\d+)', run.stdout + run.stderr)]
+    assert sizes or batches or "valid on 'test2'" in run.stdout + run.stderr
+    text = run.stdout + run.stderr
+    assert re.search(r"loss.*\d", text)
+
+
+def test_every_way_of_generating(data, shaw):
+    checkpoint = shaw[0] / "checkpoint_last.pt"
+    for flags in (
+        ["--sampling", "--sampling-topk", "5", "--seed", "2"],
+        ["--diverse-beam-groups", "2"],
+        ["--prefix-size", "2"],
+        ["--nbest", "2", "--lenpen", "0.6"],
+    ):
+        run = generate(data, checkpoint, *flags, user_dir=PACKAGE)
+        assert sorted(hypotheses(run.stdout)) == list(range(9)), flags
+        if "--prefix-size" in flags:
+            targets = dict(re.findall(r"^T-(\d+)\t(.*)$", run.stdout, re.M))
+            for number, text in hypotheses(run.stdout).items():
+                assert text.split()[:2] == targets[str(number)].split()[:2]
+
+
+def test_print_alignment(data, shaw):
+    run = generate(data, shaw[0] / "checkpoint_last.pt", "--print-alignment", "hard", user_dir=PACKAGE)
+    alignments = re.findall(r"^A-\d+\t(.*)$", run.stdout, re.M)
+    assert len(alignments) == 9
+    assert all(re.fullmatch(r"(\d+-\d+ ?)*", text) for text in alignments)
+
+
+def test_interactive_equals_generate(corpus, data, shaw):
+    checkpoint = shaw[0] / "checkpoint_last.pt"
+    expected = hypotheses(generate(data, checkpoint, user_dir=PACKAGE).stdout)
+    run = run_fairseq(
+        "interactive",
+        *(
+            data,
+            "--path",
+            checkpoint,
+            "--beam",
+            "2",
+            "--max-len-b",
+            "20",
+            "--buffer-size",
+            "9",
+            "--batch-size",
+            "4",
+            "--cpu",
+        ),
+        user_dir=PACKAGE,
+        stdin=(corpus / "test.en").read_text(),
+    )
+    assert hypotheses(run.stdout) == expected
+
+
+def test_from_pretrained_in_python(corpus, data, shaw):
+    program = f"""
+import sys
+sys.path.insert(0, {str(PACKAGE.parent)!r})
+import json
+from fairseq_posenc.model import PositionTransformer
+model = PositionTransformer.from_pretrained({str(shaw[0])!r}, "checkpoint_last.pt", {str(data)!r})
+lines = open({str(corpus / "test.en")!r}).read().splitlines()
+print("FOUND " + json.dumps(model.translate(lines, beam=2, max_len_b=20)))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout.split("FOUND ")[1])
+    expected = hypotheses(generate(data, shaw[0] / "checkpoint_last.pt", user_dir=PACKAGE).stdout)
+    assert found == [expected[number] for number in range(9)]
+
+
+def test_hydra_train_honours_preset_and_flags(data, tmp_path):
+    run_fairseq(
+        "hydra_train",
+        *(
+            "task=translation",
+            f"task.data={data}",
+            f"common.user_dir={PACKAGE}",
+            "common.cpu=true",
+            "criterion=cross_entropy",
+        ),
+        *("optimizer=adam", "optimization.lr=[0.01]", "optimization.max_update=2", "dataset.max_tokens=200"),
+        *(
+            "model={_name: transformer_shaw_tiny, clipping_distance: 3, encoder_layers: 1}",
+            f"checkpoint.save_dir={tmp_path}",
+        ),
+        *("dataset.num_workers=0", "dataset.disable_validation=true", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        environment={"HYDRA_FULL_ERROR": "1"},
+    )
+    state = torch.load(tmp_path / "checkpoint_last.pt")["model"]
+    tables = {name: tensor.shape for name, tensor in state.items() if "relative_keys" in name}
+    # fairseq's tiny preset is 2 heads, 64 wide, 2 layers; one encoder layer was asked for
+    assert tables == {
+        f"{stack}.self_attn.position_encoding.relative_keys": (2, 7, 32)
+        for stack in ("encoder.layers.0", "decoder.layers.0", "decoder.layers.1")
+    }
+    run = generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE)
+    assert len(hypotheses(run.stdout)) == 9
+
+
+def test_hydra_train_refuses_a_key_that_nobody_knows(data, tmp_path):
+    run = run_fairseq(
+        "hydra_train",
+        *(
+            "task=translation",
+            f"task.data={data}",
+            f"common.user_dir={PACKAGE}",
+            "common.cpu=true",
+            "criterion=cross_entropy",
+        ),
+        *("optimizer=adam", "optimization.max_update=1", "dataset.max_tokens=200", f"checkpoint.save_dir={tmp_path}"),
+        *("model={_name: transformer_shaw_tiny, clip_distance: 3}", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        check=False,
+    )
+    assert run.returncode != 0
+    assert "model.clip_distance is no option of transformer_shaw_tiny" in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--fp16", "--fp16-no-flatten-grads"],
+        ["--memory-efficient-fp16"],
+        ["--amp"],
+        ["--checkpoint-activations"],
+        ["--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5"],
+        ["--store-ema", "--ema-decay", "0.9"],
+        ["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4"],
+    ],
+    ids=lambda flags: flags[0].lstrip("-"),
+)
+def test_trains_and_resumes_under(data, tmp_path, flags):
+    first = losses(posenc_train(data, tmp_path, SHAW, "--position-sharing", "layer", *flags))
+    assert sorted(first) == [1, 2]
+    more = losses(posenc_train(data, tmp_path, SHAW, "--position-sharing", "layer", "--max-update", "4", *flags))
+    assert sorted(more) == [3, 4]
+    assert all(loss == loss and loss < 20 for loss in {**first, **more}.values())
+
+
+def test_two_processes_equal_one_with_twice_the_batches(data, tmp_path):
+    common = ["--max-update", "3", "--ddp-backend", "legacy_ddp", "--dropout", "0"]
+    alone = losses(posenc_train(data, tmp_path / "one", SHAW, *common, "--update-freq", "2"))
+    # By name: the script lies in the directory of fairseq_cli, where `python -m torch.distributed.run` looks for a file.
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nfrom fairseq_cli.train import cli_main\nsys.exit(cli_main())\n")
+    flags = [
+        *(data, "--arch", SHAW, *TINY, "--save-dir", tmp_path / "two", "--cpu", "--user-dir", PACKAGE),
+        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--seed", "1", "--num-workers", "0"),
+        *("--required-batch-size-multiple", "1", "--disable-validation", "--no-progress-bar", "--log-format", "simple"),
+        *("--log-interval", "1", *common, "--distributed-backend", "gloo", "--distributed-world-size", "2"),
+        *("--distributed-init-method", "env://", "--distributed-no-spawn", "--distributed-rank", "-1"),
+    ]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script]
+    run = subprocess.run(
+        list(map(str, [*launcher, *flags])),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    together = losses(run.stdout + run.stderr)
+    assert sorted(together) == [1, 2, 3]
+    assert together == pytest.approx(alone, abs=2e-3)
+
+
+@pytest.mark.parametrize("arch", [SHAW, "transformer_diet_rel_tiny"])
+def test_fine_tunes_from_a_stock_checkpoint(data, stock, tmp_path, arch):
+    run = posenc_train(data, tmp_path, arch, "--finetune-from-model", stock)
+    assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
+    # A second start goes on from its own last checkpoint.
+    again = losses(posenc_train(data, tmp_path, arch, "--finetune-from-model", stock, "--max-update", "3"))
+    assert sorted(again) == [3]
+    assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags"), [(SHAW, ["--clipping-distance", "5"]), ("transformer_diet_rel_tiny", [])], ids=["K", "encoding"]
+)
+def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path, arch, flags):
+    last = shaw[0] / "checkpoint_last.pt"
+    (tmp_path / "checkpoint_last.pt").write_bytes(last.read_bytes())
+    run = posenc_train(data, tmp_path, arch, *flags, check=False)
+    assert run.returncode != 0
+    assert "trained with other positions" in run.stdout + run.stderr
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == last.read_bytes()
+
+
+def test_generating_with_other_positions_is_refused(data, shaw):
+    run = generate(
+        data,
+        shaw[0] / "checkpoint_last.pt",
+        "--model-overrides",
+        "{'clipping_distance': 5}",
+        user_dir=PACKAGE,
+        check=False,
+    )
+    assert run.returncode != 0
+    assert "trained with other positions" in run.stderr
+
+
+def test_damaged_checkpoints_end_in_one_clear_sentence(data, shaw, tmp_path):
+    whole = (shaw[0] / "checkpoint_last.pt").read_bytes()
+    damaged = tmp_path / "cut.pt"
+    damaged.write_bytes(whole[: len(whole) // 2])
+    run = generate(data, damaged, user_dir=PACKAGE, check=False)
+    assert run.returncode != 0
+    last = run.stderr.strip().splitlines()[-1]
+    assert "CheckpointError" in last
+    assert str(damaged) in last
+    assert "truncated" in last
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch EXPLOITED",)
+
+
+def test_pickle_that_would_run_code_is_refused_by_every_door(data, shaw, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = torch.load(shaw[0] / "checkpoint_last.pt")
+    torch.save({**state, "extra_state": Evil()}, tmp_path / "checkpoint_last.pt")
+    for run in (
+        generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE, check=False),
+        posenc_train(data, tmp_path, SHAW, "--clipping-distance", "4", check=False),
+    ):
+        assert run.returncode != 0
+        assert "system" in run.stderr
+        assert "weights_only=False" not in run.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "EXPLOITED").exists()
+
+
+def test_help_of_a_wrong_value_names_the_flag(data, tmp_path):
+    run = posenc_train(data, tmp_path, SHAW, "--position-sharing", "heads", check=False)
+    assert run.returncode != 0
+    assert "--position-sharing: invalid choice: 'heads'" in run.stderr
+    run = posenc_train(data, tmp_path, SHAW, "--relative-keys", "perhaps", check=False)
+    assert "--relative-keys: invalid true/false value: 'perhaps'" in run.stderr

@@ -1,0 +1,339 @@
+"""The conformance suite at the level of the whole model, and its kinship with stock fairseq."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from fairseq_posenc.architectures import SIZES, architecture_name
+from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.encodings.base import flag
+from fairseq_posenc.model import PositionMismatch, PositionTransformer, decode_signature
+from tests.models import (
+    batch,
+    build_model,
+    enlarge_positions,
+    make_task,
+    sentences,
+    shift_right,
+    translate,
+)
+from tests.variants import VARIANTS, ignores_order
+
+
+def variant(name, options, *flags):
+    arguments = [text for key, value in options.items() for text in (flag(key), str(value).lower())]
+    return enlarge_positions(build_model(architecture_name(name, "tiny"), *arguments, *flags))
+
+
+def logits(model, source, previous):
+    lengths = source.ne(model.encoder.padding_idx).sum(1)
+    return model(source, lengths, previous)[0]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(scope="module")
+def pairs(task):
+    return sentences(task, [7, 4, 2]), sentences(task, [5, 6, 3], seed=6)
+
+
+def test_every_encoding_has_every_size():
+    for name in ENCODINGS:
+        for size in SIZES:
+            assert ARCH_MODEL_REGISTRY[architecture_name(name, size)] is PositionTransformer
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_sentence_alone_equals_sentence_in_a_batch(task, pairs, name, options):
+    model, (sources, targets) = variant(name, options), pairs
+    inputs = shift_right(targets)
+    for left_pad_source in (True, False):
+        together = logits(model, batch(task, sources, left_pad_source), batch(task, inputs, left_pad=False))
+        for number, (source, previous) in enumerate(zip(sources, inputs, strict=True)):
+            alone = logits(model, source[None], previous[None])[0]
+            torch.testing.assert_close(together[number, : len(previous)], alone, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_cached_beam_search_scores_equal_a_full_pass(task, pairs, name, options):
+    """Each finished hypothesis, whose beam was reordered many times, scores as it does in one uncached pass; and a
+    sentence is translated in a left-padded batch as it is alone."""
+    model, (sources, _) = variant(name, options), pairs
+    for number, hypotheses in enumerate(translate(model, task, batch(task, sources, left_pad=True))):
+        alone = translate(model, task, sources[number][None])[0]
+        assert [h["tokens"].tolist() for h in hypotheses] == [h["tokens"].tolist() for h in alone]
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"]
+            scores = logits(model, sources[number][None], shift_right([tokens])[0][None]).log_softmax(-1)
+            full = scores[0].gather(1, tokens[:, None])[:, 0]
+            torch.testing.assert_close(hypothesis["positional_scores"].double(), full, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_order_matters_only_where_it_should(task, pairs, name, options):
+    model, source = variant(name, options), pairs[0][0][None]
+    order = torch.tensor([2, 0, 1, 5, 3, 4, 6, 7])
+    states = [model.encoder(tokens)["encoder_out"][0] for tokens in (source[:, order], source)]
+    same = torch.allclose(states[0], states[1][order], rtol=0, atol=1e-7)
+    assert same == ignores_order(name, options)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_training_equals_evaluation_and_gradient_reaches_every_parameter(task, pairs, name, options):
+    model, (sources, targets) = variant(name, options), pairs
+    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
+    evaluated = logits(model, source, previous)
+    trained = logits(model.train(), source, previous)
+    torch.testing.assert_close(trained, evaluated, rtol=0, atol=1e-9)
+    (trained * torch.randn_like(trained)).sum().backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_activation_checkpointing_changes_nothing(task, pairs, name, options):
+    """Two passes before one backward: the first is recomputed with its own positions, not with those of the second."""
+    sources, targets = pairs
+    gradients = []
+    for flags in ([], ["--checkpoint-activations"]):
+        model = variant(name, options, *flags).train()
+        first = logits(model, batch(task, sources, True), batch(task, shift_right(targets), False))
+        second = logits(model, sources[1][None], shift_right(targets)[1][None])
+        (first.square().sum() + second.square().sum()).backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for parameter_name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][parameter_name], gradient, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_saved_and_loaded_it_is_the_same(task, pairs, name, options):
+    model, (sources, targets) = variant(name, options), pairs
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    arguments = [text for key, value in options.items() for text in (flag(key), str(value).lower())]
+    other = build_model(architecture_name(name, "tiny"), *arguments, seed=9)
+    other.load_state_dict(torch.load(file))
+    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
+    assert torch.equal(logits(other, source, previous), logits(model, source, previous))
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_whole_model_in_half_precision_is_finite(task, pairs, name, options):
+    sources, targets = pairs
+    for dtype in (torch.float16, torch.bfloat16):
+        model = variant(name, options).to(dtype)
+        assert logits(model, batch(task, sources, True), batch(task, shift_right(targets), False)).isfinite().all()
+        assert len(translate(model, task, batch(task, sources, True))) == len(sources)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "tables", "heads"), [("none", 2, 2), ("head", 2, 1), ("layer", 1, 2), ("all", 1, 1)]
+)
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if "position_sharing" in cls.options])
+def test_sharing_shares_what_it_says(name, sharing, tables, heads):
+    model = build_model(architecture_name(name, "tiny"), "--position-sharing", sharing)
+    for stack in (model.encoder, model.decoder):
+        encodings = {id(layer.self_attn.position_encoding): layer.self_attn.position_encoding for layer in stack.layers}
+        assert len(encodings) == tables
+        for encoding in encodings.values():
+            assert {len(table) for table in encoding.parameters()} == {heads}
+    both = [stack.layers[0].self_attn.position_encoding for stack in (model.encoder, model.decoder)]
+    assert both[0] is not both[1]
+
+
+# Kinship with stock fairseq
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"), [("sinusoidal", []), ("learned", ["--encoder-learned-pos", "--decoder-learned-pos"])]
+)
+@pytest.mark.parametrize("norm", [[], ["--encoder-normalize-before", "--decoder-normalize-before"]])
+def test_stock_checkpoint_gives_the_same_outputs(task, pairs, name, flags, norm):
+    stock = build_model("transformer_tiny", *flags, *norm).float()
+    ours = build_model(architecture_name(name, "tiny"), *norm, seed=2).float()
+    ours.load_state_dict(stock.state_dict(), strict=True)
+    sources, targets = pairs
+    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
+    for mode in (True, False):
+        assert torch.equal(logits(ours.train(mode), source, previous), logits(stock.train(mode), source, previous))
+    for mine, theirs in zip(translate(ours, task, source), translate(stock, task, source), strict=True):
+        assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a["positional_scores"], b["positional_scores"], rtol=0, atol=1e-5)
+
+
+def test_same_seed_gives_the_same_initial_weights_as_stock():
+    stock, ours = build_model("transformer_tiny"), build_model("transformer_sinusoidal_tiny")
+    own = ours.state_dict()
+    for name, tensor in stock.state_dict().items():
+        assert torch.equal(own.pop(name), tensor)
+    assert list(own) == ["position_signature"]
+
+
+@pytest.mark.parametrize("name", ["shaw", "diet_rel"])
+def test_stock_checkpoint_fine_tunes_and_zero_tables_mean_no_positions(task, pairs, tmp_path, name):
+    stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
+    flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
+    ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
+    fresh = {key: value.clone() for key, value in ours.state_dict().items() if "position" in key}
+    ours.load_state_dict(stock.state_dict())
+    for key, tensor in ours.state_dict().items():
+        assert torch.equal(tensor, fresh[key] if key in fresh else stock.state_dict()[key]), key
+    with torch.no_grad():
+        for key, parameter in ours.named_parameters():
+            if ".position_encoding." in key:
+                parameter.zero_()
+    sources, targets = pairs
+    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
+    torch.testing.assert_close(logits(ours, source, previous), logits(stock, source, previous), rtol=0, atol=1e-10)
+
+
+def test_fine_tuning_keeps_the_position_parameters_that_fit(tmp_path):
+    flags = ["--finetune-from-model", "other.pt", "--save-dir", str(tmp_path)]
+    learned = build_model("transformer_learned_tiny").state_dict()
+    ours = build_model("transformer_shaw_tiny", "--input-positions", "learned", *flags, seed=2)
+    fresh = ours.state_dict()["encoder.layers.0.self_attn.position_encoding.relative_keys"].clone()
+    ours.load_state_dict(learned)
+    own = ours.state_dict()
+    assert torch.equal(own["encoder.embed_positions.weight"], learned["encoder.embed_positions.weight"])
+    assert torch.equal(own["encoder.layers.0.self_attn.position_encoding.relative_keys"], fresh)
+    wider = build_model("transformer_shaw_tiny", "--clipping-distance", "20", *flags, seed=3)
+    wider.load_state_dict(own)
+    assert wider.encoder.layers[0].self_attn.position_encoding.relative_keys.shape[1] == 41
+    assert torch.equal(wider.encoder.layers[0].fc1.weight, own["encoder.layers.0.fc1.weight"])
+
+
+@pytest.mark.parametrize(
+    ("trained", "wanted"),
+    [
+        (["transformer_shaw_tiny", "--clipping-distance", "4"], ["transformer_shaw_tiny", "--clipping-distance", "8"]),
+        (["transformer_shaw_tiny"], ["transformer_shaw_tiny", "--input-positions", "sinusoidal"]),
+        (["transformer_sinusoidal_tiny"], ["transformer_nopos_tiny"]),
+        (["transformer_nopos_tiny"], ["transformer_sinusoidal_tiny"]),
+        (["transformer_tiny"], ["transformer_nopos_tiny"]),
+        (["transformer_tiny"], ["transformer_shaw_tiny"]),
+        (["transformer_diet_rel_tiny"], ["transformer_diet_rel_tiny", "--position-sharing", "head"]),
+    ],
+)
+def test_other_positions_than_trained_with_are_refused(trained, wanted):
+    with pytest.raises(PositionMismatch, match=r"was trained with other positions .*--finetune-from-model"):
+        build_model(*wanted).load_state_dict(build_model(*trained).state_dict())
+
+
+def test_after_fine_tuning_has_begun_it_resumes_strictly(tmp_path):
+    (tmp_path / "checkpoint_last.pt").touch()
+    flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
+    with pytest.raises(PositionMismatch):
+        build_model("transformer_shaw_tiny", *flags).load_state_dict(build_model("transformer_tiny").state_dict())
+
+
+def test_signature_names_the_encoding_and_every_option():
+    model = build_model("transformer_shaw_tiny", "--clipping-distance", "3", "--relative-values", "false")
+    assert json.loads(decode_signature(model.position_signature)) == {
+        "encoding": "shaw",
+        "input_positions": "none",
+        "clipping_distance": 3,
+        "position_sharing": "none",
+        "relative_keys": True,
+        "relative_values": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["transformer_nopos_tiny", "--clipping-distance", "4"], "--clipping-distance has no meaning for"),
+        (["transformer_diet_rel_tiny", "--relative-keys", "true"], "--relative-keys has no meaning for"),
+        (
+            ["transformer_sinusoidal_tiny", "--no-token-positional-embeddings"],
+            "--no-token-positional-embeddings contradicts",
+        ),
+        (["transformer_shaw_tiny", "--encoder-learned-pos"], "--encoder-learned-pos contradicts .*--input-positions"),
+        (["transformer_shaw_tiny", "--cross-self-attention"], "--cross-self-attention cannot be used"),
+        (["transformer_shaw_tiny", "--clipping-distance", "-2"], "--clipping-distance must be 0 or more, not -2"),
+    ],
+)
+def test_senseless_flags_are_refused_when_the_model_is_built(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build_model(*arguments)
+
+
+@pytest.mark.parametrize("inputs", ["none", "sinusoidal", "learned"])
+def test_attention_side_encoding_stands_on_any_input_side_one(task, pairs, inputs):
+    model = build_model("transformer_shaw_tiny", "--input-positions", inputs)
+    assert (model.encoder.embed_positions is None) == (model.decoder.embed_positions is None) == (inputs == "none")
+    assert any("embed_positions" in name for name, _ in model.named_parameters()) == (inputs == "learned")
+
+
+# A whole model of somebody else's
+
+
+def test_whole_model_equals_ctranslate2(shared):
+    golden = dict(np.load(shared / "golden" / "ct2_model__shaw_kv_k3.npz"))
+    model = build_model(
+        *("transformer_shaw_tiny", "--clipping-distance", "3", "--position-sharing", "head"),
+        *("--encoder-embed-dim", "32", "--decoder-embed-dim", "32", "--encoder-ffn-embed-dim", "48"),
+        *("--decoder-ffn-embed-dim", "48", "--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
+        *("--encoder-normalize-before", "--decoder-normalize-before"),
+    )
+    vocabulary = len(golden["param.src_emb"])
+    embeddings = {
+        stack: torch.nn.Embedding(vocabulary, 32, padding_idx=model.encoder.padding_idx)
+        for stack in ("encoder", "decoder")
+    }
+    model.encoder.embed_tokens, model.decoder.embed_tokens = embeddings["encoder"], embeddings["decoder"]
+    model.decoder.output_projection = torch.nn.Linear(32, vocabulary)
+    model.double()
+
+    def put(module, name):
+        with torch.no_grad():
+            module.weight.copy_(torch.from_numpy(golden[f"{name}.0"]))
+            module.bias.copy_(torch.from_numpy(golden[f"{name}.1"]))
+
+    with torch.no_grad():
+        model.encoder.embed_tokens.weight.copy_(torch.from_numpy(golden["param.src_emb"]))
+        model.decoder.embed_tokens.weight.copy_(torch.from_numpy(golden["param.tgt_emb"]))
+    put(model.decoder.output_projection, "param.proj")
+    put(model.encoder.layer_norm, "param.enc_ln")
+    put(model.decoder.layer_norm, "param.dec_ln")
+    for side, stack in (("enc", model.encoder), ("dec", model.decoder)):
+        for number, layer in enumerate(stack.layers):
+            prefix = f"param.{side}.{number}"
+            blocks = [("self", layer.self_attn, layer.self_attn_layer_norm)]
+            if side == "dec":
+                blocks.append(("cross", layer.encoder_attn, layer.encoder_attn_layer_norm))
+            for kind, attention, norm in blocks:
+                put(norm, f"{prefix}.{kind}.ln")
+                for letter, projection in zip("qkvo", ("q_proj", "k_proj", "v_proj", "out_proj"), strict=True):
+                    put(getattr(attention, projection), f"{prefix}.{kind}.{letter}")
+            encoding = layer.self_attn.position_encoding
+            with torch.no_grad():
+                encoding.relative_keys.copy_(torch.from_numpy(golden[f"{prefix}.self.rk"]))
+                encoding.relative_values.copy_(torch.from_numpy(golden[f"{prefix}.self.rv"]))
+            put(layer.final_layer_norm, f"{prefix}.ffn.ln")
+            put(layer.fc1, f"{prefix}.ffn.w1")
+            put(layer.fc2, f"{prefix}.ffn.w2")
+    compared = 0
+    for source, previous, target, expected in zip(
+        golden["src_tokens"],
+        golden["prev_output_tokens"],
+        golden["target"],
+        golden["expected_target_log_probs"],
+        strict=True,
+    ):
+        length, source_length = int((target >= 0).sum()), int((source >= 0).sum())
+        tokens = torch.from_numpy(source[None, :source_length])
+        scores = logits(model, tokens, torch.from_numpy(previous[None, :length])).log_softmax(-1)[0]
+        found = scores.gather(1, torch.from_numpy(target[:length, None]))[:, 0].detach().numpy()
+        np.testing.assert_allclose(found, expected[:length], rtol=0, atol=1e-5)
+        compared += length
+    assert compared > 20
