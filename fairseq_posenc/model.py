@@ -90,8 +90,8 @@ class PositionTransformer(TransformerModel):
                 state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
             else:
                 message = (
-                    f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): give the "
-                    "flags it was trained with, or start from it with --finetune-from-model in a new --save-dir."
+                    f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): give "
+                    "the flags it was trained with, or start from it with --finetune-from-model in a new --save-dir."
                 )
                 # fairseq's trainer replaces the error by one that does not say why.
                 logger.error(message)
@@ -123,8 +123,7 @@ class PositionTransformer(TransformerModel):
 
 
 def encode_signature(description: dict[str, Any]) -> Tensor:
-    """As int64, of which sums and half precision leave every value right, and of which fairseq's own tools for averaging
-    and moving averages make no float."""
+    """As int64, which neither half precision nor a sum changes, and of which fairseq's averages make no float."""
     return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
 
 

@@ -249,7 +249,6 @@ def test_trains_and_resumes_under(data, tmp_path, flags):
 def test_two_processes_equal_one_with_twice_the_batches(data, tmp_path):
     common = ["--max-update", "3", "--ddp-backend", "legacy_ddp", "--dropout", "0"]
     alone = losses(posenc_train(data, tmp_path / "one", SHAW, *common, "--update-freq", "2"))
-    # By name: the script lies in the directory of fairseq_cli, where `python -m torch.distributed.run` looks for a file.
     script = tmp_path / "train.py"
     script.write_text("import sys\nfrom fairseq_cli.train import cli_main\nsys.exit(cli_main())\n")
     flags = [
