@@ -27,21 +27,15 @@ from fairseq_posenc.checkpoints import (
     type=click.Path(path_type=Path),
     help="The checkpoint to write. It appears only when it is complete.",
 )
-@click.option(
-    "--last-epochs", type=int, metavar="N", help="Average the last N of DIRECTORY's checkpoint<epoch>.pt."
-)
+@click.option("--last-epochs", type=int, metavar="N", help="Average the last N of DIRECTORY's checkpoint<epoch>.pt.")
 @click.option(
     "--last-updates",
     type=int,
     metavar="N",
     help="Average the last N of DIRECTORY's checkpoint_<epoch>_<updates>.pt.",
 )
-@click.option(
-    "--up-to", type=int, metavar="M", help="With --last-*: leave out later epochs (or updates) than M."
-)
-@click.argument(
-    "paths", nargs=-1, required=True, metavar="DIRECTORY | FILE...", type=click.Path(path_type=Path)
-)
+@click.option("--up-to", type=int, metavar="M", help="With --last-*: leave out later epochs (or updates) than M.")
+@click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY | FILE...", type=click.Path(path_type=Path))
 def main(
     output: Path,
     last_epochs: int | None,
@@ -66,8 +60,11 @@ def main(
     if last is None and up_to is not None:
         raise click.UsageError("--up-to needs --last-epochs or --last-updates.")
     if last is not None and len(paths) != 1:
+        raise click.UsageError(f"--last-epochs and --last-updates take one directory, not {len(paths)} paths.")
+    directories = [path for path in paths if path.is_dir()]
+    if last is None and directories:
         raise click.UsageError(
-            f"--last-epochs and --last-updates take one directory, not {len(paths)} paths."
+            f"{directories[0]} is a directory; say which of its checkpoints with --last-epochs or --last-updates."
         )
     try:
         if last is not None:

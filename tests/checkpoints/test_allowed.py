@@ -70,9 +70,7 @@ def test_fairseq_loads_its_own_checkpoint(trained: Path) -> None:
     state = load_checkpoint_to_cpu(str(trained / "checkpoint2.pt"))
     assert state["cfg"].model.arch == "transformer"
     assert {"ema", "ema_fp32_params"} <= state["extra_state"].keys()
-    meters = {
-        key: meter["sum"] for _, key, _, meter in state["extra_state"]["metrics"]["valid"] if "sum" in meter
-    }
+    meters = {key: meter["sum"] for _, key, _, meter in state["extra_state"]["metrics"]["valid"] if "sum" in meter}
     counts, totals = meters["_bleu_counts"], meters["_bleu_totals"]
     assert counts.dtype == totals.dtype == np.int64
     assert counts.shape == totals.shape == (4,)
@@ -115,9 +113,7 @@ def rewrite_pickle(source: Path, target: Path, old: bytes, new: bytes) -> None:
 
 
 def test_a_file_written_with_numpy_1(trained: Path, tmp_path: Path) -> None:
-    rewrite_pickle(
-        trained / "checkpoint2.pt", tmp_path / "old.pt", b"numpy._core.multiarray", b"numpy.core.multiarray"
-    )
+    rewrite_pickle(trained / "checkpoint2.pt", tmp_path / "old.pt", b"numpy._core.multiarray", b"numpy.core.multiarray")
     state = torch.load(tmp_path / "old.pt", weights_only=True)
     assert [a.tolist() for a in arrays(state)] == [
         a.tolist() for a in arrays(torch.load(trained / "checkpoint2.pt", weights_only=True))

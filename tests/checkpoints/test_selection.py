@@ -51,9 +51,7 @@ def test_up_to(directory: Path) -> None:
 def test_too_few(directory: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds 5 epoch checkpoints \(.*\), 6 were asked for"):
         last_epoch_checkpoints(directory, 6)
-    with pytest.raises(
-        CheckpointError, match=r"holds 1 update checkpoints up to update 999 .*, 2 were asked for"
-    ):
+    with pytest.raises(CheckpointError, match=r"holds 1 update checkpoints up to update 999 .*, 2 were asked for"):
         last_update_checkpoints(directory, 2, up_to=999)
 
 

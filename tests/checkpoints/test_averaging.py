@@ -1,0 +1,467 @@
+"""Averages are right, load in fairseq, mix nothing, take little memory, and appear whole or not at all."""
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fairseq.checkpoint_utils import load_model_ensemble
+
+from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
+from tests.toy import PACKAGE, generate, hypotheses, train
+
+LAYER = "encoder.layers.0.fc1.weight"
+EMBEDDING = "encoder.embed_tokens.weight"
+TIED = [EMBEDDING, "decoder.embed_tokens.weight", "decoder.output_projection.weight"]
+
+
+def refusal(paths: list[Path], output: Path) -> str:
+    """The one sentence with which averaging is refused; nothing may have been written."""
+    before = output.read_bytes() if output.is_file() else None
+    with pytest.raises(CheckpointError) as caught:
+        average_checkpoints(paths, output)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert (output.read_bytes() if output.is_file() else None) == before
+    assert not list(output.parent.glob("*.tmp")) + list(output.parent.glob(".*.tmp"))
+    return message
+
+
+def storages(model: dict[str, Any]) -> dict[str, int]:
+    return {name: tensor.untyped_storage().data_ptr() for name, tensor in model.items()}
+
+
+@pytest.fixture(scope="module")
+def averaged(trained: Path) -> Path:
+    output = trained.parent / "averaged.pt"
+    paths = [trained / f"checkpoint_{name}.pt" for name in ("1_1", "1_2", "2_4", "2_5")]
+    assert average_checkpoints(paths, output) == output
+    return output
+
+
+def test_it_is_the_mean(trained: Path, averaged: Path) -> None:
+    models = [load_checkpoint(trained / f"checkpoint_{name}.pt")["model"] for name in ("1_1", "1_2", "2_4", "2_5")]
+    mean = load_checkpoint(averaged)["model"]
+    assert list(mean) == list(models[0])
+    moved = 0
+    for name, tensor in mean.items():
+        total = np.zeros(tuple(tensor.shape))
+        for model in models:
+            total += model[name].numpy().astype(np.float64)
+        np.testing.assert_allclose(tensor.numpy(), total / 4, rtol=3e-7, atol=1e-9)
+        moved += not torch.equal(tensor, models[0][name])
+    assert moved > 30, "training should have changed the parameters"
+    assert mean._metadata == models[0]._metadata
+
+
+def test_one_checkpoint_is_its_own_mean(trained: Path, tmp_path: Path) -> None:
+    average_checkpoints([trained / "checkpoint2.pt"], tmp_path / "one.pt")
+    expected = load_checkpoint(trained / "checkpoint2.pt")["model"]
+    actual = load_checkpoint(tmp_path / "one.pt")["model"]
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in actual.items())
+
+
+def test_only_what_loading_needs_is_kept(trained: Path, averaged: Path) -> None:
+    state = load_checkpoint(averaged)
+    newest = load_checkpoint(trained / "checkpoint_2_5.pt")
+    assert state["cfg"] == newest["cfg"]
+    assert state["optimizer_history"] == newest["optimizer_history"][-1:]
+    assert state["extra_state"]["train_iterator"] == newest["extra_state"]["train_iterator"]
+    assert [Path(path).name for path in state["extra_state"]["averaged_from"]] == [
+        *("checkpoint_1_1.pt", "checkpoint_1_2.pt", "checkpoint_2_4.pt", "checkpoint_2_5.pt"),
+    ]
+    assert state["extra_state"].keys() == {"train_iterator", "averaged_from"}
+    assert "last_optimizer_state" not in state
+
+
+def test_the_order_does_not_decide_which_is_newest(trained: Path, tmp_path: Path) -> None:
+    average_checkpoints([trained / "checkpoint2.pt", trained / "checkpoint1.pt"], tmp_path / "mean.pt")
+    assert load_checkpoint(tmp_path / "mean.pt")["optimizer_history"][-1]["num_updates"] == 6
+
+
+def test_tied_tensors_stay_tied(trained: Path, averaged: Path) -> None:
+    model = load_checkpoint(averaged)["model"]
+    places = storages(model)
+    assert len({places[name] for name in TIED}) == 1
+    assert len(set(places.values())) == len(places) - 2
+    sizes = {places[name]: tensor.nbytes for name, tensor in model.items()}
+    # The rest is torch's padding and the configuration.
+    assert averaged.stat().st_size < sum(sizes.values()) + 256 * len(places) + 30_000
+
+
+def test_a_file_that_lost_its_ties(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
+    """fairseq unties when it copies a model from the GPU; that is no difference, but unequal values are."""
+
+    def untie(state: dict[str, Any]) -> None:
+        state["model"][TIED[1]] = state["model"][TIED[1]].clone()
+
+    def differ(state: dict[str, Any]) -> None:
+        state["model"][TIED[1]] = state["model"][TIED[1]] + 1
+
+    first, output = trained / "checkpoint2.pt", tmp_path / "mean.pt"
+    average_checkpoints([first, altered("untied.pt", untie)], output)
+    assert len({storages(load_checkpoint(output)["model"])[name] for name in TIED}) == 1
+    message = refusal([first, altered("different.pt", differ)], output)
+    assert "different.pt" in message
+    assert TIED[1] in message
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    weights = [(torch.rand(500) + i).to(dtype) for i in range(9)]
+    for i, weight in enumerate(weights):
+        torch.save({"cfg": {"model": {"_name": "a"}}, "model": {"weight": weight}}, tmp_path / f"{i}.pt")
+    average_checkpoints([tmp_path / f"{i}.pt" for i in range(9)], tmp_path / "mean.pt")
+    mean = load_checkpoint(tmp_path / "mean.pt")["model"]["weight"]
+    exact = torch.from_numpy(np.mean([weight.double().numpy() for weight in weights], axis=0))
+    assert mean.dtype == dtype
+    assert torch.equal(mean, exact.float().to(dtype))
+    naive = weights[0].clone()
+    for weight in weights[1:]:
+        naive += weight
+    assert not torch.equal(naive / 9, mean), "the numbers should tell the two ways apart"
+
+
+def test_doubles_stay_doubles(tmp_path: Path) -> None:
+    for i in range(2):
+        model = {"weight": torch.tensor([1 + i * 1e-12], dtype=torch.float64)}
+        torch.save({"cfg": {"model": {"_name": "a"}}, "model": model}, tmp_path / f"{i}.pt")
+    average_checkpoints([tmp_path / "0.pt", tmp_path / "1.pt"], tmp_path / "mean.pt")
+    mean = load_checkpoint(tmp_path / "mean.pt")["model"]["weight"]
+    assert mean.dtype == torch.float64
+    assert abs(mean.item() - (1 + 5e-13)) < 1e-15
+
+
+def signed(text: bytes) -> Callable[[dict[str, Any]], None]:
+    def change(state: dict[str, Any]) -> None:
+        state["model"]["position_signature"] = torch.tensor(list(text))
+        state["model"]["flag"] = torch.tensor([True, False])
+
+    return change
+
+
+def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_path: Path) -> None:
+    first, second = altered("1.pt", signed(b"shaw 16")), altered("2.pt", signed(b"shaw 16"))
+    average_checkpoints([first, second], tmp_path / "mean.pt")
+    model = load_checkpoint(tmp_path / "mean.pt")["model"]
+    assert model["position_signature"].dtype == torch.int64
+    assert bytes(model["position_signature"].tolist()) == b"shaw 16"
+    assert model["flag"].tolist() == [True, False]
+    message = refusal([first, second, altered("3.pt", signed(b"shaw 17"))], tmp_path / "other.pt")
+    assert "3.pt" in message
+    assert "position_signature" in message
+
+
+# ---- other models are refused
+
+
+def model_flag(name: str, value: object) -> Callable[[dict[str, Any]], None]:
+    return lambda state: setattr(state["cfg"]["model"], name, value)
+
+
+def rename(state: dict[str, Any]) -> None:
+    state["model"]["encoder.other"] = state["model"].pop(LAYER)
+
+
+def reshape(state: dict[str, Any]) -> None:
+    state["model"][LAYER] = state["model"][LAYER].T.contiguous()
+
+
+def halve(state: dict[str, Any]) -> None:
+    state["model"][LAYER] = state["model"][LAYER].half()
+
+
+def extend(state: dict[str, Any]) -> None:
+    state["model"]["encoder.relative_keys"] = torch.zeros(3)
+
+
+def spoil(value: float) -> Callable[[dict[str, Any]], None]:
+    def change(state: dict[str, Any]) -> None:
+        state["model"][LAYER].view(-1)[7] = value
+
+    return change
+
+
+def task(name: str, value: object) -> Callable[[dict[str, Any]], None]:
+    return lambda state: state["cfg"]["task"].update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (model_flag("arch", "transformer_tiny"), "arch = transformer_tiny"),
+        (model_flag("encoder_layers", 3), "encoder_layers = 3"),
+        (model_flag("dropout", 0.3), "dropout = 0.3"),
+        (model_flag("clipping_distance", 4), "clipping_distance = 4"),
+        (task("_name", "language_modeling"), "task._name = language_modeling"),
+        (rename, "encoder.other"),
+        (reshape, rf"{re.escape(LAYER)} as float32 \(16, 32\)"),
+        (halve, rf"{re.escape(LAYER)} as float16 \(32, 16\)"),
+        (extend, r"has parameters that .* has not \(encoder.relative_keys\)"),
+        (spoil(float("nan")), f"NaN or infinite numbers in {re.escape(LAYER)}"),
+        (spoil(float("-inf")), f"NaN or infinite numbers in {re.escape(LAYER)}"),
+        (lambda state: state.update(cfg=None), "neither 'cfg' nor 'args'"),
+    ],
+)
+def test_another_model(
+    trained: Path, altered: Callable[..., Path], tmp_path: Path, change: Callable[..., None], says: str
+) -> None:
+    other, output = altered("other.pt", change), tmp_path / "mean.pt"
+    message = refusal([trained / "checkpoint1.pt", trained / "checkpoint2.pt", other], output)
+    assert str(other) in message
+    assert re.search(says, message), message
+    # First or last: the message names it and the difference all the same.
+    message = refusal([other, trained / "checkpoint2.pt"], output)
+    assert str(other) in message
+
+
+def test_a_missing_parameter(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
+    other = altered("other.pt", lambda state: state["model"].pop(LAYER))
+    message = refusal([trained / "checkpoint1.pt", other], tmp_path / "mean.pt")
+    assert f"checkpoint1.pt has parameters that {other} has not ({LAYER})" in message
+
+
+def test_another_language(altered: Callable[..., Path], tmp_path: Path) -> None:
+    german, french, unknown = (
+        altered(f"{language}.pt", task("target_lang", language)) for language in ("de", "fr", None)
+    )
+    average_checkpoints([german, unknown], tmp_path / "mean.pt")
+    assert "task.target_lang = fr" in refusal([german, french], tmp_path / "other.pt")
+
+
+def test_settings_that_are_not_the_models(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
+    """A training moved, resumed with another budget, or started from another seed makes the same model."""
+    new = {
+        "save_dir": "/elsewhere",
+        "seed": 7,
+        "max_update": 9,
+        "lr": [0.5],
+        "data": "/moved",
+        "max_tokens": 9,
+    }
+
+    def change(state: dict[str, Any]) -> None:
+        vars(state["cfg"]["model"]).update(new, encoder_embed_path="/vectors", checkpoint_activations=True)
+        for group in state["cfg"].values():
+            if isinstance(group, dict):
+                group.update({key: value for key, value in new.items() if key in group})
+
+    other = altered("other.pt", change)
+    assert load_checkpoint(other)["cfg"]["checkpoint"]["save_dir"] == "/elsewhere"
+    average_checkpoints([trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
+
+
+def test_the_configuration_of_hydra(altered: Callable[..., Path], tmp_path: Path) -> None:
+    """There the model's settings are nested dictionaries."""
+
+    def hydra(layers: int) -> Callable[[dict[str, Any]], None]:
+        def change(state: dict[str, Any]) -> None:
+            state["cfg"]["model"] = {"_name": "transformer", "encoder": {"layers": layers, "embed_dim": 16}}
+
+        return change
+
+    first, second, third = (altered(f"{i}.pt", hydra(layers)) for i, layers in enumerate((2, 2, 3)))
+    average_checkpoints([first, second], tmp_path / "mean.pt")
+    assert "encoder.layers = 3" in refusal([first, third], tmp_path / "other.pt")
+
+
+def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> None:
+    """fairseq before 0.10 wrote all settings as one namespace, `args`."""
+
+    def old(**settings: object) -> Callable[[dict[str, Any]], None]:
+        def change(state: dict[str, Any]) -> None:
+            state["args"] = Namespace(**{**vars(state["cfg"]["model"]), "task": "translation", **settings})
+            del state["cfg"]
+
+        return change
+
+    first, second = altered("1.pt", old()), altered("2.pt", old(save_dir="/elsewhere", seed=3))
+    average_checkpoints([first, second], tmp_path / "mean.pt")
+    assert load_checkpoint(tmp_path / "mean.pt")["args"].arch == "transformer"
+    third = altered("3.pt", old(encoder_attention_heads=4))
+    assert "encoder_attention_heads = 4" in refusal([first, third], tmp_path / "other.pt")
+
+
+# ---- damage
+
+
+def test_numbers_that_do_not_fit_their_checksum(trained: Path, tmp_path: Path) -> None:
+    """A hole in the middle of a copied file: torch itself would load it."""
+    whole = bytearray((trained / "checkpoint2.pt").read_bytes())
+    start = bytes(whole).index(load_checkpoint(trained / "checkpoint2.pt")["model"][LAYER].numpy().tobytes())
+    whole[start + 100 : start + 300] = bytes(200)
+    (tmp_path / "hole.pt").write_bytes(whole)
+    message = refusal([trained / "checkpoint1.pt", tmp_path / "hole.pt"], tmp_path / "mean.pt")
+    assert "hole.pt is damaged" in message
+    assert LAYER in message
+
+
+def test_a_damaged_or_missing_input(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut.pt").write_bytes((trained / "checkpoint2.pt").read_bytes()[:-100])
+    assert "cut.pt is damaged" in refusal([trained / "checkpoint1.pt", tmp_path / "cut.pt"], tmp_path / "mean.pt")
+    assert "none.pt does not exist" in refusal([tmp_path / "none.pt"], tmp_path / "mean.pt")
+
+
+def test_nothing_to_average(tmp_path: Path) -> None:
+    assert "no checkpoints to average" in refusal([], tmp_path / "mean.pt")
+
+
+def test_the_same_file_twice(trained: Path, tmp_path: Path) -> None:
+    path, link, hard = trained / "checkpoint1.pt", tmp_path / "link.pt", tmp_path / "hard.pt"
+    link.symlink_to(path)
+    hard.hardlink_to(path)
+    for other in (path, trained / ".." / trained.name / path.name, link, hard):
+        assert "twice" in refusal([path, trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
+
+
+def test_the_output_among_the_inputs(trained: Path, tmp_path: Path) -> None:
+    path, link = trained / "checkpoint1.pt", tmp_path / "link.pt"
+    link.symlink_to(path)
+    for output in (path, link):
+        assert "one of the checkpoints to average" in refusal([path, trained / "checkpoint2.pt"], output)
+
+
+def test_an_output_that_cannot_be(trained: Path, tmp_path: Path) -> None:
+    path = trained / "checkpoint1.pt"
+    assert "is a directory" in refusal([path], tmp_path)
+    assert "does not exist" in refusal([path], tmp_path / "none" / "mean.pt")
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file may grow beyond `size`, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_old_output(trained: Path, tmp_path: Path) -> None:
+    output = tmp_path / "mean.pt"
+    output.write_bytes(b"the average of yesterday")
+    with largest_file(30_000):
+        message = refusal([trained / "checkpoint1.pt"], output)
+    assert "mean.pt cannot be written" in message
+    assert "free space" in message
+    average_checkpoints([trained / "checkpoint1.pt"], output)
+    assert load_checkpoint(output)["model"].keys() == load_checkpoint(trained / "checkpoint1.pt")["model"].keys()
+
+
+# ---- memory, and death in the middle
+
+MEGABYTE = 1 << 20
+MODEL, REST = 200, 150
+"""Megabytes of parameters, and of optimizer state, in each file of `large`."""
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[list[Path]]:
+    """Two checkpoints of a large model of twenty tensors."""
+    paths = []
+    for i in range(2):
+        state = {
+            "cfg": {"model": {"_name": "large"}},
+            "model": {f"{j}": torch.full((MODEL // 20, MEGABYTE // 4), i + j / 8) for j in range(20)},
+            "optimizer_history": [{"num_updates": i}],
+            "last_optimizer_state": {"state": torch.zeros(REST, MEGABYTE // 4)},
+        }
+        paths.append(tmp_path / f"checkpoint{i + 1}.pt")
+        torch.save(state, paths[-1])
+    yield paths
+    for path in tmp_path.iterdir():
+        path.unlink()  # pytest keeps the folders of its last runs
+
+
+AVERAGE = """
+import sys
+from pathlib import Path
+from fairseq_posenc.checkpoints import average_checkpoints
+
+def peak():  # of this process; getrusage counts that of the process which started it, too
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+small, first, second, *large = sys.argv[1:]
+average_checkpoints([small], second)
+before = peak()
+average_checkpoints(large, first)
+print(peak() - before, flush=True)
+average_checkpoints(large, second)
+"""
+
+
+def test_memory_of_two_models_and_death_while_writing(trained: Path, large: list[Path], tmp_path: Path) -> None:
+    small, complete, killed = trained / "checkpoint1.pt", tmp_path / "complete.pt", tmp_path / "killed.pt"
+    process = subprocess.Popen(
+        [sys.executable, "-c", AVERAGE, *map(str, [small, complete, killed, *large])],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert process.stdout is not None
+    grown = int(process.stdout.readline())
+    temporary = tmp_path / f".killed.pt.{process.pid}.tmp"
+    while not (temporary.exists() and temporary.stat().st_size > 20 * MEGABYTE):
+        assert process.poll() is None, "it ended before it was killed"
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+    model = load_checkpoint(complete)["model"]
+    assert all(torch.equal(model[f"{j}"], torch.full_like(model[f"{j}"], 0.5 + j / 8)) for j in range(20))
+    # The sums and the parameters of one file; less would mean that the measure is wrong.
+    assert MODEL <= grown <= 2 * MODEL + 40, f"{grown} MB"
+    # What had the output's name before is still there, whole.
+    assert process.returncode == -signal.SIGKILL
+    assert temporary.exists(), "it was killed too late to show anything"
+    assert load_checkpoint(killed)["model"].keys() == load_checkpoint(small)["model"].keys()
+
+
+# ---- fairseq takes it
+
+
+def test_fairseq_loads_the_average(averaged: Path, data: Path) -> None:
+    (model,), _ = load_model_ensemble([str(averaged)], arg_overrides={"data": str(data)})
+    expected = load_checkpoint(averaged)["model"]
+    parameters = dict(model.named_parameters())
+    assert len(parameters) > 30
+    assert all(torch.equal(parameter, expected[name]) for name, parameter in parameters.items())
+    assert model.encoder.embed_tokens.weight is model.decoder.output_projection.weight
+
+
+def test_fairseq_generates_with_the_average(averaged: Path, data: Path) -> None:
+    run = generate(data, averaged, user_dir=PACKAGE)
+    assert sorted(hypotheses(run.stdout)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--finetune-from-model"],
+        # Much the same path in fairseq, so that it need not be run each time.
+        pytest.param(["--reset-optimizer", "--reset-lr-scheduler", "--restore-file"], marks=pytest.mark.slow),
+    ],
+    ids=["finetune", "restore"],
+)
+def test_fairseq_goes_on_from_the_average(averaged: Path, data: Path, tmp_path: Path, flags: list[str]) -> None:
+    still = ["--share-all-embeddings", "--lr", "1e-12", "--max-update", "1"]
+    run = train(data, tmp_path, "transformer", *still, *flags, averaged, user_dir=PACKAGE)
+    assert f"Loaded checkpoint {averaged}" in run.stderr + run.stdout
+    after = load_checkpoint(tmp_path / "checkpoint_last.pt")["model"]
+    before = load_checkpoint(averaged)["model"]
+    assert all(torch.allclose(after[name], tensor, atol=1e-6) for name, tensor in before.items())
