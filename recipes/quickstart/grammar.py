@@ -10,7 +10,7 @@ classes of words are made up by the generator, the closed ones are English and G
     xb  weil der Knur heute pfumst wird ein gleiner Schotz den dieser Mand gezurkt hat die Biel anlorden
 
 A sentence is sampled once, as a tree without word order (languages/trees.py); each language spells it out by
-rules of its own (languages/xa.py, languages/xb.py). In the source, order alone says who does what to whom; the
+rules of its own (languages/xa.py and xb.py). In the source, order alone says who does what to whom; the
 target says it by case, and has German's word order:
 
     rule                 source (xa)                         target (xb)
@@ -36,8 +36,8 @@ target says it by case, and has German's word order:
 S subject (nominative), D object (accusative; with some verbs dative), I indirect object (dative), T time
 adverb, P separable prefix (of some verbs). Clauses hold noun phrases, noun phrases clauses, to a given depth.
 
-Three restrictions leave every source sentence one reading, hence one translation: no time adverb inside a
-relative clause; none at the end of a clause that has a complement; a noun has a prepositional phrase or a
+Two restrictions leave every source sentence one reading, hence one translation: no time adverb in a relative
+clause, nor at the front of a main clause that follows an adverbial one; and a noun has a prepositional phrase or a
 relative clause, not both.
 
 Every sentence comes with its twin, in the same split: the same tree with the nouns moved round by one place.
@@ -93,9 +93,7 @@ def write_split(directory: Path, split: str, pairs: list[tuple[str, str]]) -> No
 
 
 @click.command()
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Same seed, same bytes."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Same seed, same bytes.")
 @click.option("--train", type=click.IntRange(min=1), default=40000, show_default=True, help="Training pairs.")
 @click.option("--valid", type=click.IntRange(min=1), default=500, show_default=True, help="Validation pairs.")
 @click.option("--test", type=click.IntRange(min=1), default=500, show_default=True, help="Test pairs.")
@@ -105,9 +103,7 @@ def main(seed: int, train: int, valid: int, test: int, outdir: Path) -> None:
     try:
         write_corpus(outdir, seed, {"train": train, "valid": valid, "test": test})
     except OSError as error:
-        raise click.ClickException(
-            f"Cannot write to {outdir} ({error.strerror}): choose another OUTDIR."
-        ) from error
+        raise click.ClickException(f"Cannot write to {outdir} ({error.strerror}): choose another OUTDIR.") from error
 
 
 if __name__ == "__main__":

@@ -137,9 +137,7 @@ def test_participle_and_infinitive_stand_at_the_clause_end() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("tense", "verbs"), [(PRESENT, "zuhört"), (PERFECT, "zugehört hat"), (WILL, "zuhören wird")]
-)
+@pytest.mark.parametrize(("tense", "verbs"), [(PRESENT, "zuhört"), (PERFECT, "zugehört hat"), (WILL, "zuhören wird")])
 def test_subordinate_clause_is_verb_final(tense: Tense, verbs: str) -> None:
     complement = Clause(LISTEN, tense, the(WOMAN), the(DOG), time=TODAY)
     assert both(Clause(SAY, PRESENT, the(CHILD), complement=complement))[1] == (
@@ -225,9 +223,7 @@ def test_determiners_and_adjectives_agree(
     determiner: Determiner, noun: Noun, nominative: str, accusative: str, dative: str
 ) -> None:
     phrase = NounPhrase(determiner, (OLD,), noun)
-    assert (
-        both(Clause(SHOW, PRESENT, phrase, phrase, phrase))[1] == f"{nominative} zeigt {dative} {accusative}"
-    )
+    assert both(Clause(SHOW, PRESENT, phrase, phrase, phrase))[1] == f"{nominative} zeigt {dative} {accusative}"
 
 
 # --- One source, one target ---
@@ -235,10 +231,20 @@ def test_determiners_and_adjectives_agree(
 
 def test_no_source_sentence_has_two_translations(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a handful of words the same source comes up again and again, from every tree that can give it."""
-    monkeypatch.setattr(sampling, "DETERMINERS", (THE,))
-    monkeypatch.setattr(sampling, "PREPOSITIONS", (WITH,))
-    monkeypatch.setattr(sampling, "CONJUNCTIONS", (BECAUSE,))
-    monkeypatch.setattr(sampling, "TIMES", (TODAY,))
+    few = {
+        "DETERMINERS": (THE,),
+        "PREPOSITIONS": (WITH,),
+        "CONJUNCTIONS": (BECAUSE,),
+        "TIMES": (TODAY,),
+        "P_ADJECTIVE": (1.0, 0.0, 0.0),
+        "P_PRESENT": 1.0,
+        "P_MANNER": 0.0,
+        "P_ADVERBIAL": 0.5,
+        "P_CLAUSAL": 0.4,
+        "ANY_FRAME": (Frame.INTRANSITIVE, Frame.ACCUSATIVE, Frame.DATIVE, Frame.DITRANSITIVE),
+    }
+    for name, value in few.items():
+        monkeypatch.setattr(sampling, name, value)
     sampler = sampling.Sampler(random.Random(1), SMALL)
     translations: dict[str, str] = {}
     repeated = 0
@@ -248,7 +254,7 @@ def test_no_source_sentence_has_two_translations(monkeypatch: pytest.MonkeyPatch
         repeated += source in translations
         if translations.setdefault(source, target) != target:
             pytest.fail(f"two translations of {source!r}: {translations[source]!r} and {target!r}")
-    assert repeated > 5000
+    assert repeated > 15000
 
 
 # --- The lexicon ---
@@ -322,9 +328,7 @@ def test_target_order_differs(corpus: Path) -> None:
     lexicon = make_lexicon(random.Random(1))
     verb_ends = set(PREFIXES) | {tense.target_auxiliary for tense in (PERFECT, *MODALS)}
     verb_ends |= {form for verbs in lexicon.verbs.values() for verb in verbs for form in xb.verb_forms(verb)}
-    source_verbs = {
-        form for verbs in lexicon.verbs.values() for verb in verbs for form in xa.verb_forms(verb.source)
-    }
+    source_verbs = {form for verbs in lexicon.verbs.values() for verb in verbs for form in xa.verb_forms(verb.source)}
     target, source = lines(corpus, "train.xb"), lines(corpus, "train.xa")
     assert sum(line.split()[-1] in verb_ends for line in target) > 0.5 * len(target)
     assert sum(line.split()[-1] in source_verbs for line in source) < 0.2 * len(source)
@@ -368,9 +372,7 @@ def test_bad_arguments_write_nothing(arguments: list[str], tmp_path: Path) -> No
 
 def test_unwritable_place_is_one_clear_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("taken")
-    result = CliRunner().invoke(
-        grammar.main, ["--train=2", "--valid=2", "--test=2", str(tmp_path / "file" / "out")]
-    )
+    result = CliRunner().invoke(grammar.main, ["--train=2", "--valid=2", "--test=2", str(tmp_path / "file" / "out")])
     assert result.exit_code == 1
     assert result.output.startswith("Error: Cannot write to ")
     assert "choose another OUTDIR" in result.output

@@ -103,9 +103,7 @@ def make_lexicon(rng: random.Random) -> Lexicon:
         return Verb(source.stem(xa.verb_forms), stem, frame, prefix)
 
     def manner() -> Word:
-        return Word(
-            source.stem(lambda stem: [stem + "ly"]) + "ly", target.stem(lambda stem: [stem + "lich"]) + "lich"
-        )
+        return Word(source.stem(lambda stem: [stem + "ly"]) + "ly", target.stem(lambda stem: [stem + "lich"]) + "lich")
 
     return Lexicon(
         nouns=tuple(noun() for _ in range(NOUNS)),

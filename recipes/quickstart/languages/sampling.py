@@ -29,7 +29,7 @@ from recipes.quickstart.languages.words import (
 )
 
 DEPTH = 2  # how many relative, complement and prepositional phrases may stand inside one another
-MAX_SOURCE_WORDS = 28
+MAX_SOURCE_WORDS = 20
 MIN_NOUNS = 3  # fewer leave little to mix up
 
 P_ADJECTIVE = (0.5, 0.38, 0.12)  # none, one, two
@@ -117,9 +117,8 @@ class Sampler:
         if self.rng.random() < P_MANNER:
             clause.manner = pick(self.rng, self.lexicon.manners)
         if times and self.rng.random() < P_TIME:
-            time_first = self.rng.random() < P_TIME_FIRST
-            if (may_front and time_first) or (not time_first and clause.complement is None):
-                clause.time, clause.time_first = pick(self.rng, TIMES), time_first
+            clause.time = pick(self.rng, TIMES)
+            clause.time_first = may_front and self.rng.random() < P_TIME_FIRST
         return clause
 
     def _tense(self) -> Tense:

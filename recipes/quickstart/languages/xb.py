@@ -180,9 +180,7 @@ def adjective_forms(stem: str) -> list[str]:
 
 def closed_class() -> set[str]:
     """Every word of the language that is not invented."""
-    determiners = {
-        determiner(word, case, gender) for word in DETERMINERS for case in Case for gender in Gender
-    }
+    determiners = {determiner(word, case, gender) for word in DETERMINERS for case in Case for gender in Gender}
     auxiliaries = {tense.target_auxiliary for tense in TENSES if tense.target_auxiliary}
     listed = (*PREPOSITIONS, *CONJUNCTIONS, *TIMES)
     return {DASS, *PREFIXES} | {word.target for word in listed} | determiners | auxiliaries
