@@ -8,7 +8,8 @@
 # (editable) and all that it, its recipes and its tests need, each at the version in constraints.txt.
 #
 # Where to:
-#   PYTHON=/path/python   if it is a virtual environment's Python: into that environment;
+#   PYTHON=/path/python   if it is a virtual environment's Python: into that environment (but never into the .venv of
+#                         another copy of this repository, whose PYTHON the shell may still export);
 #                         if not: into <repository>/.venv, made with this Python
 #   VIRTUAL_ENV           (an activated environment, PYTHON unset): into that environment
 #   neither               into <repository>/.venv, made with the first of python3, python3.12, python3.11 and python
@@ -74,6 +75,8 @@ choose() {
         version_fits || die "PYTHON=$PYTHON is Python $VERSION, but $WANTED is needed: name one, or unset PYTHON."
         if [[ "$PREFIX" == "$BASE" ]]; then
             MAKE_WITH="$EXECUTABLE"
+        elif [[ "$PREFIX" == */.venv ]] && grep -qsFx "repository ${PREFIX%/.venv}" "$PREFIX/$STAMP_NAME"; then
+            say "PYTHON=$PYTHON belongs to another copy of this repository: using $OWN_VENV (activate that environment if you do want to install into it)"
         else
             ENV="$PREFIX"
         fi

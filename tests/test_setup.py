@@ -263,6 +263,21 @@ def test_leaves_alone_a_venv_directory_that_is_something_else(clone: Path) -> No
     assert (clone / ".venv" / "thesis.txt").read_text() == "precious"
 
 
+def test_leaves_alone_the_venv_of_another_clone(clone: Path, tmp_path: Path) -> None:
+    """A shell that sourced the other clone's scripts/env.sh still exports its PYTHON."""
+    theirs = tmp_path / "another clone" / ".venv"
+    assert run([sys.executable, "-m", "venv", "--without-pip", theirs], tmp_path).returncode == 0
+    (theirs / STAMP).write_text(f"python 3.11.7\nbase /usr\nrepository {theirs.parent}\n")
+    before = sorted(theirs.rglob("*"))
+    (clone / ".venv").mkdir()
+    (clone / ".venv" / "occupied").touch()  # so that it ends early
+    result = run(["bash", "scripts/env.sh"], clone, PYTHON=str(theirs / "bin" / "python"))
+    first, last = result.stderr.splitlines()
+    assert "belongs to another copy of this repository" in first
+    assert f"{clone}/.venv is in the way" in last
+    assert sorted(theirs.rglob("*")) == before
+
+
 def test_a_failure_does_not_reach_the_shell_that_sources_it(clone: Path, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     script = 'before="$-"; source scripts/env.sh; echo "$? $PYTHON"; [[ "$-" == "$before" ]] && echo same'
