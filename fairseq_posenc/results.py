@@ -127,9 +127,7 @@ def read_experiments(paths: Iterable[Path]) -> list[Score]:
     seen: set[Path] = set()
     for path in paths:
         if not path.is_dir():
-            raise ResultsError(
-                f"{path} is not a directory: name experiment directories, or one that holds them."
-            )
+            raise ResultsError(f"{path} is not a directory: name experiment directories, or one that holds them.")
         found = (
             [path]
             if (path / "experiment.json").is_file()
@@ -176,9 +174,7 @@ def _read_experiment(directory: Path) -> list[Score]:
                 )
             )
         except KeyError as error:
-            raise ResultsError(
-                f"{directory} lacks {error} in its JSON files: run its recipe again."
-            ) from None
+            raise ResultsError(f"{directory} lacks {error} in its JSON files: run its recipe again.") from None
     return scores
 
 
@@ -191,9 +187,7 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
             for one in (value if isinstance(value, list) else [value])
         }
     except (TypeError, KeyError, ValueError):
-        raise ResultsError(
-            f"{path} is not what `sacrebleu -f json` prints: run the stage score again."
-        ) from None
+        raise ResultsError(f"{path} is not what `sacrebleu -f json` prints: run the stage score again.") from None
 
 
 def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
@@ -209,9 +203,7 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
         return rows
     names = list(dict.fromkeys(row.first.name for row in rows))
     if baseline not in names:
-        raise ResultsError(
-            f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}."
-        )
+        raise ResultsError(f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}.")
     return [row for group in _groups(rows) for row in _tested(group, baseline)]
 
 
@@ -250,9 +242,7 @@ def paired_bootstrap(baseline: Score, system: Score) -> float:
             f"{baseline.directory} and {system.directory} have different references for "
             f"{baseline.test}: they cannot be compared."
         )
-    systems = [
-        (str(score.directory), _lines(score.directory / f"{score.test}.hyp")) for score in (baseline, system)
-    ]
+    systems = [(str(score.directory), _lines(score.directory / f"{score.test}.hyp")) for score in (baseline, system)]
     for name, hypotheses in systems:
         if len(hypotheses) != len(references[0]):
             raise ResultsError(
@@ -304,9 +294,7 @@ def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
         bleu = _with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
         line = [row.first.name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
         line += [_number(row.first.parameters, 0), _number(row.words_per_second, 0)]
-        cells.append(
-            [*line, *([("baseline" if row.p_value is None else f"{row.p_value:.3f}")] if tested else [])]
-        )
+        cells.append([*line, *([("baseline" if row.p_value is None else f"{row.p_value:.3f}")] if tested else [])])
     return headers, cells
 
 
@@ -338,8 +326,7 @@ def _notes(rows: list[Row]) -> list[str]:
 def as_text(rows: Sequence[Row]) -> str:
     """Tables for a terminal, one for each corpus, pair and test set."""
     return "\n".join(
-        f"{' '.join(group[0].group)}\n\n{_render(group, 'simple')}\n\n"
-        + "".join(f"{note}\n" for note in _notes(group))
+        f"{' '.join(group[0].group)}\n\n{_render(group, 'simple')}\n\n" + "".join(f"{note}\n" for note in _notes(group))
         for group in _groups(rows)
     )
 
@@ -400,7 +387,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     figure = Figure(figsize=(7, 4.5 * len(groups)), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
-        _draw(axes, group)
+        draw(axes, group)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
@@ -411,7 +398,8 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def _draw(axes: Any, rows: list[Row]) -> None:
+def draw(axes: Any, rows: list[Row]) -> None:
+    """Draws comparable rows into matplotlib's axes."""
     curves: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.clipping_distance is not None:

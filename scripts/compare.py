@@ -11,12 +11,8 @@ import click
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True
-)
-@click.option(
-    "--baseline", help="An experiment's name: adds p-values against it, by SacreBLEU's paired bootstrap."
-)
+@click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
+@click.option("--baseline", help="An experiment's name: adds p-values against it, by SacreBLEU's paired bootstrap.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),

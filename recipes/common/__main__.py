@@ -32,9 +32,7 @@ def parse_stages(text: str) -> list[str]:
 def choose_pair(recipe: Recipe, pair: str | None) -> str:
     pairs = recipe.corpus.pairs
     if pair is not None and pair not in pairs:
-        raise RecipeError(
-            f"--pair {pair}: {recipe.corpus.name} has no such pair; its pairs are {', '.join(pairs)}."
-        )
+        raise RecipeError(f"--pair {pair}: {recipe.corpus.name} has no such pair; its pairs are {', '.join(pairs)}.")
     return pair or pairs[0]
 
 
@@ -66,16 +64,10 @@ def count_gpus() -> int:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.option(
-    "--conf", type=click.Path(path_type=Path), required=True, help="The recipe; its run.sh sets this."
-)
+@click.option("--conf", type=click.Path(path_type=Path), required=True, help="The recipe; its run.sh sets this.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
-@click.option(
-    "--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out."
-)
-@click.option(
-    "--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3."
-)
+@click.option("--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out.")
+@click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3.")
 @click.option(
     "--stages",
     default=f"{STAGES[0]}..{STAGES[-1]}",
@@ -99,9 +91,7 @@ def count_gpus() -> int:
     default=ROOT / "output",
     help="Experiment directories.  [default: output]",
 )
-@click.option(
-    "--gpus", type=click.IntRange(min=0), help="GPUs to train on, 0 for the CPU; all there are if left out."
-)
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs to train on, 0 for the CPU; all there are if left out.")
 @click.option(
     "--cpus",
     type=click.IntRange(min=1),

@@ -21,11 +21,7 @@ def average(experiment: Experiment) -> None:
     if run.dry_run:
         script = package_directory().parent / "scripts" / "average_checkpoints.py"
         # A training that ends within an epoch has its last state in no epoch's checkpoint.
-        which = (
-            [experiment.last_checkpoint]
-            if last == 1
-            else ["--last-epochs", str(last), experiment.checkpoints]
-        )
+        which = [experiment.last_checkpoint] if last == 1 else ["--last-epochs", str(last), experiment.checkpoints]
         run.dry([run.python, script, "--output", experiment.averaged, *which])
         return
     if markers.is_done("average", inputs):
@@ -40,11 +36,7 @@ def average(experiment: Experiment) -> None:
 
         markers.clear("average")
         try:
-            paths = (
-                [experiment.last_checkpoint]
-                if last == 1
-                else last_epoch_checkpoints(experiment.checkpoints, last)
-            )
+            paths = [experiment.last_checkpoint] if last == 1 else last_epoch_checkpoints(experiment.checkpoints, last)
             average_checkpoints(paths, experiment.averaged)
         except CheckpointError as error:
             raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None

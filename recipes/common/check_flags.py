@@ -71,9 +71,7 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> N
     found = json.loads(lines[-1])
     if found is not None:
         index, complaint = found
-        raise RecipeError(
-            f"{_origin(run, commands[index][0], complaint, experiments)}: fairseq says: {complaint}"
-        )
+        raise RecipeError(f"{_origin(run, commands[index][0], complaint, experiments)}: fairseq says: {complaint}")
 
 
 def words_behind(words: list[str], module: str) -> list[str]:
@@ -90,9 +88,7 @@ def _origin(run: Run, kind: str, complaint: str, experiments: list[Experiment]) 
             if flag in one.flags and kind == "train":
                 return f"{recipe.path}, section [experiments], key '{one.name}'"
         sections = (
-            {"generate": recipe.generate}
-            if kind == "generate"
-            else {"model": recipe.model, "train": recipe.train}
+            {"generate": recipe.generate} if kind == "generate" else {"model": recipe.model, "train": recipe.train}
         )
         for section, flags in sections.items():
             if flag in flags:
@@ -100,9 +96,7 @@ def _origin(run: Run, kind: str, complaint: str, experiments: list[Experiment]) 
     if "--arch" in complaint or "-a" in complaint.split():
         for one in experiments:
             if one.arch in complaint:
-                return (
-                    f"{recipe.path}, section [experiments], key '{one.name}', or section [model], key 'size'"
-                )
+                return f"{recipe.path}, section [experiments], key '{one.name}', or section [model], key 'size'"
     return str(recipe.path)
 
 

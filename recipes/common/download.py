@@ -44,13 +44,9 @@ def read_sources(path: Path) -> list[Source]:
         lines = [(number, line.rstrip("\n")) for number, line in enumerate(file, 1)]
     rows = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
     if not rows or tuple(rows[0][1].split("\t")) != COLUMNS:
-        raise RecipeError(
-            f"{path}: the first row must name the columns {', '.join(COLUMNS)}, separated by tabs."
-        )
+        raise RecipeError(f"{path}: the first row must name the columns {', '.join(COLUMNS)}, separated by tabs.")
     sources = []
-    for (number, _), row in zip(
-        rows[1:], csv.reader([line for _, line in rows[1:]], delimiter="\t"), strict=True
-    ):
+    for (number, _), row in zip(rows[1:], csv.reader([line for _, line in rows[1:]], delimiter="\t"), strict=True):
         if len(row) != len(COLUMNS) or not row[4].isdigit() or len(row[5]) != 64:
             raise RecipeError(f"{path}, line {number}: write {', '.join(COLUMNS)}, separated by tabs.")
         sources.append(Source(row[0], row[1], row[2], row[3], int(row[4]), row[5]))
@@ -66,9 +62,7 @@ def wanted_sources(run: Run) -> list[Source]:
     for split in (corpus.train, corpus.valid, *corpus.tests):
         for language in (run.source, run.target):
             if not any(row.split == split and row.language == language for row in sources):
-                raise RecipeError(
-                    f"{table} has no file for split '{split}', language '{language}': add a row."
-                )
+                raise RecipeError(f"{table} has no file for split '{split}', language '{language}': add a row.")
     return [row for row in sources if row.language in (run.source, run.target)]
 
 
@@ -77,9 +71,7 @@ def raw_files(run: Run, split: str, language: str) -> list[Path]:
     if run.recipe.corpus.generator is not None:
         return [run.download_dir / f"{split}.{language}"]
     return [
-        run.download_dir / row.file
-        for row in wanted_sources(run)
-        if (row.split, row.language) == (split, language)
+        run.download_dir / row.file for row in wanted_sources(run) if (row.split, row.language) == (split, language)
     ]
 
 
@@ -87,7 +79,9 @@ def inputs(run: Run) -> str:
     """The fingerprint of what decides this stage's outputs."""
     corpus = run.recipe.corpus
     if corpus.generator is not None:
-        return fingerprint([file_hash(corpus.generator), corpus.generator_options])
+        # The generator's own modules lie beside it.
+        code = {str(path): file_hash(path) for path in sorted(corpus.generator.parent.rglob("*.py"))}
+        return fingerprint([code, corpus.generator_options])
     return fingerprint([[row.split, row.language, row.file, row.sha256] for row in wanted_sources(run)])
 
 
@@ -123,8 +117,7 @@ def _generate(run: Run) -> None:
         for name in names:
             if not (temporary / name).is_file():
                 raise RecipeError(
-                    f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section "
-                    f"[corpus]."
+                    f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section [corpus]."
                 )
         replace_directory(temporary, run.download_dir)
         markers.set_done("download", inputs(run), [run.download_dir / name for name in names])
@@ -137,9 +130,7 @@ def _fetch_all(run: Run) -> None:
         for row in rows:
             here = run.download_dir / row.file
             origin = run.source_dir / row.file if run.source_dir else None
-            run.dry(
-                ["cp", origin, here] if origin else ["curl", "--continue-at", "-", "--output", here, row.url]
-            )
+            run.dry(["cp", origin, here] if origin else ["curl", "--continue-at", "-", "--output", here, row.url])
         return
     stage = f"download-{run.pair}"
     corpus_dir = run.download_dir.parent
@@ -165,21 +156,17 @@ def _verify(path: Path, row: Source, origin: str) -> None:
     size = path.stat().st_size
     if size != row.bytes:
         raise RecipeError(
-            f"{origin} has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was "
-            f"made for."
+            f"{origin} has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for."
         )
     found = file_hash(path)
     if found != row.sha256:
-        raise RecipeError(
-            f"{origin} has SHA-256 {found} instead of {row.sha256}: it is damaged or another version."
-        )
+        raise RecipeError(f"{origin} has SHA-256 {found} instead of {row.sha256}: it is damaged or another version.")
 
 
 def _copy(origin: Path, final: Path, row: Source) -> None:
     if not origin.is_file():
         raise RecipeError(
-            f"--source {origin.parent}: there is no file {origin.name}; add it, or leave --source out "
-            f"to download it."
+            f"--source {origin.parent}: there is no file {origin.name}; add it, or leave --source out to download it."
         )
     with atomic_path(final) as temporary:
         shutil.copyfile(origin, temporary)

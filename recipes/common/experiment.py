@@ -53,8 +53,7 @@ def package_directory() -> Path:
     spec = importlib.util.find_spec("fairseq_posenc")
     if spec is None or spec.origin is None:
         raise RecipeError(
-            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the "
-            "repository."
+            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
         )
     return Path(spec.origin).parent
 
@@ -144,9 +143,7 @@ class Experiment:
             "flags": flags,
             "seed": self.seed,
             "name": self.name
-            + "".join(
-                f" --{name} {value}".rstrip() for name, value in without_hardware(self.run.extra).items()
-            ),
+            + "".join(f" --{name} {value}".rstrip() for name, value in without_hardware(self.run.extra).items()),
         }
 
     @cached_property
@@ -165,9 +162,7 @@ class Experiment:
         batch = self.run.recipe.batch_tokens or [
             self.train_flags.get(key) for key in ("max-tokens", "update-freq", "batch-size")
         ]
-        return fingerprint(
-            [prepare.inputs(self.run), self.arch, without_hardware(self.train_flags), batch, self.seed]
-        )
+        return fingerprint([prepare.inputs(self.run), self.arch, without_hardware(self.train_flags), batch, self.seed])
 
     def average_inputs(self) -> str:
         return fingerprint([self.train_inputs(), self.run.recipe.average])
@@ -234,6 +229,9 @@ def train_command(experiment: Experiment) -> list[str]:
     if update_freq is not None:
         flags["update-freq"] = str(update_freq)
     flags.setdefault("log-format", "json")
+    # fairseq puts sentences of equal length into batches by chance that depends on the epoch in which the process
+    # started: made anew each epoch, the batches of a resumed run are those of an unbroken one.
+    flags.setdefault("update-epoch-batch-itr", "True")
     launcher = [run.python]
     if run.gpus > 1:
         launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(run.gpus)]

@@ -51,9 +51,7 @@ def _run_experiments(run: Run, experiments: list[Experiment], stages: list[str])
                 run.stop.set()
                 pool.shutdown(cancel_futures=True)
         run.progress = None
-    errors = [
-        error for future in futures if not future.cancelled() and (error := future.exception()) is not None
-    ]
+    errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
     for error in errors:
         if not isinstance(error, Stopped):
             raise error

@@ -38,10 +38,7 @@ def prepare(run: Run) -> None:
     temporary = run.prepared_dir.with_name("prepared.tmp")
     if run.dry_run:
         settings = run.recipe.prepare
-        run.say(
-            f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into "
-            f"{temporary}"
-        )
+        run.say(f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into {temporary}")
         run.dry(_preprocess_command(run, temporary))
         run.dry(["mv", temporary, run.prepared_dir])
         return
@@ -85,9 +82,7 @@ def _prepare(run: Run, directory: Path) -> list[str]:
         found = _encode_eval(run, directory, name, split)
         evals[split] = {"subset": name, **text.as_dict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
-    run_command(
-        run, _preprocess_command(run, directory), run.pair_dir / "preprocess.log", "fairseq-preprocess"
-    )
+    run_command(run, _preprocess_command(run, directory), run.pair_dir / "preprocess.log", "fairseq-preprocess")
     # 36 million pairs of these would only fill the disk: what training reads is binarized.
     shutil.rmtree(directory / TOKENS)
     write_json(
@@ -148,8 +143,7 @@ def load_subwords(run: Run, language: str, directory: Path | None = None) -> Sub
 def _encode_training(run: Run, directory: Path, counts: text.TrainCounts) -> None:
     limit = run.recipe.prepare.max_tokens
     sides = [
-        load_subwords(run, side, directory).encode(_clean_lines(directory, side))
-        for side in (run.source, run.target)
+        load_subwords(run, side, directory).encode(_clean_lines(directory, side)) for side in (run.source, run.target)
     ]
     with (
         _write(directory / TOKENS / f"train.{run.source}") as left,
@@ -172,17 +166,13 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
     for side in (run.source, run.target):
         raw = download.raw_files(run, split, side)
         if len(raw) != 1:
-            raise RecipeError(
-                f"{run.recipe.corpus.sources}: '{split}' must have one file in {side}, not {len(raw)}."
-            )
+            raise RecipeError(f"{run.recipe.corpus.sources}: '{split}' must have one file in {side}, not {len(raw)}.")
         untouched = directory / f"{split}.{side}"
         with text.open_binary(raw[0]) as file, open(untouched, "wb") as copy:
             shutil.copyfileobj(file, copy)
         encoded.append(load_subwords(run, side, directory).encode(text.clean_eval_lines(raw[0])))
         counts.odd_separators += sum(map(text.odd_separators, text.read_lines(untouched)))
-    sizes = [
-        sum(1 for _ in text.read_lines(directory / f"{split}.{side}")) for side in (run.source, run.target)
-    ]
+    sizes = [sum(1 for _ in text.read_lines(directory / f"{split}.{side}")) for side in (run.source, run.target)]
     if sizes[0] != sizes[1]:
         raise RecipeError(
             f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: "

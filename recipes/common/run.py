@@ -85,9 +85,7 @@ def _die_with_parent() -> None:
     first.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(
-            1, signal.SIGKILL
-        )  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
 
 
 class Stopped(Exception):

@@ -23,8 +23,7 @@ def score(experiment: Experiment) -> None:
         return
     if not markers.is_done("translate", experiment.translate_inputs()):
         raise RecipeError(
-            f"{experiment.title} has no translations yet (or its settings changed since): run the stage "
-            f"translate."
+            f"{experiment.title} has no translations yet (or its settings changed since): run the stage translate."
         )
     with locked(experiment.directory):
         markers.clear("score")

@@ -46,9 +46,7 @@ class Prepare:
     sample: int = 0  # pairs from which subwords are learnt; 0: all
     joined_dictionary: bool = True
     max_tokens: int = 250  # a longer training sentence is dropped
-    eval_max_tokens: int = (
-        1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
-    )
+    eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
 
 
 @dataclass(frozen=True)
@@ -176,9 +174,7 @@ def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
     rows = {name: shlex.split(value) for name, value in section.values.items() if name != "default"}
     for name, row in rows.items():
         if not row or row[0].startswith("-"):
-            raise section.error(
-                name, "starts with an encoding's name, such as 'shaw --clipping-distance 16'."
-            )
+            raise section.error(name, "starts with an encoding's name, such as 'shaw --clipping-distance 16'.")
         parse_flags(row[1:], f"{section.path}, section [experiments], key '{name}'")
     if not rows:
         raise section.error(
@@ -187,9 +183,7 @@ def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
     default = section.get("default", _words, list(rows))
     for name in default:
         if name not in rows:
-            raise section.error(
-                "default", f"'{name}' is not an experiment; the experiments are {', '.join(rows)}."
-            )
+            raise section.error("default", f"'{name}' is not an experiment; the experiments are {', '.join(rows)}.")
     return rows, default
 
 
@@ -218,9 +212,7 @@ def flag_words(flags: Flags) -> list[str]:
     # fairseq reads a value that starts with '-' as a flag, unless it is joined by '='.
     words: list[str] = []
     for name, value in flags.items():
-        words += (
-            [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]
-        )
+        words += [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]
     return words
 
 
@@ -249,9 +241,7 @@ def read_recipe(path: Path) -> Recipe:
     size = sections["model"].get("size", str)
     batch_tokens = sections["train"].get("batch-tokens", _whole(0), 0)
     if batch_tokens and "max-tokens" not in sections["train"].values:
-        raise sections["train"].error(
-            "max-tokens", "is missing; batch-tokens needs it, to derive --update-freq."
-        )
+        raise sections["train"].error("max-tokens", "is missing; batch-tokens needs it, to derive --update-freq.")
     if batch_tokens:
         sections["train"].get("max-tokens", _whole(1))
         sections["train"].asked.discard("max-tokens")

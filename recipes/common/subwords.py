@@ -39,9 +39,7 @@ class SentencePiece:
         self.workers = workers
 
     @classmethod
-    def learn(
-        cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int
-    ) -> None:
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
         """Learns from (language, line) pairs."""
         model = io.BytesIO()
         try:
@@ -82,9 +80,7 @@ class SubwordNmt:
         self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
 
     @classmethod
-    def learn(
-        cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int
-    ) -> None:
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
         """Learns `vocabulary` merges from (language, line) pairs."""
         tokenizers: dict[str, sacremoses.MosesTokenizer] = {}
 
@@ -116,9 +112,7 @@ class Words:
         pass
 
     @classmethod
-    def learn(
-        cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int
-    ) -> None:
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
         """There is nothing to learn."""
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:

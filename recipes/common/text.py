@@ -128,9 +128,7 @@ class EvalCounts:
         if self.empty_target:
             said.append(f"{len(self.empty_target):,} empty target lines (first {self.empty_target[0]:,})")
         if self.cut:
-            said.append(
-                f"{len(self.cut):,} pairs (first {self.cut[0]:,}) cut to {max_tokens:,} tokens for the model"
-            )
+            said.append(f"{len(self.cut):,} pairs (first {self.cut[0]:,}) cut to {max_tokens:,} tokens for the model")
         if self.odd_separators:
             said.append(f"{self.odd_separators:,} had odd line separators, read as spaces")
         return said

@@ -30,7 +30,7 @@ def train(experiment: Experiment, which: str) -> None:
         if warning:
             run.say(warning)
         markers.clear("train")
-        resumed = _make_ready(experiment, inputs)
+        resumed = make_ready(experiment, inputs)
         write_json(experiment.directory / "experiment.json", experiment.description())
         _write_command(experiment.directory / "command.sh", command, environment)
         run.say(
@@ -51,9 +51,7 @@ def train(experiment: Experiment, which: str) -> None:
         display.close()
         log.follow(experiment.train_log)
         if not whole_checkpoint(experiment.last_checkpoint):
-            raise RecipeError(
-                f"Training {experiment.title} ended without a checkpoint: see {experiment.train_log}."
-            )
+            raise RecipeError(f"Training {experiment.title} ended without a checkpoint: see {experiment.train_log}.")
         summary = experiment.directory / "training.json"
         rate = log.words_per_second
         write_json(
@@ -67,10 +65,7 @@ def train(experiment: Experiment, which: str) -> None:
             },
         )
         markers.set_done("train", inputs, [summary])
-    run.say(
-        f"train {which}: {experiment.title}: {log.updates:,} updates, valid loss {log.valid_loss}, "
-        f"{_rate(rate)}"
-    )
+    run.say(f"train {which}: {experiment.title}: {log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")
 
 
 def _rate(rate: float | None) -> str:
@@ -82,7 +77,7 @@ def whole_checkpoint(path: Path) -> bool:
     return path.is_file() and zipfile.is_zipfile(path)
 
 
-def _make_ready(experiment: Experiment, inputs: str) -> bool:
+def make_ready(experiment: Experiment, inputs: str) -> bool:
     """Leaves `checkpoints/` as this training may go on from; whether there is anything to go on from."""
     directory, origin = experiment.checkpoints, experiment.checkpoints / "inputs.json"
     if directory.is_dir() and not (origin.is_file() and read_json(origin) == inputs):

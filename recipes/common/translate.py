@@ -30,8 +30,7 @@ def translate(experiment: Experiment) -> None:
         return
     if not markers.is_done("average", experiment.average_inputs()):
         raise RecipeError(
-            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run "
-            f"the stage average."
+            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run the stage average."
         )
     prepare.require(run)
     with locked(experiment.directory) as lock:
@@ -56,10 +55,7 @@ def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> N
     tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
     subwords = prepare.load_subwords(run, run.target)
     # fairseq invents a sentence for an empty line.
-    lines = [
-        subwords.decode(hypothesis) if source else ""
-        for source, hypothesis in zip(sources, tokens, strict=True)
-    ]
+    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(sources, tokens, strict=True)]
     for kind, side in (("src", run.source), ("ref", run.target)):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)

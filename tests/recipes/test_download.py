@@ -61,7 +61,7 @@ def serve(
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 
 def test_from_disk(tmp_path: Path) -> None:
@@ -134,9 +134,7 @@ def test_a_connection_that_always_breaks_off_leaves_only_a_part(tmp_path: Path) 
     with serve(corpus, cut=3) as (url, _):
         write_sources(conf.parent, corpus, url)
         run = make_run(tmp_path, conf, None)
-        with pytest.raises(
-            RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"
-        ):
+        with pytest.raises(RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"):
             download.download(run)
     assert [path.name for path in run.download_dir.iterdir()] == ["train.en.part"]
 

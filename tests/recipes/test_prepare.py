@@ -54,9 +54,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     raw["en"][24] = b"x " * 11
     raw["de"][25] = b"de25 x\r"  # a DOS line's end
     raw["en"][26], raw["de"][26] = raw["en"][27], raw["de"][27]  # a duplicate stays
-    files = {
-        f"train.{language}": b"\n".join(lines) for language, lines in raw.items()
-    }  # no newline at the end
+    files = {f"train.{language}": b"\n".join(lines) for language, lines in raw.items()}  # no newline at the end
     files["valid.en"], files["valid.de"] = b"en0 x\n\nen2\n", b"de0 x\nde1\n\n"
     files["test.en"] = b"en1 x\n" + b"x " * 9 + b"\n\nen2\xe2\x80\xa8x\n"
     files["test.de"] = b"de1 x\r\nde2\nde3\nde4\n"
@@ -73,10 +71,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     test = {"subset": "test", "lines": 4, **empty, "cut": [2], "odd_separators": 1}
     assert report["evaluation"]["test"] == test
     said = (run.prepared_dir / "prepare.txt").read_text()
-    assert (
-        "40 pairs read, 35 kept; 2 dropped for bad UTF-8, first at line 21; 2 dropped for an empty side"
-        in said
-    )
+    assert "40 pairs read, 35 kept; 2 dropped for bad UTF-8, first at line 21; 2 dropped for an empty side" in said
     assert "1 empty source lines (first 3) get an empty translation" in said
 
     pairs = list(zip(read_binarized(run, "train", "en"), read_binarized(run, "train", "de"), strict=True))
@@ -171,15 +166,11 @@ def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
     assert [learnt.decode(tokens) for tokens in encoded[:-1]] == wanted
     # The order of threads or processes is not that of lines; the result's must be.
     many = [f"{number} {lines[0]}" for number in range(3000)]
-    assert [learnt.decode(tokens).split()[0] for tokens in learnt.encode(many)] == [
-        str(n) for n in range(3000)
-    ]
+    assert [learnt.decode(tokens).split()[0] for tokens in learnt.encode(many)] == [str(n) for n in range(3000)]
 
 
 def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path) -> None:
     settings = Prepare(vocabulary=5000)
-    with pytest.raises(
-        RecipeError, match="cannot learn 5000 subwords from this text: Vocabulary size too high"
-    ):
+    with pytest.raises(RecipeError, match="cannot learn 5000 subwords from this text: Vocabulary size too high"):
         subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings, 1)
     assert not list(tmp_path.iterdir())

@@ -46,6 +46,7 @@ def test_a_marker_holds_only_for_its_inputs_and_whole_outputs(tmp_path: Path) ->
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
+
     def write() -> None:
         with atomic_path(path) as temporary:
             temporary.write_text("ne")

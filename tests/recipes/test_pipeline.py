@@ -1,0 +1,366 @@
+"""The whole pipeline as a user runs it: real fairseq, real SacreBLEU, on a tiny corpus; killed, resumed, misused."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_posenc.checkpoints import load_checkpoint
+from recipes.common import score, train, translate
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment
+from recipes.common.stages import read_json, write_json
+from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
+
+
+def command(conf: Path, *options: str | Path) -> list[str]:
+    words = [sys.executable, "-m", "recipes.common", "--conf", conf, "--gpus", "0", "--cpus", "1", *options]
+    return [str(word) for word in words]
+
+
+def run_pipeline(conf: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(conf, *options), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+
+
+def directories(root: Path) -> list[str | Path]:
+    return data_and_output(root, root / "output")
+
+
+def data_and_output(root: Path, output: Path) -> list[str | Path]:
+    return ["--data-dir", root / "data", "--output-dir", output]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run from download to table; its test set has an empty source line."""
+    root = tmp_path_factory.mktemp("pipeline")
+    conf, corpus = make_recipe(root, lines=400)
+    lines = (corpus / "test.en").read_bytes().split(b"\n")
+    lines[2] = b""
+    (corpus / "test.en").write_bytes(b"\n".join(lines))
+    write_sources(conf.parent, corpus)
+    process = run_pipeline(conf, *directories(root), "--source", corpus)
+    assert process.returncode == 0, process.stdout + process.stderr
+    (root / "said").write_text(process.stdout)
+    assert process.stderr == ""
+    return root
+
+
+def test_everything_that_was_promised_is_there(made: Path) -> None:
+    directory = made / "output" / SETTING
+    about = read_json(directory / "experiment.json")
+    assert about == {
+        "corpus": "tiny",
+        "pair": "en-de",
+        "arch": "transformer_shaw_tiny",
+        "encoding": "shaw",
+        "flags": {"clipping-distance": 2},
+        "seed": 1,
+        "name": "shaw-k2",
+    }
+    training = read_json(directory / "training.json")
+    weights = load_checkpoint(directory / "averaged.pt")["model"]
+    assert training["updates"] > 0
+    assert training["words_per_second"] > 0
+    assert 0 < training["parameters"] <= sum(tensor.numel() for tensor in weights.values())
+    command = (directory / "command.sh").read_text()
+    for words in ("OMP_NUM_THREADS=1", "--arch transformer_shaw_tiny", "--update-freq 2", "--seed 1"):
+        assert words in command
+    assert "--required-batch-size-multiple 1" in command
+    corpus = made / "corpus"
+    assert (directory / "test.src").read_bytes() == (corpus / "test.en").read_bytes()
+    assert (directory / "test.ref").read_bytes() == (corpus / "test.de").read_bytes()
+
+
+def test_every_source_line_has_its_translation_and_an_empty_one_an_empty(made: Path) -> None:
+    lines = (made / "output" / SETTING / "test.hyp").read_text().split("\n")
+    assert len(lines) == 21  # 20 and what follows the last newline
+    assert lines[2] == lines[20] == ""
+    assert all(lines[:2])
+    assert all(lines[3:20])
+
+
+def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
+    directory = made / "output" / SETTING
+    words = [
+        "-m",
+        "sacrebleu",
+        "test.ref",
+        "-i",
+        "test.hyp",
+        "-m",
+        "bleu",
+        "chrf",
+        "--confidence",
+        "-f",
+        "json",
+        "-w",
+        "2",
+    ]
+    process = subprocess.run([sys.executable, *words], cwd=directory, capture_output=True, check=True)
+    assert read_json(directory / "test.sacrebleu.json") == json.loads(process.stdout)
+    said = (made / "said").read_text()
+    assert "shaw-k2" in said
+    assert read_json(directory / "test.sacrebleu.json")[0]["signature"] in said
+    assert f"Plot: {made}/output/tiny/en-de/compare.png" in said
+    assert (made / "output/tiny/en-de/compare.png").is_file()
+
+
+def test_a_second_run_does_nothing_again(made: Path) -> None:
+    def state() -> dict[Path, int]:
+        kept = [path for path in made.rglob("*") if path.is_file() and not path.name.startswith("compare.")]
+        return {path: path.stat().st_mtime_ns for path in kept}
+
+    before = state()
+    # The downloaded and prepared data suffices: no --source.
+    process = run_pipeline(made / "recipe" / "tiny.conf", *directories(made))
+    assert process.returncode == 0, process.stderr
+    assert state() == before
+    assert "done before" in process.stdout
+    assert "starts" not in process.stdout
+
+
+def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: Path, tmp_path: Path) -> None:
+    conf = made / "recipe" / "tiny.conf"
+    options: list[str | Path] = [*data_and_output(made, tmp_path), "--stages", "train,average"]
+    directory = tmp_path / SETTING
+    process = subprocess.Popen(command(conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (directory / "checkpoints" / "checkpoint1.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    checkpoints = directory / "checkpoints"
+    assert (checkpoints / "checkpoint1.pt").exists()
+    assert not (checkpoints / "checkpoint4.pt").exists()
+    assert not (directory / "done" / "train.json").exists()
+    # Worse: killed while fairseq was copying checkpoint_last.pt.
+    last = checkpoints / "checkpoint_last.pt"
+    last.write_bytes((checkpoints / "checkpoint1.pt").read_bytes()[:1000])
+
+    found = run_pipeline(conf, *options)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "goes on from its last checkpoint" in found.stdout
+    assert (directory / "train.log").read_text().count("Loaded checkpoint") == 1
+    unbroken, resumed = (
+        load_checkpoint(root / "averaged.pt")["model"] for root in (made / "output" / SETTING, directory)
+    )
+    assert unbroken.keys() == resumed.keys()
+    for name, tensor in unbroken.items():
+        assert torch.equal(tensor, resumed[name]), name
+    assert (
+        read_json(directory / "training.json")["updates"]
+        == (read_json(made / "output" / SETTING / "training.json")["updates"])
+    )
+
+
+def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
+    conf = made / "recipe" / "tiny.conf"
+    process = run_pipeline(
+        conf, *data_and_output(made, tmp_path), "--stages", "train", "--", "--encoder-attention-heads", "3"
+    )
+    assert process.returncode == 1
+    error = process.stderr.strip()
+    assert re.fullmatch(r"error: Training shaw-k2 .* failed \(exit status 1\): .* log is .*train\.log\.", error)
+    log = Path(error.rsplit(" ", 1)[1].rstrip("."))
+    assert "3" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("lr = 1e-2", "learning-rat = 1", ["[train]", "'learning-rat'"]),
+        (
+            "lr = 1e-2",
+            "lr = 1e-2\nlabel-smoothing = much\ncriterion = label_smoothed_cross_entropy",
+            ["[train]", "much"],
+        ),
+        ("beam = 2", "beam = 2\nbeem = 3", ["[generate]", "'beem'"]),
+        ("= shaw --clipping", "= show --clipping", ["transformer_show_tiny", "'shaw-k2'"]),
+    ],
+)
+def test_a_flag_that_fairseq_refuses_is_found_before_any_work(
+    tmp_path: Path, old: str, new: str, words: list[str]
+) -> None:
+    conf, corpus = make_recipe(tmp_path, CONF.replace(old, new))
+    process = run_pipeline(conf, *directories(tmp_path), "--source", corpus)
+    assert process.returncode == 1
+    for word in [str(conf), *words]:
+        assert word in process.stderr
+    assert process.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "output").exists()
+
+
+def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    options: list[str | Path] = [
+        "--source",
+        corpus,
+        "--dry-run",
+        "--experiments",
+        "shaw-k2,sinusoidal",
+        "--seeds",
+        "1,2",
+    ]
+    process = run_pipeline(conf, *directories(tmp_path), *options)
+    assert process.returncode == 0
+    lines = process.stdout.split("\n")
+    counts = {"cp ": 6, "fairseq_cli.preprocess": 1, "fairseq_cli.train": 4, "average_checkpoints.py": 4}
+    counts |= {"fairseq_cli.generate": 4, "sacrebleu": 4, "compare.py": 1}
+    for word, count in counts.items():
+        assert sum(word in line and not line.startswith("#") for line in lines) >= count, word
+    assert sum("fairseq_cli.train" in line for line in lines) == 4
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--pair", "en-fr"], ["--pair en-fr", "en-de, de-en"]),
+        (["--experiments", "alibi"], ["--experiments alibi", "shaw-k2, sinusoidal"]),
+        (["--experiments", ""], ["--experiments", "at least one"]),
+        (["--stages", "download..train..score"], ["--stages", "first..last"]),
+        (["--stages", "score..train"], ["--stages", "first..last"]),
+        (["--stages", "tranlate"], ["'tranlate' is not a stage", "translate"]),
+        (["--seeds", "one"], ["--seeds one", "whole numbers"]),
+        (["--source", "nowhere"], ["--source nowhere", "no such directory"]),
+        (["--", "--lr", "1", "2"], ["behind --", "'2' belongs to no flag"]),
+    ],
+)
+def test_misuse_is_one_sentence(tmp_path: Path, options: list[str], words: list[str]) -> None:
+    from click.testing import CliRunner
+
+    from recipes.common.__main__ import main
+
+    conf, _ = make_recipe(tmp_path)
+    base = ["--conf", str(conf), "--gpus", "0", *map(str, directories(tmp_path)), "--dry-run"]
+    result = CliRunner().invoke(main, [*base, *options])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.mark.parametrize("stage", ["train", "average", "translate", "score"])
+def test_a_stage_whose_forerunner_is_not_done_says_which_to_run(tmp_path: Path, stage: str) -> None:
+    from recipes.common import average
+
+    conf, _ = make_recipe(tmp_path)
+    experiment = Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)
+    actions = {
+        "train": lambda: train.train(experiment, "1 of 1"),
+        "average": lambda: average.average(experiment),
+        "translate": lambda: translate.translate(experiment),
+        "score": lambda: score.score(experiment),
+    }
+    with pytest.raises(RecipeError, match=r"run the stages? (download\.\.prepare|train|average|translate)\."):
+        actions[stage]()
+    assert not (tmp_path / "output").exists()
+
+
+class TestMakeReady:
+    """What a training finds in its directory, and may go on from."""
+
+    @pytest.fixture
+    def experiment(self, tmp_path: Path) -> Experiment:
+        conf, _ = make_recipe(tmp_path)
+        return Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)
+
+    def save(self, path: Path, value: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({"value": torch.tensor([value])}, path)
+
+    def test_nothing(self, experiment: Experiment) -> None:
+        assert not train.make_ready(experiment, "inputs")
+        assert read_json(experiment.checkpoints / "inputs.json") == "inputs"
+
+    def test_a_whole_checkpoint(self, experiment: Experiment) -> None:
+        train.make_ready(experiment, "inputs")
+        self.save(experiment.last_checkpoint, 1)
+        self.save(experiment.checkpoints / "checkpoint2.pt", 2)
+        before = experiment.last_checkpoint.read_bytes()
+        assert train.make_ready(experiment, "inputs")
+        assert experiment.last_checkpoint.read_bytes() == before
+
+    def test_a_cut_one_is_replaced_by_the_newest_whole_one(self, experiment: Experiment) -> None:
+        train.make_ready(experiment, "inputs")
+        for number in (9, 10, 11):
+            self.save(experiment.checkpoints / f"checkpoint{number}.pt", number)
+            os.utime(experiment.checkpoints / f"checkpoint{number}.pt", (number, number))
+        for name in ("checkpoint11.pt", "checkpoint_last.pt", "checkpoint12.pt.tmp"):
+            (experiment.checkpoints / name).write_bytes((experiment.checkpoints / "checkpoint9.pt").read_bytes()[:-50])
+        assert train.make_ready(experiment, "inputs")
+        assert torch.load(experiment.last_checkpoint)["value"] == 10
+        assert not list(experiment.checkpoints.glob("*.tmp"))
+
+    def test_only_cut_ones_mean_a_new_start(self, experiment: Experiment) -> None:
+        train.make_ready(experiment, "inputs")
+        experiment.last_checkpoint.write_bytes(b"PK")
+        assert not train.make_ready(experiment, "inputs")
+        assert not experiment.last_checkpoint.exists()
+
+    def test_checkpoints_of_other_settings_are_set_aside(self, experiment: Experiment) -> None:
+        train.make_ready(experiment, "inputs")
+        self.save(experiment.last_checkpoint, 1)
+        experiment.train_log.write_text("the old log")
+        assert not train.make_ready(experiment, "other inputs")
+        old = experiment.directory / "checkpoints.old"
+        assert torch.load(old / "checkpoint_last.pt")["value"] == 1
+        assert (old / "train.log").read_text() == "the old log"
+        assert not experiment.train_log.exists()
+
+
+def test_hypotheses_are_put_in_the_sources_order(tmp_path: Path) -> None:
+    path = tmp_path / "generate-test.txt"
+    path.write_text(
+        "S-1\tx\nH-1\t-0.5\tc d\nD-1\t-0.5\tnot this\nH-1\t-0.7\tsecond best\nS-0\ty\nH-0\t-0.1\t\nGenerate x\n"
+    )
+    assert translate.read_hypotheses(path, 2) == [[], ["c", "d"]]
+    with pytest.raises(RecipeError, match=r"2 hypotheses for 3 source lines; the first without one is line 3"):
+        translate.read_hypotheses(path, 3)
+    with pytest.raises(RecipeError, match=r"2 hypotheses for 1 source lines"):
+        translate.read_hypotheses(path, 1)
+
+
+def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
+    (tmp_path / "test.ref").write_text("a\nb\n")
+    (tmp_path / "test.hyp").write_text("a\n")
+    with pytest.raises(RecipeError, match=r"test\.hyp has 1 lines and .*test\.ref has 2: nothing is scored"):
+        score.require_equal_counts(tmp_path / "test.ref", tmp_path / "test.hyp")
+    (tmp_path / "test.hyp").write_text("a\n\n")
+    score.require_equal_counts(tmp_path / "test.ref", tmp_path / "test.hyp")
+
+
+def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
+    from recipes.common.download import download
+    from recipes.common.stages import locked
+
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+    with locked(run.download_dir.parent), pytest.raises(RecipeError, match="in use by another run"):
+        download(run)
+
+
+def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) -> None:
+    from recipes.common.download import download
+
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+    download(run)
+    marker = run.download_dir.parent / "done" / "download-en-de.json"
+    write_json(marker, ["not", "a", "marker"])
+    download(run)
+    assert read_json(marker)["stage"] == "download-en-de"

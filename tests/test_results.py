@@ -1,0 +1,226 @@
+"""Tables, pooling, significance and plots, from small experiment directories scored by the real SacreBLEU."""
+
+import csv
+import io
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_posenc import results
+from fairseq_posenc.results import ResultsError
+
+ROOT = Path(__file__).resolve().parents[1]
+WORDS = [f"w{number}" for number in range(30)]
+LINES = 60
+
+
+def sacrebleu(*words: str | Path) -> str:
+    command = [sys.executable, "-m", "sacrebleu", *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
+
+
+def references() -> list[list[str]]:
+    chance = random.Random(0)
+    return [chance.choices(WORDS, k=chance.randint(5, 15)) for _ in range(LINES)]
+
+
+def add_experiment(root: Path, name: str, flags: dict[str, object], seed: int, errors: float) -> Path:
+    """An experiment whose translations are the references with this part of the words wrong."""
+    encoding = name.split("-")[0]
+    arch = f"transformer_{encoding}_tiny"
+    setting = "-".join([arch, *(f"{key}-{value}" for key, value in flags.items())])
+    directory = root / "tiny" / "en-de" / setting / f"seed{seed}"
+    directory.mkdir(parents=True)
+    chance = random.Random(f"{name}{seed}")
+    hypotheses = [[word if chance.random() > errors else "x" for word in line] for line in references()]
+    for kind, lines in (("ref", references()), ("hyp", hypotheses)):
+        (directory / f"test.{kind}").write_text("".join(" ".join(line) + "\n" for line in lines))
+    about = {"corpus": "tiny", "pair": "en-de", "arch": arch, "encoding": encoding}
+    about |= {"flags": flags, "seed": seed, "name": name}
+    (directory / "experiment.json").write_text(json.dumps(about))
+    training = {"parameters": 1_234_567, "words_per_second": 1000.0 + seed, "updates": 10, "seconds": 1.0}
+    (directory / "training.json").write_text(json.dumps(training))
+    files = [directory / "test.ref", "-i", directory / "test.hyp"]
+    scores = sacrebleu(*files, "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2")
+    (directory / "test.sacrebleu.json").write_text(scores)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("experiments")
+    for distance, errors in ((0, 0.4), (2, 0.2)):
+        add_experiment(root, f"shaw-k{distance}", {"clipping-distance": distance}, 1, errors)
+    add_experiment(root, "sinusoidal", {}, 1, 0.22)
+    add_experiment(root, "sinusoidal", {}, 2, 0.25)
+    return root
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """The experiments, to be damaged."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def one(root: Path, name: str) -> Path:
+    return next(root.rglob(f"*{name}*/seed1"))
+
+
+def reported(directory: Path, metric: int = 0) -> dict[str, object]:
+    """What SacreBLEU itself wrote."""
+    found: dict[str, object] = json.loads((directory / "test.sacrebleu.json").read_text())[metric]
+    return found
+
+
+def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> None:
+    rows = results.pool(results.read_experiments([made]))
+    assert [row.first.name for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
+    shaw = rows[1]
+    assert (shaw.bleu, shaw.bleu_interval) == (
+        reported(one(made, "distance-2"))["score"],
+        reported(one(made, "distance-2"))["confidence_var"],
+    )
+    assert shaw.bleu_spread is None
+    assert shaw.clipping_distance == 2
+    seeds = [reported(path)["score"] for path in sorted(made.rglob("*sinusoidal*/seed*"))]
+    assert rows[2].bleu == pytest.approx(statistics.fmean(seeds))  # type: ignore[type-var]
+    assert rows[2].bleu_spread == pytest.approx(abs(seeds[0] - seeds[1]) / 2**0.5)  # type: ignore[operator]
+    assert rows[2].bleu_interval is None
+    assert rows[2].words_per_second == 1001.5
+
+
+def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> None:
+    rows = results.pool(results.read_experiments([made]))
+    bleu, chrf = reported(one(made, "distance-2")), reported(one(made, "distance-2"), 1)
+    for text in (results.as_text(rows), results.as_markdown(rows)):
+        line = next(line for line in text.split("\n") if "shaw-k2" in line)
+        words = f"{bleu['score']:.2f} ± {bleu['confidence_var']:.2f}"
+        for word in (words, f"{chrf['score']:.2f}", "1,234,567", "1,001"):
+            assert word in line
+        assert f"BLEU: {bleu['signature']}" in text
+        assert "standard deviation over the seeds" in text
+        assert "Warning" not in text
+    assert results.as_markdown(rows).count("|---") > 0
+
+
+def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
+    rows = results.pool(results.read_experiments([made]), "sinusoidal")
+    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal"]
+    assert float(table[1]["bleu"]) == reported(one(made, "distance-2"))["score"]
+    assert table[1]["flags"] == "--clipping-distance 2"
+    assert table[2]["seeds"] == "1 2"
+    assert table[2]["bleu_interval"] == ""
+    assert table[2]["p_value"] == ""
+    assert 0 < float(table[0]["p_value"]) < 0.05
+    assert table[0]["bleu_signature"].startswith("nrefs:1|")
+
+
+def test_significance_is_that_of_sacrebleus_own_command(made: Path) -> None:
+    baseline, system = one(made, "sinusoidal"), one(made, "distance-2")
+    files = [baseline / "test.ref", "-i", baseline / "test.hyp", system / "test.hyp"]
+    table = json.loads(sacrebleu(*files, "-m", "bleu", "--paired-bs", "-f", "json"))
+    wanted = next(row for row in table if "distance-2" in row["system"])["BLEU"]["p_value"]
+    rows = results.pool(results.read_experiments([system, baseline]), "sinusoidal")
+    assert rows[0].p_value == pytest.approx(wanted)
+    assert rows[1].p_value is None
+    text = results.as_text(rows)
+    assert f"{wanted:.3f}" in text
+    assert "baseline" in text
+
+
+def test_of_several_seeds_the_largest_p_counts(made: Path) -> None:
+    scores = results.read_experiments([made])
+    seeds = [score for score in scores if score.name == "sinusoidal"]
+    base = next(score for score in scores if score.name == "shaw-k2")
+    wanted = max(results.paired_bootstrap(base, seed) for seed in seeds)
+    row = next(row for row in results.pool(scores, "shaw-k2") if row.first.name == "sinusoidal")
+    assert row.p_value == wanted
+
+
+def test_other_references_are_refused(copy: Path) -> None:
+    reference = one(copy, "distance-2") / "test.ref"
+    reference.write_text(reference.read_text().replace("w1 ", "w2 ", 1))
+    with pytest.raises(ResultsError, match="different references for test"):
+        results.pool(results.read_experiments([copy]), "sinusoidal")
+
+
+def test_lost_translations_are_refused(copy: Path) -> None:
+    hypotheses = one(copy, "distance-2") / "test.hyp"
+    hypotheses.write_text("".join(hypotheses.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ResultsError, match=r"has 59 translations of test for 60 references"):
+        results.pool(results.read_experiments([copy]), "sinusoidal")
+
+
+def test_differing_signatures_are_pointed_out(copy: Path) -> None:
+    path = one(copy, "distance-2") / "test.sacrebleu.json"
+    path.write_text(path.read_text().replace("tok:13a", "tok:intl"))
+    text = results.as_text(results.pool(results.read_experiments([copy])))
+    assert "Warning: the BLEU signatures differ" in text
+    assert "tok:intl" in text
+
+
+def test_faults_are_named(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"nowhere is not a directory"):
+        results.read_experiments([tmp_path / "nowhere"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ResultsError, match=r"empty holds no scored experiment"):
+        results.read_experiments([tmp_path / "empty"])
+    with pytest.raises(ResultsError, match=r"--baseline alibi: .* shaw-k0, shaw-k2, sinusoidal"):
+        results.pool(results.read_experiments([copy]), "alibi")
+    directory = one(copy, "distance-2")
+    (directory / "test.sacrebleu.json").write_text("[{}]")
+    with pytest.raises(ResultsError, match=r"test\.sacrebleu\.json is not what"):
+        results.read_experiments([copy])
+    (directory / "test.sacrebleu.json").write_text("[")
+    with pytest.raises(ResultsError, match=r"test\.sacrebleu\.json cannot be read"):
+        results.read_experiments([copy])
+    (directory / "experiment.json").write_text("{}")
+    (directory / "test.sacrebleu.json").write_text((one(copy, "sinusoidal") / "test.sacrebleu.json").read_text())
+    with pytest.raises(ResultsError, match=r"lacks 'corpus'"):
+        results.read_experiments([copy])
+
+
+def test_an_experiment_named_twice_counts_once(made: Path) -> None:
+    scores = results.read_experiments([made, one(made, "distance-2"), made])
+    assert len(scores) == 4
+
+
+def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path, tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    rows = results.pool(results.read_experiments([made]))
+    axes = Figure().subplots()
+    results.draw(axes, rows)
+    curve = axes.containers[0].lines[0]
+    assert list(curve.get_xdata()) == [0, 2]
+    assert list(curve.get_ydata()) == [rows[0].bleu, rows[1].bleu]
+    level = next(line for line in axes.lines if line.get_label() == "sinusoidal")
+    assert set(level.get_ydata()) == {rows[2].bleu}
+    assert [label.get_text() for label in axes.get_legend().get_texts()] == ["sinusoidal", "shaw"]
+    path = results.plot(rows, tmp_path / "new" / "plot.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ResultsError, match=r"plot\.xyz: the plot cannot be written"):
+        results.plot(rows, tmp_path / "plot.xyz")
+
+
+def test_the_command(made: Path, tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "scripts" / "compare.py"]
+    options = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]
+    process = subprocess.run([*command, made, *options], capture_output=True, encoding="utf-8", check=True)
+    rows = results.pool(results.read_experiments([made]), "sinusoidal")
+    assert process.stdout == results.as_markdown(rows)
+    assert process.stderr == f"Plot: {tmp_path / 'plot.svg'}\n"
+    assert (tmp_path / "plot.svg").is_file()
+    process = subprocess.run([*command, tmp_path / "none"], capture_output=True, encoding="utf-8", check=False)
+    assert process.returncode == 1
+    assert (
+        process.stderr
+        == f"error: {tmp_path / 'none'} is not a directory: name experiment directories, or one that holds them.\n"
+    )
