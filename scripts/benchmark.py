@@ -12,11 +12,13 @@ DATA-BIN is binarized by fairseq-preprocess; what follows ``--`` is given to eve
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +48,21 @@ def make_trainer(data: str, arch: str, flags: list[str]) -> Trainer:
     return Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
 
 
-def train_on(trainer: Trainer, batches: list[Any]) -> float:
+def train_on(trainer: Trainer, batches: list[Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds for one update on each batch."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    start = time.perf_counter()
+    start = clock()
     for batch in batches:
         trainer.train_step([batch])
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def measure(data: str, archs: list[str], flags: list[str], rounds: int, updates: int) -> dict[str, list[float]]:
+def measure(
+    data: str, archs: list[str], flags: list[str], rounds: int, updates: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Target words/s of each architecture in each round; the first, uncounted round warms up."""
     trainers = {arch: make_trainer(data, arch, flags) for arch in archs}
     speeds: dict[str, list[float]] = {arch: [] for arch in archs}
@@ -68,7 +72,7 @@ def measure(data: str, archs: list[str], flags: list[str], rounds: int, updates:
         words = sum(batch["ntokens"] for batch in batches)
         shift = number % len(archs)
         for arch in archs[shift:] + archs[:shift]:
-            seconds = train_on(trainers[arch], batches)
+            seconds = train_on(trainers[arch], batches, clock)
             if number:
                 speeds[arch].append(words / seconds)
     return speeds
@@ -92,13 +96,16 @@ def summarize(speeds: dict[str, list[float]], baseline: str) -> list[dict[str, A
 @click.option("--baseline", default="transformer_iwslt_de_en", show_default=True, help="stock fairseq architecture")
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(min=1))
 @click.option("--updates", default=6, show_default=True, type=click.IntRange(min=1), help="of each model in a round")
+@click.option("--cpu-time", is_flag=True, help="count the process's CPU seconds, for a machine that others use too")
 @click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
-def main(data: str, archs: tuple[str, ...], baseline: str, rounds: int, updates: int, as_json: bool) -> None:
-    own = [argument for argument in archs if not argument.startswith("-")]
-    names = [name for name in own if name.startswith("transformer")]
+def main(
+    data: str, archs: tuple[str, ...], baseline: str, rounds: int, updates: int, cpu_time: bool, as_json: bool
+) -> None:
+    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
     flags = list(archs[len(names) :])
     logging.disable(logging.INFO)
-    rows = summarize(measure(data, [baseline, *names], flags, rounds, updates), baseline)
+    clock = time.process_time if cpu_time else time.perf_counter
+    rows = summarize(measure(data, [baseline, *names], flags, rounds, updates, clock), baseline)
     if as_json:
         print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "rows": rows}, indent=2))
         return
