@@ -53,7 +53,7 @@ def average_checkpoints(
         header = _header(state)
         if not newest or _updates(header) >= _updates(newest):
             newest = header
-        del state  # before the next file is mapped
+        del state  # before the next file is read: that of an old torch is in memory as a whole
     assert total is not None
     newest["extra_state"]["averaged_from"] = [os.fspath(source) for source in sources]
     _write({**newest, "model": total.mean()}, output)
@@ -94,8 +94,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _header(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What fairseq needs beside the parameters to load a checkpoint: configuration and history, nothing
-    large."""
+    """What fairseq needs beside the parameters to load a checkpoint: configuration and history."""
     history = [dict(entry) for entry in state.get("optimizer_history") or [{}]][-1:]
     history[0].pop("optimizer", None)  # its state, in files of old versions
     history[0] = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0, **history[0]}
