@@ -180,6 +180,16 @@ def test_shaw_makes_no_tensor_of_length_squared_times_width():
     assert length * length <= largest < length * length * 2
 
 
+def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
+    """2,000 keys share the last rows of the table, each with a weight that bfloat16 would lose beside their sum."""
+    encoding = build_encoding("shaw", num_heads=1, head_dim=4, clipping_distance=1).bfloat16()
+    with torch.no_grad():
+        encoding.relative_values.fill_(1.0)
+    q, v = torch.zeros(1, 1, 1, 4, dtype=torch.bfloat16), torch.zeros(1, 1, 2000, 4, dtype=torch.bfloat16)
+    output, _ = attend(q, v, v, encoding)
+    torch.testing.assert_close(output.float(), torch.ones(1, 1, 1, 4), rtol=0, atol=0.01)
+
+
 def test_dropout_reaches_both_value_terms():
     """Dropped weights leave v and the relative values alike: with everything dropped nothing is left."""
     encoding, (q, k, v) = make("shaw", {}), inputs()
