@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,12 +42,12 @@ def add_experiment(root: Path, name: str, flags: dict[str, object], seed: int, e
     hypotheses = [[word if chance.random() > errors else "x" for word in line] for line in references()]
     for kind, lines in (("ref", references()), ("hyp", hypotheses)):
         (directory / f"test.{kind}").write_text("".join(" ".join(line) + "\n" for line in lines))
-    about = {"corpus": "tiny", "pair": "en-de", "arch": arch, "encoding": encoding}
+    about: dict[str, object] = {"corpus": "tiny", "pair": "en-de", "arch": arch, "encoding": encoding}
     about |= {"flags": flags, "seed": seed, "name": name}
     (directory / "experiment.json").write_text(json.dumps(about))
     training = {"parameters": 1_234_567, "words_per_second": 1000.0 + seed, "updates": 10, "seconds": 1.0}
     (directory / "training.json").write_text(json.dumps(training))
-    files = [directory / "test.ref", "-i", directory / "test.hyp"]
+    files: list[str | Path] = [directory / "test.ref", "-i", directory / "test.hyp"]
     scores = sacrebleu(*files, "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2")
     (directory / "test.sacrebleu.json").write_text(scores)
     return directory
@@ -72,9 +73,9 @@ def one(root: Path, name: str) -> Path:
     return next(root.rglob(f"*{name}*/seed1"))
 
 
-def reported(directory: Path, metric: int = 0) -> dict[str, object]:
+def reported(directory: Path, metric: int = 0) -> dict[str, Any]:
     """What SacreBLEU itself wrote."""
-    found: dict[str, object] = json.loads((directory / "test.sacrebleu.json").read_text())[metric]
+    found: dict[str, Any] = json.loads((directory / "test.sacrebleu.json").read_text())[metric]
     return found
 
 
@@ -89,8 +90,8 @@ def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> Non
     assert shaw.bleu_spread is None
     assert shaw.clipping_distance == 2
     seeds = [reported(path)["score"] for path in sorted(made.rglob("*sinusoidal*/seed*"))]
-    assert rows[2].bleu == pytest.approx(statistics.fmean(seeds))  # type: ignore[type-var]
-    assert rows[2].bleu_spread == pytest.approx(abs(seeds[0] - seeds[1]) / 2**0.5)  # type: ignore[operator]
+    assert rows[2].bleu == pytest.approx(statistics.fmean(seeds))
+    assert rows[2].bleu_spread == pytest.approx(abs(seeds[0] - seeds[1]) / 2**0.5)
     assert rows[2].bleu_interval is None
     assert rows[2].words_per_second == 1001.5
 
@@ -124,7 +125,7 @@ def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
 
 def test_significance_is_that_of_sacrebleus_own_command(made: Path) -> None:
     baseline, system = one(made, "sinusoidal"), one(made, "distance-2")
-    files = [baseline / "test.ref", "-i", baseline / "test.hyp", system / "test.hyp"]
+    files: list[str | Path] = [baseline / "test.ref", "-i", baseline / "test.hyp", system / "test.hyp"]
     table = json.loads(sacrebleu(*files, "-m", "bleu", "--paired-bs", "-f", "json"))
     wanted = next(row for row in table if "distance-2" in row["system"])["BLEU"]["p_value"]
     rows = results.pool(results.read_experiments([system, baseline]), "sinusoidal")
@@ -196,7 +197,7 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
     from matplotlib.figure import Figure
 
     rows = results.pool(results.read_experiments([made]))
-    axes = Figure().subplots()
+    axes: Any = Figure().subplots()
     results.draw(axes, rows)
     curve = axes.containers[0].lines[0]
     assert list(curve.get_xdata()) == [0, 2]
@@ -211,8 +212,8 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
 
 
 def test_the_command(made: Path, tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "scripts" / "compare.py"]
-    options = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]
+    command: list[str | Path] = [sys.executable, ROOT / "scripts" / "compare.py"]
+    options: list[str | Path] = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]
     process = subprocess.run([*command, made, *options], capture_output=True, encoding="utf-8", check=True)
     rows = results.pool(results.read_experiments([made]), "sinusoidal")
     assert process.stdout == results.as_markdown(rows)

@@ -16,32 +16,33 @@ import sys
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, train_command
 from recipes.common.run import ROOT, Run
-from recipes.common.settings import Recipe
 
 
 def main() -> None:
     """The process's side."""
+    logging.disable(logging.CRITICAL)
+    print(json.dumps(first_refused(json.load(sys.stdin))))
+
+
+def first_refused(commands: list[tuple[str, list[str]]]) -> tuple[int, str] | None:
+    """The index of the first command line that fairseq refuses, and its complaint."""
     from fairseq import options
 
-    logging.disable(logging.CRITICAL)
-    for index, (kind, words) in enumerate(json.load(sys.stdin)):
+    for index, (kind, words) in enumerate(commands):
         parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()
         said = io.StringIO()
         try:
             with contextlib.redirect_stderr(said):
                 options.parse_args_and_arch(parser, words)
         except SystemExit:
-            complaint = said.getvalue().rsplit("error: ", 1)[-1]
-            print(json.dumps([index, " ".join(complaint.split())]))
-            return
+            return index, " ".join(said.getvalue().rsplit("error: ", 1)[-1].split())
         except ValueError as error:  # the plugin's own refusal
-            print(json.dumps([index, " ".join(str(error).split())]))
-            return
-    print("null")
+            return index, " ".join(str(error).split())
+    return None
 
 
-def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> None:
-    """RecipeError naming file, section and key of the first flag that fairseq refuses."""
+def commands_to_check(run: Run, experiments: list[Experiment], stages: list[str]) -> list[tuple[str, list[str]]]:
+    """The command lines that these stages will run and have not run yet."""
     commands: list[tuple[str, list[str]]] = []
     if "train" in stages:
         waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
@@ -51,6 +52,12 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> N
     ):
         words = generate_command(experiments[0], run.recipe.corpus.tests[0], run.output_dir)
         commands.append(("generate", words_behind(words, "fairseq_cli.generate")))
+    return commands
+
+
+def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> None:
+    """RecipeError naming file, section and key of the first flag that fairseq refuses."""
+    commands = commands_to_check(run, experiments, stages)
     if not commands:
         return
     process = subprocess.run(
@@ -71,7 +78,7 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> N
     found = json.loads(lines[-1])
     if found is not None:
         index, complaint = found
-        raise RecipeError(f"{_origin(run, commands[index][0], complaint, experiments)}: fairseq says: {complaint}")
+        raise RecipeError(refusal(run, *commands[index], complaint, experiments))
 
 
 def words_behind(words: list[str], module: str) -> list[str]:
@@ -79,25 +86,26 @@ def words_behind(words: list[str], module: str) -> list[str]:
     return words[words.index(module) + 1 :]
 
 
-def _origin(run: Run, kind: str, complaint: str, experiments: list[Experiment]) -> str:
-    recipe: Recipe = run.recipe
+def refusal(run: Run, kind: str, words: list[str], complaint: str, experiments: list[Experiment]) -> str:
+    """One sentence that says where the flag that fairseq complains of was written."""
+    recipe = run.recipe
+    mine = [one for one in experiments if kind == "train" and str(one.checkpoints) in words]
+    if mine and complaint.startswith("argument --arch"):
+        where = f"section [experiments], key '{mine[0].name}', or section [model], key 'size'"
+        return f"{recipe.path}, {where}: there is no architecture '{mine[0].arch}'."
+    sections = {"generate": recipe.generate} if kind == "generate" else {"model": recipe.model, "train": recipe.train}
+    where = str(recipe.path)
     for flag in re.findall(r"--([a-z][a-z0-9-]*)", complaint):
-        if flag in run.extra:
-            return f"--{flag} behind --"
-        for one in experiments:
-            if flag in one.flags and kind == "train":
-                return f"{recipe.path}, section [experiments], key '{one.name}'"
-        sections = (
-            {"generate": recipe.generate} if kind == "generate" else {"model": recipe.model, "train": recipe.train}
-        )
-        for section, flags in sections.items():
-            if flag in flags:
-                return f"{recipe.path}, section [{section}], key '{flag}'"
-    if "--arch" in complaint or "-a" in complaint.split():
-        for one in experiments:
-            if one.arch in complaint:
-                return f"{recipe.path}, section [experiments], key '{one.name}', or section [model], key 'size'"
-    return str(recipe.path)
+        if kind == "train" and flag in run.extra:
+            where = f"--{flag} behind --"
+        elif mine and flag in mine[0].flags:
+            where = f"{recipe.path}, section [experiments], key '{mine[0].name}'"
+        elif found := [section for section, flags in sections.items() if flag in flags]:
+            where = f"{recipe.path}, section [{found[-1]}], key '{flag}'"
+        else:
+            continue
+        break
+    return f"{where}: fairseq says: {complaint}"
 
 
 if __name__ == "__main__":

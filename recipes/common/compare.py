@@ -1,7 +1,9 @@
 """Stage `compare`: the table and the plot of one call's experiments, as scripts/compare.py makes them."""
 
+from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, package_directory
 from recipes.common.run import Run
+from recipes.common.stages import atomic_path
 
 
 def compare(run: Run, experiments: list[Experiment]) -> None:
@@ -12,12 +14,16 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         script = package_directory().parent / "scripts" / "compare.py"
         run.dry([run.python, script, "--plot", folder / "compare.png", *directories])
         return
+    # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
     from fairseq_posenc import results
 
-    found = results.read_experiments(directories)
-    rows = results.pool(found)
-    text = results.as_text(rows)
-    (folder / "compare.txt").write_text(text, encoding="utf-8")
+    try:
+        rows = results.pool(results.read_experiments(directories))
+        text = results.as_text(rows)
+        with atomic_path(folder / "compare.txt") as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        plot = results.plot(rows, folder / "compare.png")
+    except results.ResultsError as error:
+        raise RecipeError(str(error)) from None
     run.say("\n" + text)
-    plot = results.plot(rows, folder / "compare.png")
     run.say(f"Plot: {plot}")

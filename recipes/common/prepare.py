@@ -168,7 +168,7 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
         if len(raw) != 1:
             raise RecipeError(f"{run.recipe.corpus.sources}: '{split}' must have one file in {side}, not {len(raw)}.")
         untouched = directory / f"{split}.{side}"
-        with text.open_binary(raw[0]) as file, open(untouched, "wb") as copy:
+        with text.open_raw(raw[0]) as file, open(untouched, "wb") as copy:
             shutil.copyfileobj(file, copy)
         encoded.append(load_subwords(run, side, directory).encode(text.clean_eval_lines(raw[0])))
         counts.odd_separators += sum(map(text.odd_separators, text.read_lines(untouched)))

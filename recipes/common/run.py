@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,9 @@ from recipes.common.settings import Flags, Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3
+# Looked up here, for between fork and exec of a process with threads nothing may be loaded. Only Linux has it;
+# elsewhere the lock alone keeps a second run away from a forgotten first.
+PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
 
@@ -84,8 +86,8 @@ def _die_with_parent() -> None:
     """In the child, before exec: be killed when the pipeline is, so that a second run never meets a forgotten
     first.
     """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; elsewhere than on Linux the lock alone protects
+    if PRCTL is not None:
+        PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Stopped(Exception):

@@ -8,6 +8,7 @@ split at newlines, and only then decoded.
 import gzip
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -21,18 +22,25 @@ def open_binary(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else open(path, "rb")
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file without their newlines; RecipeError if the file is missing or truncated."""
+@contextmanager
+def open_raw(path: Path) -> Iterator[BinaryIO]:
+    """Opens a raw file for reading; RecipeError if it is missing or truncated."""
     try:
         with open_binary(path) as file:
-            for line in file:
-                yield line.removesuffix(b"\n")
+            yield file
     except FileNotFoundError:
         raise RecipeError(f"{path} is missing: run the stage download.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise RecipeError(
             f"{path} is not a whole gzip file ({error}): delete it and run the stage download again."
         ) from None
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file without their newlines; RecipeError if the file is missing or truncated."""
+    with open_raw(path) as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
 
 
 def read_pairs(source: Sequence[Path], target: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:

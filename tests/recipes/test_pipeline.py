@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from recipes.common import score, train, translate
+from recipes.common import check_flags, score, train, translate
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.stages import read_json, write_json
@@ -176,30 +176,38 @@ def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) ->
     assert "3" in log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("lr = 1e-2", "learning-rat = 1", ["[train]", "'learning-rat'"]),
-        (
-            "lr = 1e-2",
-            "lr = 1e-2\nlabel-smoothing = much\ncriterion = label_smoothed_cross_entropy",
-            ["[train]", "much"],
-        ),
-        ("beam = 2", "beam = 2\nbeem = 3", ["[generate]", "'beem'"]),
-        ("= shaw --clipping", "= show --clipping", ["transformer_show_tiny", "'shaw-k2'"]),
-    ],
-)
-def test_a_flag_that_fairseq_refuses_is_found_before_any_work(
-    tmp_path: Path, old: str, new: str, words: list[str]
-) -> None:
-    conf, corpus = make_recipe(tmp_path, CONF.replace(old, new))
+def test_a_flag_that_fairseq_refuses_is_found_before_any_work(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path, CONF.replace("lr = 1e-2", "learning-rat = 1"))
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus)
     assert process.returncode == 1
-    for word in [str(conf), *words]:
-        assert word in process.stderr
+    assert process.stderr.startswith(f"error: {conf}, section [train], key 'learning-rat': fairseq says: ")
     assert process.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("lr = 1e-2", "lr = 1e-2\nwarmup-updates = many\nlr-scheduler = inverse_sqrt", ["[train]", "'warmup-updates'"]),
+        ("beam = 2", "beam = 2\nbeem = 3", ["[generate]", "'beem'"]),
+        ("= shaw --clipping", "= show --clipping", ["transformer_show_tiny", "'shaw-k2'"]),
+        ("--clipping-distance 2", "--clipping-distance far", ["[experiments]", "'shaw-k2'", "far"]),
+        ("encoder-layers = 1", "encoder-layer-count = 1", ["[model]", "'encoder-layer-count'"]),
+    ],
+)
+def test_a_refused_flags_origin_is_named(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    assert old in CONF
+    conf, _ = make_recipe(tmp_path, CONF.replace(old, new))
+    experiments = [Experiment(make_run(tmp_path, conf, None), name, 1) for name in ("sinusoidal", "shaw-k2")]
+    commands = check_flags.commands_to_check(experiments[0].run, experiments, ["train", "translate"])
+    found = check_flags.first_refused(commands)
+    assert found is not None
+    index, complaint = found
+    said = check_flags.refusal(experiments[0].run, *commands[index], complaint, experiments)
+    assert said.startswith(str(conf))
+    for word in words:
+        assert word in said
 
 
 def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None:

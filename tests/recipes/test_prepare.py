@@ -120,6 +120,16 @@ def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
         list(text.read_lines(tmp_path / "x.gz"))
 
 
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    path, corpus = write_corpus(tmp_path, {})
+    run = make_run(tmp_path, path, corpus)
+    download.download(run)
+    (run.download_dir / "valid.de").unlink()
+    with pytest.raises(RecipeError, match=r"valid\.de is missing: run the stage download"):
+        prepare.prepare(run)
+    assert not run.prepared_dir.with_name("prepared.tmp").exists()
+
+
 def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
     lines = [f"a{separator}b" for separator in ODD]
     (tmp_path / "x").write_bytes("\n".join(lines).encode())
