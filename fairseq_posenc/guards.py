@@ -34,9 +34,9 @@ def keep_every_sentence(batch_by_size: Any) -> Any:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         batches = list(batch_by_size(indices, *args, **kwargs))
-        batched = sum(map(len, batches))
-        if batched < len(indices):
-            batches.append(indices[batched:])
+        if sum(map(len, batches)) < len(indices):
+            # What was dropped is less than the multiple and was part of one batch, so it is within all limits.
+            batches.append(indices[~np.isin(indices, np.concatenate([*batches, indices[:0]]))])
         return batches
 
     return complete
