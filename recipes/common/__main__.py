@@ -156,8 +156,8 @@ def main(
         if error.errno != errno.ENOSPC:
             raise
         fail(
-            f"No space is left on the disk of {error.filename or data_dir}: free some, or give another "
-            f"--data-dir or --output-dir."
+            f"No space is left on the disk of --data-dir {data_dir} or --output-dir {output_dir}: free some "
+            "and run again, or give another directory."
         )
 
 

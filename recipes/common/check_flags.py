@@ -78,7 +78,8 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> N
     found = json.loads(lines[-1])
     if found is not None:
         index, complaint = found
-        raise RecipeError(refusal(run, *commands[index], complaint, experiments))
+        kind, words = commands[index]
+        raise RecipeError(refusal(run, kind, words, complaint, experiments))
 
 
 def words_behind(words: list[str], module: str) -> list[str]:

@@ -80,7 +80,8 @@ def inputs(run: Run) -> str:
     corpus = run.recipe.corpus
     if corpus.generator is not None:
         # The generator's own modules lie beside it.
-        code = {str(path): file_hash(path) for path in sorted(corpus.generator.parent.rglob("*.py"))}
+        folder = corpus.generator.parent
+        code = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*.py"))}
         return fingerprint([code, corpus.generator_options])
     return fingerprint([[row.split, row.language, row.file, row.sha256] for row in wanted_sources(run)])
 

@@ -33,7 +33,7 @@ def _run_experiments(run: Run, experiments: list[Experiment], stages: list[str])
     """Runs `run.jobs` experiments at a time; the first that fails ends the others (which can be resumed)."""
     columns = [
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=10),
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     ]

@@ -137,7 +137,9 @@ class _Display:
         self.bar = (
             None
             if self.run.progress is None
-            else self.run.progress.add_task(self.title, total=self.goal, state="starting")
+            else self.run.progress.add_task(
+                f"{which}: {experiment.name}, seed {experiment.seed}", total=self.goal, state="starting"
+            )
         )
 
     def show(self) -> None:
