@@ -110,8 +110,8 @@ def test_validate_uses_every_pair(data, shaw):
 def test_every_way_of_generating(data, shaw):
     checkpoint = shaw[0] / "checkpoint_last.pt"
     for flags in (
-        ["--sampling", "--sampling-topk", "5", "--seed", "2"],
-        ["--diverse-beam-groups", "2"],
+        ["--sampling", "--sampling-topk", "5", "--nbest", "2", "--seed", "2"],
+        ["--diversity-rate", "0.5"],
         ["--prefix-size", "2"],
         ["--nbest", "2", "--lenpen", "0.6"],
     ):
