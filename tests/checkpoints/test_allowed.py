@@ -198,3 +198,12 @@ def test_harmful_arrays_are_refused(tmp_path: Path, case: str) -> None:
     torch.save({"model": {}, "array": HARMFUL[case]}, tmp_path / "forged.pt")
     with pytest.raises((pickle.UnpicklingError, ValueError)):
         torch.load(tmp_path / "forged.pt", weights_only=True)
+
+
+@pytest.mark.parametrize("name", ["O", "V8", "i8,O", "U4", "M8[s]"])
+def test_only_types_of_numbers_are_built(tmp_path: Path, name: str) -> None:
+    """Even where the rest of the file looks like that of numbers."""
+    dtype = forged_dtype(name, (3, "<", None, None, None, -1, -1, 0))
+    torch.save({"model": {}, "array": forged_array((1, (2,), dtype, False, BYTES))}, tmp_path / "forged.pt")
+    with pytest.raises(pickle.UnpicklingError, match=f"Unsupported NumPy dtype {name!r}".replace("[", r"\[")):
+        torch.load(tmp_path / "forged.pt", weights_only=True)
