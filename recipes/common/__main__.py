@@ -131,6 +131,8 @@ def main(
     try:
         recipe = read_recipe(conf)
         names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
+        if source is not None and recipe.corpus.generator is not None:
+            raise RecipeError(f"--source: {recipe.corpus.name} makes its text itself; leave the option out.")
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
         gpus = count_gpus() if gpus is None else gpus

@@ -372,3 +372,13 @@ def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) ->
     write_json(marker, ["not", "a", "marker"])
     download(run)
     assert read_json(marker)["stage"] == "download-en-de"
+
+
+def test_a_recipe_that_makes_its_text_takes_no_source(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path, CONF.replace("sources = sources.tsv", "generator = make.py"))
+    (conf.parent / "make.py").touch()
+    process = run_pipeline(conf, *directories(tmp_path), "--source", corpus, "--dry-run")
+    assert (process.returncode, process.stderr) == (
+        1,
+        "error: --source: tiny makes its text itself; leave the option out.\n",
+    )
