@@ -21,7 +21,8 @@ from .layers import PositionDecoder, PositionEncoder, Stack
 logger = logging.getLogger(__name__)
 
 INPUT_POSITIONS = ("none", "sinusoidal", "learned")
-SIGNATURE = "position_signature"
+#: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
+SIGNATURE = "position_version"
 
 
 class PositionMismatch(RuntimeError):
@@ -32,7 +33,7 @@ class PositionMismatch(RuntimeError):
 class PositionTransformer(TransformerModel):
     """fairseq's Transformer with the position encoding that its architecture names.
 
-    Parameters have stock names. One buffer more, ``position_signature``, holds the encoding and its options, so that a
+    Parameters have stock names. One buffer more, ``position_version``, holds the encoding and its options, so that a
     checkpoint cannot be loaded into a model that treats positions otherwise.
     """
 
@@ -81,7 +82,8 @@ class PositionTransformer(TransformerModel):
         """
         own = self.state_dict()
         theirs = state_dict.get(SIGNATURE)
-        if theirs is None or not torch.equal(theirs.cpu(), own[SIGNATURE].cpu()):
+        partial = theirs is None and not strict  # what fairseq's moving average puts back into its own model
+        if not partial and (theirs is None or not torch.equal(theirs.cpu(), own[SIGNATURE].cpu())):
             found = "stock fairseq" if theirs is None else decode_signature(theirs)
             wanted = decode_signature(own[SIGNATURE])
             if self._starts_finetuning():

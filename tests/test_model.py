@@ -176,7 +176,7 @@ def test_same_seed_gives_the_same_initial_weights_as_stock():
     own = ours.state_dict()
     for name, tensor in stock.state_dict().items():
         assert torch.equal(own.pop(name), tensor)
-    assert list(own) == ["position_signature"]
+    assert list(own) == ["position_version"]
 
 
 @pytest.mark.parametrize("name", ["shaw", "diet_rel"])
@@ -238,7 +238,7 @@ def test_after_fine_tuning_has_begun_it_resumes_strictly(tmp_path):
 
 def test_signature_names_the_encoding_and_every_option():
     model = build_model("transformer_shaw_tiny", "--clipping-distance", "3", "--relative-values", "false")
-    assert json.loads(decode_signature(model.position_signature)) == {
+    assert json.loads(decode_signature(model.position_version)) == {
         "encoding": "shaw",
         "input_positions": "none",
         "clipping_distance": 3,

@@ -57,8 +57,7 @@ def make_corpus(
     chance = random.Random(seed)
     for split, size in sizes.items():
         sentences = [
-            [chance.randrange(vocabulary) for _ in range(chance.randint(min_words, max_words))]
-            for _ in range(size)
+            [chance.randrange(vocabulary) for _ in range(chance.randint(min_words, max_words))] for _ in range(size)
         ]
         if split == "train":
             words = list(range(vocabulary))
@@ -78,7 +77,7 @@ def run_fairseq(
     user_dir: str | Path | None = None,
     check: bool = True,
     stdin: str | None = None,
-    timeout: float = 120,
+    timeout: float = 600,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m fairseq_cli.<module> arguments` and return the finished process (outputs as text).
@@ -99,9 +98,7 @@ def run_fairseq(
         env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
     )
     if check and run.returncode != 0:
-        raise AssertionError(
-            f"{' '.join(command)}\nexit {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-5000:]}"
-        )
+        raise AssertionError(f"{' '.join(command)}\nexit {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-5000:]}")
     return run
 
 
@@ -130,7 +127,7 @@ def train(
     validate: bool = False,
     user_dir: str | Path | None = None,
     check: bool = True,
-    timeout: float = 120,
+    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Train `arch`, shrunk by TINY, on binarized `data` with fairseq_cli.train, on the CPU.
 
@@ -157,7 +154,7 @@ def generate(
     *flags: str | Path,
     user_dir: str | Path | None = None,
     check: bool = True,
-    timeout: float = 120,
+    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Translate the test split of `data` with fairseq_cli.generate, beam 2, on the CPU; flags come last.
 

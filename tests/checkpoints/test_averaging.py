@@ -147,7 +147,7 @@ def test_doubles_stay_doubles(tmp_path: Path) -> None:
 
 def signed(text: bytes) -> Callable[[dict[str, Any]], None]:
     def change(state: dict[str, Any]) -> None:
-        state["model"]["position_signature"] = torch.tensor(list(text))
+        state["model"]["position_version"] = torch.tensor(list(text))
         state["model"]["flag"] = torch.tensor([True, False])
 
     return change
@@ -157,12 +157,12 @@ def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_p
     first, second = altered("1.pt", signed(b"shaw 16")), altered("2.pt", signed(b"shaw 16"))
     average_checkpoints([first, second], tmp_path / "mean.pt")
     model = load_checkpoint(tmp_path / "mean.pt")["model"]
-    assert model["position_signature"].dtype == torch.int64
-    assert bytes(model["position_signature"].tolist()) == b"shaw 16"
+    assert model["position_version"].dtype == torch.int64
+    assert bytes(model["position_version"].tolist()) == b"shaw 16"
     assert model["flag"].tolist() == [True, False]
     message = refusal([first, second, altered("3.pt", signed(b"shaw 17"))], tmp_path / "other.pt")
     assert "3.pt" in message
-    assert "position_signature" in message
+    assert "position_version" in message
 
 
 # ---- other models are refused
