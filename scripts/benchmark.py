@@ -12,6 +12,7 @@ DATA-BIN is binarized by fairseq-preprocess; what follows ``--`` is given to eve
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import logging
@@ -25,7 +26,8 @@ from typing import Any
 import click
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout needs no installation
+if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
