@@ -17,7 +17,6 @@ setup(
         "numpy>=2.0,<3",
         "omegaconf>=2.2,<2.4",
         "sacrebleu>=2.4,<3",
-        "pandas>=2.2,<4",
         "tabulate>=0.9,<1",
         "matplotlib>=3.9,<4",
         "click>=8.1,<9",

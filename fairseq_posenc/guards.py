@@ -1,4 +1,4 @@
-"""Two faults of fairseq that would reach users in silence, mended where they arise, for every model of the process.
+"""Faults of fairseq that would reach users in silence, mended where they arise, for every model of the process.
 
 * ``data_utils.batch_by_size`` drops the last batch when its size is no multiple of ``--required-batch-size-multiple``
   (8 by default): 20 sentences in, 16 translations out, exit status 0, and validation that skips the longest pairs.
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+from argparse import Namespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ def install() -> None:
         (checkpoint_utils, "load_checkpoint_to_cpu", explain_failure),
     ):
         function = getattr(module, name)
-        if not hasattr(function, "__wrapped__"):
-            setattr(module, name, wrap(function))
+        if not getattr(function, "guarded", False):
+            guarded = wrap(function)
+            guarded.guarded = True
+            setattr(module, name, guarded)
 
 
 def keep_every_sentence(batch_by_size: Any) -> Any:
@@ -46,9 +49,18 @@ def explain_failure(load_checkpoint_to_cpu: Any) -> Any:
     @functools.wraps(load_checkpoint_to_cpu)
     def load(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
-            return load_checkpoint_to_cpu(path, *args, **kwargs)
+            state = load_checkpoint_to_cpu(path, *args, **kwargs)
         except Exception:
             load_checkpoint(path)  # says in one sentence what is wrong with the file
             raise
+        forget_fine_tuning(state)
+        return state
 
     return load
+
+
+def forget_fine_tuning(state: dict[str, Any]) -> None:
+    """A model rebuilt from a checkpoint is not about to be fine-tuned, though the flag stands in its configuration."""
+    for arguments in (state.get("args"), (state.get("cfg") or {}).get("model")):
+        if isinstance(arguments, Namespace) and getattr(arguments, "finetune_from_model", None):
+            arguments.finetune_from_model = None

@@ -15,7 +15,7 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from .encodings.base import PositionEncoding, build_encoding, find_encoding, flag, known_options
+from .encodings.base import build_encoding, find_encoding, flag, known_options
 from .layers import PositionDecoder, PositionEncoder, Stack
 
 logger = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ class PositionTransformer(TransformerModel):
         """
         own = self.state_dict()
         theirs = state_dict.get(SIGNATURE)
-        partial = theirs is None and not strict  # what fairseq's moving average puts back into its own model
-        if not partial and (theirs is None or not torch.equal(theirs.cpu(), own[SIGNATURE].cpu())):
+        restores_average = theirs is None and not strict  # what fairseq's moving average puts back into its own model
+        if not restores_average and (theirs is None or not torch.equal(theirs.cpu(), own[SIGNATURE].cpu())):
             found = "stock fairseq" if theirs is None else decode_signature(theirs)
             wanted = decode_signature(own[SIGNATURE])
             if self._starts_finetuning():
@@ -139,7 +139,8 @@ def describe_positions(args: Any) -> dict[str, Any]:
     return {
         "encoding": encoding,
         "input_positions": args.input_positions,
-        **{name: getattr(args, name) for name in find_encoding(encoding).options},
+        # parsed: fairseq-hydra-train hands over "4" where fairseq-train has 4
+        **{name: option.parse(getattr(args, name)) for name, option in find_encoding(encoding).options.items()},
     }
 
 
@@ -211,8 +212,5 @@ def _argparse_type(parse: Any) -> Any:
     def convert(text: str) -> Any:
         return parse(text)
 
-    convert.__name__ = {"parse_bool": "true/false value"}.get(parse.__name__, parse.__name__)
+    convert.__name__ = {"parse_bool": "true/false"}.get(parse.__name__, parse.__name__)
     return convert
-
-
-__all__ = ["PositionEncoding", "PositionMismatch", "PositionTransformer", "decode_signature", "describe_positions"]

@@ -196,7 +196,12 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
     """
     settings: dict[tuple[str, ...], list[Score]] = {}
     for score in scores:
-        settings.setdefault(score.setting, []).append(score)
+        for other in settings.setdefault(score.setting, []):
+            if other.seed == score.seed:
+                raise ResultsError(
+                    f"{other.directory} and {score.directory} are the same setting and seed: name one of them."
+                )
+        settings[score.setting].append(score)
     rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in settings.values()]
     rows = [row for group in _groups(rows) for row in group]
     if baseline is None:

@@ -50,9 +50,10 @@ def shaw(data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stock(data, tmp_path_factory):
+    """A stock model of two updates, and what its training printed."""
     directory = tmp_path_factory.mktemp("stock")
-    train(data, directory, "transformer_tiny")
-    return directory / "checkpoint_last.pt"
+    run = train(data, directory, "transformer_tiny")
+    return directory / "checkpoint_last.pt", losses(run)
 
 
 def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
@@ -64,7 +65,7 @@ def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
         *(str(data), "--arch", SHAW, *TINY, "--save-dir", str(tmp_path), "--cpu", "--user-dir", str(PACKAGE)),
         *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "100000", "--dropout", "0.1"),
         *("--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1", "--disable-validation"),
-        *("--clipping-distance", "4", "--save-interval-updates", "3", "--log-interval", "1"),
+        *("--data-buffer-size", "0", "--clipping-distance", "4", "--save-interval-updates", "3", "--log-interval", "1"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 100
@@ -81,6 +82,22 @@ def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
         )
     )
     assert resumed == {updates: loss for updates, loss in unbroken.items() if updates > 3}
+
+
+def test_sinusoidal_trains_to_the_losses_of_stock_fairseq_and_goes_on_from_its_checkpoint(data, stock, tmp_path):
+    checkpoint, expected = stock
+    assert losses(posenc_train(data, tmp_path, "transformer_sinusoidal_tiny")) == expected
+    (tmp_path / "checkpoint_last.pt").write_bytes(checkpoint.read_bytes())
+    assert sorted(losses(posenc_train(data, tmp_path, "transformer_sinusoidal_tiny", "--max-update", "3"))) == [3]
+
+
+def test_a_fine_tuned_model_is_not_fine_tuned_again_when_it_is_loaded(data, stock, tmp_path):
+    """Its configuration still holds --finetune-from-model, and its save directory may be gone."""
+    posenc_train(data, tmp_path / "here", SHAW, "--finetune-from-model", stock[0])
+    moved = (tmp_path / "here" / "checkpoint_last.pt").rename(tmp_path / "moved.pt")
+    run = generate(data, moved, "--model-overrides", "{'clipping_distance': 5}", user_dir=PACKAGE, check=False)
+    assert run.returncode != 0
+    assert "trained with other positions" in run.stderr
 
 
 @pytest.mark.parametrize("multiple", [[], ["--required-batch-size-multiple", "8"]])
@@ -187,7 +204,12 @@ def test_hydra_train_honours_preset_and_flags(data, tmp_path):
             "model={_name: transformer_shaw_tiny, clipping_distance: 3, encoder_layers: 1}",
             f"checkpoint.save_dir={tmp_path}",
         ),
-        *("dataset.num_workers=0", "dataset.disable_validation=true", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        *(
+            "dataset.num_workers=0",
+            "dataset.data_buffer_size=0",
+            "dataset.disable_validation=true",
+            f"hydra.run.dir={tmp_path / 'hydra'}",
+        ),
         environment={"HYDRA_FULL_ERROR": "1"},
     )
     state = torch.load(tmp_path / "checkpoint_last.pt")["model"]
@@ -249,7 +271,17 @@ def test_two_processes_equal_one_with_twice_the_batches(data, tmp_path):
         *(data, "--arch", SHAW, *TINY, "--save-dir", tmp_path / "two", "--cpu", "--user-dir", PACKAGE),
         *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--seed", "1", "--num-workers", "0"),
         *("--required-batch-size-multiple", "1", "--disable-validation", "--no-progress-bar", "--log-format", "simple"),
-        *("--log-interval", "1", *common, "--distributed-backend", "gloo", "--distributed-world-size", "2"),
+        *(
+            "--log-interval",
+            "1",
+            "--data-buffer-size",
+            "0",
+            *common,
+            "--distributed-backend",
+            "gloo",
+            "--distributed-world-size",
+            "2",
+        ),
         *("--distributed-init-method", "env://", "--distributed-no-spawn", "--distributed-rank", "-1"),
     ]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script]
@@ -268,10 +300,10 @@ def test_two_processes_equal_one_with_twice_the_batches(data, tmp_path):
 
 @pytest.mark.parametrize("arch", [SHAW, "transformer_diet_rel_tiny"])
 def test_fine_tunes_from_a_stock_checkpoint(data, stock, tmp_path, arch):
-    run = posenc_train(data, tmp_path, arch, "--finetune-from-model", stock)
+    run = posenc_train(data, tmp_path, arch, "--finetune-from-model", stock[0])
     assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
     # A second start goes on from its own last checkpoint.
-    again = losses(posenc_train(data, tmp_path, arch, "--finetune-from-model", stock, "--max-update", "3"))
+    again = losses(posenc_train(data, tmp_path, arch, "--finetune-from-model", stock[0], "--max-update", "3"))
     assert sorted(again) == [3]
     assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9
 
@@ -310,7 +342,7 @@ def test_damaged_checkpoints_end_in_one_clear_sentence(data, shaw, tmp_path):
     last = run.stderr.strip().splitlines()[-1]
     assert "CheckpointError" in last
     assert str(damaged) in last
-    assert "truncated" in last
+    assert "cut short" in last
 
 
 class Evil:

@@ -139,6 +139,8 @@ def train(
         *("--arch", arch, *TINY, "--save-dir", save_dir, "--cpu"),
         *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "2"),
         *("--dropout", "0.1", "--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1"),
+        # Its thread can abort the interpreter when a training ends within an epoch.
+        *("--data-buffer-size", "0"),
         *("--no-progress-bar", "--log-format", "simple", "--log-interval", "1"),
         *([] if validate else ["--disable-validation"]),
         *flags,

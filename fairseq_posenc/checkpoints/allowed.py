@@ -46,9 +46,7 @@ class _Array(np.ndarray):
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, raw = state
         if not isinstance(dtype, _Dtype) or not isinstance(raw, bytes):
-            raise pickle.UnpicklingError(
-                "Unsupported NumPy array in a checkpoint: its values are not plain numbers"
-            )
+            raise pickle.UnpicklingError("Unsupported NumPy array in a checkpoint: its values are not plain numbers")
         # frombuffer and reshape refuse a size that the bytes do not fill.
         array = np.frombuffer(raw, dtype.dtype).reshape(shape, order="F" if fortran else "C")
         plain: Any = (1, array.shape, array.dtype, False, array.tobytes())

@@ -78,13 +78,9 @@ def _distinct_files(paths: Iterable[StrPath]) -> list[Path]:
 
 def _check_output(output: Path, sources: Iterable[Path]) -> None:
     if output.is_dir():
-        raise CheckpointError(
-            f"{output} is a directory; name a file for the output, such as {output / 'averaged.pt'}."
-        )
+        raise CheckpointError(f"{output} is a directory; name a file for the output, such as {output / 'averaged.pt'}.")
     if not output.parent.is_dir():
-        raise CheckpointError(
-            f"The directory {output.parent} does not exist; create it, or choose another output."
-        )
+        raise CheckpointError(f"The directory {output.parent} does not exist; create it, or choose another output.")
     if any(_same_file(output, source) for source in sources):
         raise CheckpointError(f"{output} is one of the checkpoints to average; choose another output.")
 
@@ -190,8 +186,7 @@ class _Sum:
             only = [name for name in more if name not in fewer]
             if only:
                 raise CheckpointError(
-                    f"{one} has parameters that {other} has not ({few(only)}); "
-                    "average only checkpoints of one model."
+                    f"{one} has parameters that {other} has not ({few(only)}); average only checkpoints of one model."
                 )
         for name, form in forms.items():
             if form != self.forms[name]:

@@ -33,9 +33,7 @@ def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str
     if n < 1:
         raise CheckpointError(f"The number of checkpoints to average is {n}; it must be at least 1.")
     if not directory.is_dir():
-        raise CheckpointError(
-            f"{directory} is no directory; name the one that fairseq-train's --save-dir named."
-        )
+        raise CheckpointError(f"{directory} is no directory; name the one that fairseq-train's --save-dir named.")
     found: list[tuple[int, Path]] = []
     for path in directory.iterdir():
         match = re.fullmatch(pattern, path.name)

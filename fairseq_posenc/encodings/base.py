@@ -36,7 +36,8 @@ CLIPPING_DISTANCE = Option(int, "distances beyond K are clipped to K (Shaw et al
 POSITION_SHARING = Option(
     str,
     "which position parameters are shared: none (own ones for each layer and head), head (one table for the heads of "
-    "a layer), layer (one table for all layers, own rows for each head), all (one for everything)",
+    "a layer), layer (one table for all layers of a stack, own rows for each head), all (one for a stack); encoder and "
+    "decoder never share",
     SHARING,
 )
 

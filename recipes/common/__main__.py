@@ -95,7 +95,7 @@ def count_gpus() -> int:
 @click.option(
     "--cpus",
     type=click.IntRange(min=1),
-    default=os.cpu_count(),
+    default=len(os.sched_getaffinity(0)),
     help="CPU threads or processes.  [default: all]",
 )
 @click.option(

@@ -7,6 +7,7 @@ import shutil
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,15 +76,21 @@ def raw_files(run: Run, split: str, language: str) -> list[Path]:
     ]
 
 
-def inputs(run: Run) -> str:
-    """The fingerprint of what decides this stage's outputs."""
+def inputs(run: Run, splits: Sequence[str] | None = None) -> str:
+    """The fingerprint of what decides this stage's outputs, or only those of some splits."""
     corpus = run.recipe.corpus
     if corpus.generator is not None:
         # The generator's own modules lie beside it.
         folder = corpus.generator.parent
         code = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*.py"))}
         return fingerprint([code, corpus.generator_options])
-    return fingerprint([[row.split, row.language, row.file, row.sha256] for row in wanted_sources(run)])
+    return fingerprint(
+        [
+            [row.split, row.language, row.file, row.sha256]
+            for row in wanted_sources(run)
+            if splits is None or row.split in splits
+        ]
+    )
 
 
 def download(run: Run) -> None:

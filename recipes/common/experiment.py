@@ -14,34 +14,34 @@ from recipes.common.settings import Flags, flag_words, parse_flags
 from recipes.common.stages import Markers, fingerprint
 
 # Where and how fast it runs, not what is computed: these neither name an experiment nor make it another one.
+# So do those that say which checkpoints are kept: averaging more of them makes no other training.
 HARDWARE_FLAGS = frozenset(
     [
-        *(
-            "cpu",
-            "fp16",
-            "bf16",
-            "amp",
-            "memory-efficient-fp16",
-            "memory-efficient-bf16",
-            "fp16-no-flatten-grads",
-        ),
-        *(
-            "max-tokens",
-            "update-freq",
-            "ddp-backend",
-            "checkpoint-activations",
-            "num-workers",
-            "data-buffer-size",
-        ),
-        *(
-            "log-interval",
-            "log-format",
-            "log-file",
-            "tensorboard-logdir",
-            "wandb-project",
-            "save-interval-updates",
-        ),
-        *("required-batch-size-multiple", "skip-invalid-size-inputs-valid-test"),
+        "cpu",
+        "fp16",
+        "bf16",
+        "amp",
+        "memory-efficient-fp16",
+        "memory-efficient-bf16",
+        "fp16-no-flatten-grads",
+        "max-tokens",
+        "update-freq",
+        "ddp-backend",
+        "checkpoint-activations",
+        "num-workers",
+        "data-buffer-size",
+        "log-interval",
+        "log-format",
+        "log-file",
+        "tensorboard-logdir",
+        "wandb-project",
+        "save-interval",
+        "save-interval-updates",
+        "keep-last-epochs",
+        "keep-interval-updates",
+        "no-epoch-checkpoints",
+        "required-batch-size-multiple",
+        "skip-invalid-size-inputs-valid-test",
     ]
 )
 
@@ -162,7 +162,9 @@ class Experiment:
         batch = self.run.recipe.batch_tokens or [
             self.train_flags.get(key) for key in ("max-tokens", "update-freq", "batch-size")
         ]
-        return fingerprint([prepare.inputs(self.run), self.arch, without_hardware(self.train_flags), batch, self.seed])
+        return fingerprint(
+            [prepare.training_inputs(self.run), self.arch, without_hardware(self.train_flags), batch, self.seed]
+        )
 
     def average_inputs(self) -> str:
         return fingerprint([self.train_inputs(), self.run.recipe.average])
@@ -190,12 +192,19 @@ def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
     exactly.
     """
     run, flags = experiment.run, experiment.train_flags
-    if run.recipe.batch_tokens is None or "update-freq" in flags:
+    if run.recipe.batch_tokens is None:
         return None, None
+    if "update-freq" in flags:
+        raise RecipeError("--update-freq follows from [train] batch-tokens: change that in the .conf instead.")
     try:
         step = int(flags["max-tokens"]) * max(run.gpus, 1)
     except ValueError:
         raise RecipeError(f"--max-tokens {flags['max-tokens']}: this is not a whole number.") from None
+    if step > run.recipe.batch_tokens and run.gpus > 1:
+        raise RecipeError(
+            f"One step of {run.gpus} GPUs is {step:,} tokens, more than [train] batch-tokens "
+            f"{run.recipe.batch_tokens:,}: give --gpus 1, or change batch-tokens in the .conf."
+        )
     update_freq = max(1, round(run.recipe.batch_tokens / step))
     batch = update_freq * step
     if batch == run.recipe.batch_tokens:
@@ -229,6 +238,9 @@ def train_command(experiment: Experiment) -> list[str]:
     if update_freq is not None:
         flags["update-freq"] = str(update_freq)
     flags.setdefault("log-format", "json")
+    # The buffer's thread can abort the interpreter ("terminate called without an active exception") when a training
+    # ends within an epoch; the loader's workers read ahead without it.
+    flags.setdefault("data-buffer-size", "0")
     # fairseq puts sentences of equal length into batches by chance that depends on the epoch in which the process
     # started: made anew each epoch, the batches of a resumed run are those of an unbroken one.
     flags.setdefault("update-epoch-batch-itr", "True")

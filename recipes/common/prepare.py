@@ -27,6 +27,14 @@ def inputs(run: Run) -> str:
     return fingerprint([download.inputs(run), run.pair, splits, asdict(run.recipe.prepare)])
 
 
+def training_inputs(run: Run) -> str:
+    """The fingerprint of what decides the training and validation data: another test set makes no other training."""
+    corpus, settings = run.recipe.corpus, asdict(run.recipe.prepare)
+    del settings["eval_max_tokens"]
+    splits = (corpus.train, corpus.valid)
+    return fingerprint([download.inputs(run, splits), run.pair, splits, settings])
+
+
 def subset(run: Run, test: str) -> str:
     """fairseq's name for a test set: test, test1, test2..."""
     index = run.recipe.corpus.tests.index(test)
@@ -123,7 +131,7 @@ def _learn(run: Run, directory: Path, pairs: int) -> None:
     corpus.
     """
     settings = run.recipe.prepare
-    step = max(1, pairs // settings.sample) if settings.sample else 1
+    step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
 
     def lines() -> Iterator[tuple[str, str]]:
         # In the languages' order, not the pair's: both directions learn the same subwords.

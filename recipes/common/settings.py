@@ -43,7 +43,7 @@ class Prepare:
 
     subwords: str = "sentencepiece"
     vocabulary: int = 32000
-    sample: int = 0  # pairs from which subwords are learnt; 0: all
+    sample: int = 5_000_000  # pairs from which subwords are learnt, in memory; 0: all
     joined_dictionary: bool = True
     max_tokens: int = 250  # a longer training sentence is dropped
     eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024

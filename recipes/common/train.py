@@ -104,11 +104,15 @@ def make_ready(experiment: Experiment, inputs: str) -> bool:
 
 
 def _set_aside(experiment: Experiment) -> None:
-    old = experiment.directory / "checkpoints.old"
-    shutil.rmtree(old, ignore_errors=True)
-    os.replace(experiment.checkpoints, old)
-    if experiment.train_log.is_file():
-        os.replace(experiment.train_log, old / "train.log")
+    """Moves all that an earlier training of other settings left, scores included, to a place of its own: a setting
+    that was changed by mistake must not cost what took weeks."""
+    number = 1
+    while (old := experiment.directory / f"superseded-{number}").exists():
+        number += 1
+    old.mkdir()
+    for path in list(experiment.directory.iterdir()):
+        if path.name != ".lock" and not path.name.startswith("superseded-"):
+            os.replace(path, old / path.name)
     experiment.run.say(
         f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "
         f"the earlier checkpoints are in {old}"

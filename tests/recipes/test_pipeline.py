@@ -325,7 +325,7 @@ class TestMakeReady:
         self.save(experiment.last_checkpoint, 1)
         experiment.train_log.write_text("the old log")
         assert not train.make_ready(experiment, "other inputs")
-        old = experiment.directory / "checkpoints.old"
+        old = experiment.directory / "superseded-1/checkpoints"
         assert torch.load(old / "checkpoint_last.pt")["value"] == 1
         assert (old / "train.log").read_text() == "the old log"
         assert not experiment.train_log.exists()
