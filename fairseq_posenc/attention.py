@@ -44,6 +44,11 @@ def attend(
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
     q, k, v = encoding.transform(q, k, v, positions)
+    if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
+        raise ValueError(
+            f"q has {q.size(1)} heads of {q.size(3)}, the encoding was built for {encoding.num_heads} of "
+            f"{encoding.head_dim}: build it with num_heads and head_dim of q."
+        )
     explicit = need_weights or encoding.needs_weights
     if not explicit and not encoding.overrides("bias"):
         # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
@@ -52,8 +57,6 @@ def attend(
     q = q * encoding.scaling
     mask = merge_masks(encoding.bias(q, k, positions), key_padding_mask, attn_mask, q.dtype)
     if not explicit:
-        if mask is not None and mask.dim() < 4:
-            mask = mask[(None,) * (4 - mask.dim())]
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0), None
     logits = encoding.content(q, k, positions)
     if mask is not None:
@@ -70,7 +73,8 @@ def attend(
 def merge_masks(
     bias: Tensor | None, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
 ) -> Tensor | None:
-    """One additive tensor of bias and masks, broadcastable to (B, H, T, S); None where there is nothing to add.
+    """One additive tensor of bias and masks, of four dimensions, broadcastable to (B, H, T, S); None where there is
+    nothing to add.
 
     Forbidden places get a large negative number, not -inf: the row of a padded query that may attend to nothing (a
     left-padded target under the causal mask) then stays finite, and so do its gradients.
@@ -83,11 +87,13 @@ def merge_masks(
     if key_padding_mask is not None:
         padding = key_padding_mask.bool()[:, None, None, :]
         attn_mask = padding if attn_mask is None else attn_mask | padding
-    if attn_mask is None:
-        return bias
+    if attn_mask is not None:
+        if bias is None:
+            bias = torch.zeros((), dtype=dtype, device=attn_mask.device)
+        bias = bias.to(dtype).masked_fill(attn_mask, forbidden_logit)
     if bias is None:
-        bias = torch.zeros((), dtype=dtype, device=attn_mask.device)
-    return bias.to(dtype).masked_fill(attn_mask, forbidden_logit)
+        return None
+    return bias[(None,) * (4 - bias.dim())]  # the fused kernel wants all four dimensions
 
 
 class PositionAttention(MultiheadAttention):

@@ -37,9 +37,11 @@ def keep_every_sentence(batch_by_size: Any) -> Any:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         batches = list(batch_by_size(indices, *args, **kwargs))
-        if sum(map(len, batches)) < len(indices):
-            # What was dropped is less than the multiple and was part of one batch, so it is within all limits.
-            batches.append(indices[~np.isin(indices, np.concatenate([*batches, indices[:0]]))])
+        batched = sum(map(len, batches))
+        if batched < len(indices):
+            # Batches are slices of the indices in their order; what is dropped is the tail of the last one, so it is
+            # within all limits.
+            batches.append(indices[batched:])
         return batches
 
     return complete
@@ -62,5 +64,5 @@ def explain_failure(load_checkpoint_to_cpu: Any) -> Any:
 def forget_fine_tuning(state: dict[str, Any]) -> None:
     """A model rebuilt from a checkpoint is not about to be fine-tuned, though the flag stands in its configuration."""
     for arguments in (state.get("args"), (state.get("cfg") or {}).get("model")):
-        if isinstance(arguments, Namespace) and getattr(arguments, "finetune_from_model", None):
+        if isinstance(arguments, Namespace) and getattr(arguments, "finetune_from_model", None):  # never in hydra's
             arguments.finetune_from_model = None

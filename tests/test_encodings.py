@@ -190,6 +190,25 @@ def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
     torch.testing.assert_close(output.float(), torch.ones(1, 1, 1, 4), rtol=0, atol=0.01)
 
 
+def test_masks_of_any_dimension_mean_the_same():
+    q, k, v = inputs()
+    last = torch.arange(LENGTH) == LENGTH - 1
+    for name in ("nopos", "diet_rel", "shaw"):
+        encoding = make(name, {})
+        expected, _ = attend(q, k, v, encoding, attn_mask=last.expand(BATCH, HEADS, LENGTH, LENGTH))
+        for mask in (last, last[None].expand(LENGTH, -1), last[None, None], last * -1e30):
+            torch.testing.assert_close(attend(q, k, v, encoding, attn_mask=mask)[0], expected, rtol=0, atol=1e-12)
+
+
+def test_an_encoding_of_other_heads_is_refused():
+    q, k, v = inputs()
+    for heads, dim in ((1, DIM), (HEADS, DIM + 1)):
+        with pytest.raises(
+            ValueError, match=rf"q has {HEADS} heads of {DIM}, the encoding was built for {heads} of {dim}"
+        ):
+            attend(q, k, v, build_encoding("shaw", heads, dim))
+
+
 def test_dropout_reaches_both_value_terms():
     """Dropped weights leave v and the relative values alike: with everything dropped nothing is left."""
     encoding, (q, k, v) = make("shaw", {}), inputs()

@@ -77,6 +77,8 @@ def _distinct_files(paths: Iterable[StrPath]) -> list[Path]:
 
 
 def _check_output(output: Path, sources: Iterable[Path]) -> None:
+    if output.exists() and not (output.is_file() or output.is_dir()):
+        raise CheckpointError(f"{output} is no regular file; name a file for the output.")
     if output.is_dir():
         raise CheckpointError(f"{output} is a directory; name a file for the output, such as {output / 'averaged.pt'}.")
     if not output.parent.is_dir():

@@ -51,7 +51,7 @@ def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
 
 def choose_seeds(text: str) -> list[int]:
     words = text.replace(",", " ").split()
-    if not words or not all(word.isdigit() for word in words):
+    if not words or not all(word.isdecimal() for word in words):
         raise RecipeError(f"--seeds {text}: write whole numbers, such as 1,2,3.")
     return list(dict.fromkeys(map(int, words)))
 

@@ -325,10 +325,15 @@ class TestMakeReady:
         self.save(experiment.last_checkpoint, 1)
         experiment.train_log.write_text("the old log")
         assert not train.make_ready(experiment, "other inputs")
-        old = experiment.directory / "superseded-1/checkpoints"
-        assert torch.load(old / "checkpoint_last.pt")["value"] == 1
+        old = experiment.directory / "superseded-1"
+        assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 1
         assert (old / "train.log").read_text() == "the old log"
         assert not experiment.train_log.exists()
+        self.save(experiment.last_checkpoint, 2)
+        assert not train.make_ready(experiment, "inputs")
+        for number in (1, 2):
+            kept = experiment.directory / f"superseded-{number}" / "checkpoints" / "checkpoint_last.pt"
+            assert torch.load(kept)["value"] == number
 
 
 def test_hypotheses_are_put_in_the_sources_order(tmp_path: Path) -> None:
