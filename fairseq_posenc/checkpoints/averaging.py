@@ -274,14 +274,9 @@ def _write(state: Mapping[str, Any], output: Path) -> None:
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         torch.save(dict(state), temporary)
-        for written in (temporary, output.parent):  # the contents before the rename, and the rename itself
-            if written == output.parent:
-                os.replace(temporary, output)
-            descriptor = os.open(written, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        _sync(temporary)
+        os.replace(temporary, output)
+        _sync(output.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise CheckpointError(
@@ -289,3 +284,12 @@ def _write(state: Mapping[str, Any], output: Path) -> None:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Waits until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

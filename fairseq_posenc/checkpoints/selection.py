@@ -22,10 +22,8 @@ def last_update_checkpoints(directory: StrPath, n: int, *, up_to: int | None = N
     fairseq writes them with `--save-interval-updates`. `up_to` leaves out those with more updates. Raises
     CheckpointError if there are fewer than `n`.
     """
-    return _last(
-        *(directory, n, up_to, r"checkpoint_\d+_(\d+)\.pt", "update"),
-        "save more with --save-interval-updates, keep more with --keep-interval-updates",
-    )
+    mend = "save more with --save-interval-updates, keep more with --keep-interval-updates"
+    return _last(directory, n, up_to, r"checkpoint_\d+_(\d+)\.pt", "update", mend)
 
 
 def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str, mend: str) -> list[Path]:

@@ -111,7 +111,8 @@ def _set_aside(experiment: Experiment) -> None:
         number += 1
     old.mkdir()
     for path in list(experiment.directory.iterdir()):
-        if path.name != ".lock" and not path.name.startswith("superseded-"):
+        # experiment.json stays, to be rewritten: what holds one is an experiment to compare.
+        if path.name not in (".lock", "experiment.json") and not path.name.startswith("superseded-"):
             os.replace(path, old / path.name)
     experiment.run.say(
         f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "

@@ -324,7 +324,9 @@ class TestMakeReady:
         train.make_ready(experiment, "inputs")
         self.save(experiment.last_checkpoint, 1)
         experiment.train_log.write_text("the old log")
+        write_json(experiment.directory / "experiment.json", experiment.description())
         assert not train.make_ready(experiment, "other inputs")
+        assert list(experiment.directory.rglob("experiment.json")) == [experiment.directory / "experiment.json"]
         old = experiment.directory / "superseded-1"
         assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 1
         assert (old / "train.log").read_text() == "the old log"
