@@ -8,8 +8,8 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
 from .encodings import ENCODINGS
-from .encodings.base import default_options
-from .model import input_flags
+from .encodings.base import flags_of, known_options, parse_option
+from .model import MODEL_FLAGS, input_flags
 
 SIZES = (
     "tiny",
@@ -30,13 +30,14 @@ def architecture_name(encoding: str, size: str) -> str:
 def _architecture(encoding: str, size: str) -> Callable[[Any], None]:
     def set_defaults(args: Any) -> None:
         """Idempotent: fairseq calls this on the command line's namespace and again on its configuration."""
-        cls = ENCODINGS[encoding]
         args.position_encoding = encoding
-        # None is what hydra's configurations answer for a key that nobody set.
-        defaults = {"input_positions": cls.input_positions, **default_options(cls)}
-        for name, value in defaults.items():
-            setattr(args, name, value if getattr(args, name, None) is None else getattr(args, name))
-        for name, value in input_flags(args.input_positions).items():
+        # Options of encodings stay unset unless typed: the two stacks may have different encodings and defaults.
+        for name, option in (MODEL_FLAGS | flags_of(known_options())).items():
+            value = getattr(args, name, None)
+            setattr(args, name, None if value is None else parse_option(name, option, value))
+        if args.segment_separator is not None and args.num_segments is None:
+            args.num_segments = 2
+        for name, value in input_flags(args).items():
             setattr(args, name, getattr(args, name, value))
         ARCH_CONFIG_REGISTRY[f"transformer_{size}"](args)
 

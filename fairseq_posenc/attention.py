@@ -41,21 +41,32 @@ def attend(
     Returns:
         output (B, H, T, d) and, where asked for, the weights (B, H, T, S) before dropout.
     """
-    if positions is None:
-        positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
-    q, k, v = encoding.transform(q, k, v, positions)
     if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
         raise ValueError(
             f"q has {q.size(1)} heads of {q.size(3)}, the encoding was built for {encoding.num_heads} of "
             f"{encoding.head_dim}: build it with num_heads and head_dim of q."
         )
+    if positions is None:
+        positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
+    if encoding.projects_length:
+        if attn_mask is not None:
+            raise ValueError(
+                f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
+                + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
+            )
+        key_padding_mask = None
+    q, k, v = encoding.transform(q, k, v, positions)
     explicit = need_weights or encoding.needs_weights
-    if not explicit and not encoding.overrides("bias"):
+    if not explicit and encoding.segments is None and not encoding.overrides("bias"):
         # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
         mask = merge_masks(None, key_padding_mask, attn_mask, q.dtype)
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=encoding.scaling), None
     q = q * encoding.scaling
-    mask = merge_masks(encoding.bias(q, k, positions), key_padding_mask, attn_mask, q.dtype)
+    bias = encoding.bias(q, k, positions)
+    if encoding.segments is not None:
+        of_segments = encoding.segments(positions).to(q.dtype)
+        bias = of_segments if bias is None else bias + of_segments
+    mask = merge_masks(bias, key_padding_mask, attn_mask, q.dtype)
     if not explicit:
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0), None
     logits = encoding.content(q, k, positions)
@@ -104,9 +115,9 @@ class PositionAttention(MultiheadAttention):
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **quant_noise: Any
+        self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **other: Any
     ) -> None:
-        super().__init__(embed_dim, num_heads, dropout=dropout, self_attention=True, **quant_noise)
+        super().__init__(embed_dim, num_heads, dropout=dropout, **{"self_attention": True, **other})
         self.position_encoding = encoding
         #: of the forward pass under way, left here by the layer
         self.positions: Positions | None = None
@@ -126,20 +137,11 @@ class PositionAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """As fairseq's: query is (T, B, C), and so is the output; weights are (B, T, S), or (H, B, T, S) where those
         of each head are asked for."""
-        assert not static_kv, "the keys of self-attention change at every step"
-        assert not before_softmax, "nothing in fairseq asks self-attention for its logits"
-        length, batch, _ = query.shape
-
-        def split_heads(x: Tensor) -> Tensor:
-            return x.view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
-
-        q, k, v = (split_heads(projection(query)) for projection in (self.q_proj, self.k_proj, self.v_proj))
-        if incremental_state is not None:
-            k, v, key_padding_mask = self._extend_cache(incremental_state, k, v, key_padding_mask)
-
+        assert not before_softmax, "nothing in fairseq asks for the logits"
+        k, v, key_padding_mask = self._keys_and_values(query, key, key_padding_mask, incremental_state)
         positions, self.positions = self.positions, None
         output, weights = attend(
-            q,
+            self._split_heads(self.q_proj(query)),
             k,
             v,
             self.position_encoding,
@@ -149,16 +151,27 @@ class PositionAttention(MultiheadAttention):
             dropout=self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
             positions=positions,
         )
-        output = self.out_proj(output.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim))
+        output = self.out_proj(output.permute(2, 0, 1, 3).reshape(query.shape))
         if weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
-    def _extend_cache(
-        self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """(length, B, C) into (B, H, length, d)."""
+        return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+
+    def _keys_and_values(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Appends this step's k, v (B, H, T, d) and padding to the earlier ones, and keeps them batch-first, as
-        fairseq's reordering of beams expects."""
+        """k and v (B, H, S, d) and their padding (B, S): this step's, after those of earlier steps. They are kept
+        batch-first, as fairseq's reordering of beams expects."""
+        k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
+        if incremental_state is None:
+            return k, v, key_padding_mask
         saved = self._get_input_buffer(incremental_state)
         earlier_k, earlier_v = saved.get("prev_key"), saved.get("prev_value")
         if earlier_k is not None and earlier_v is not None:
@@ -173,3 +186,41 @@ class PositionAttention(MultiheadAttention):
         saved["prev_key"], saved["prev_value"], saved["prev_key_padding_mask"] = k, v, key_padding_mask
         self._set_input_buffer(incremental_state, saved)
         return k, v, key_padding_mask
+
+
+class PositionCrossAttention(PositionAttention):
+    """Encoder-decoder attention of a fairseq layer with a position encoding."""
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **other: Any
+    ) -> None:
+        super().__init__(
+            embed_dim,
+            num_heads,
+            encoding,
+            dropout,
+            self_attention=False,
+            encoder_decoder_attention=True,
+            **other,
+        )
+
+    def set_beam_size(self, beam_size: int) -> None:
+        """Ignored: with it fairseq keeps the source once for all beams, each of which needs its own biases here."""
+
+    def _keys_and_values(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """k and v (B, H, S, d) of the source and its padding (B, S), projected in the first step of a generation."""
+        saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
+        k, v = saved.get("prev_key"), saved.get("prev_value")
+        if k is None or v is None:
+            assert key is not None, "the source is there in the first step"
+            k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
+            if incremental_state is not None:
+                saved["prev_key"], saved["prev_value"], saved["prev_key_padding_mask"] = k, v, key_padding_mask
+                self._set_input_buffer(incremental_state, saved)
+        return k, v, saved.get("prev_key_padding_mask", key_padding_mask)

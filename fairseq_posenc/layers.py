@@ -1,4 +1,4 @@
-"""The fairseq seam: an encoder and a decoder whose self-attention takes a position encoding, and nothing else."""
+"""The fairseq seam: an encoder and a decoder whose attention takes a position encoding, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,29 +8,60 @@ from typing import Any
 
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import MultiheadAttention
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .attention import IncrementalState, PositionAttention
+from .attention import IncrementalState, PositionAttention, PositionCrossAttention
 from .encodings.base import PositionEncoding
-from .positions import Positions
+from .positions import CrossPositions, Positions, count_separators
 
 
-class Stack:
-    """What the layers of one stack share: who makes their encodings, and the positions of the pass under way."""
+class LayerEncodings:
+    """Makes the encoding of each layer, and lets layers share what they should."""
 
     def __init__(self, make_encoding: Callable[[], PositionEncoding]) -> None:
         self._make_encoding = make_encoding
-        self._shared: PositionEncoding | None = None
+        self._first: PositionEncoding | None = None
+
+    def next(self) -> PositionEncoding:
+        """For one more layer: a new one, or the one that all layers share."""
+        if self._first is None:
+            self._first = self._make_encoding()
+            return self._first
+        if self._first.shared_by_layers:
+            return self._first
+        encoding = self._make_encoding()
+        encoding.tie(self._first)
+        return encoding
+
+
+class Stack:
+    """What the layers of one stack share: who makes their encodings, and the positions of the pass under way.
+
+    Args:
+        own: of self-attention.
+        cross: of encoder-decoder attention; None leaves that to fairseq.
+        separator: the token that ends a segment; None where segments are not told apart.
+        recomputed: under activation checkpointing.
+    """
+
+    def __init__(
+        self,
+        own: LayerEncodings,
+        cross: LayerEncodings | None = None,
+        separator: int | None = None,
+        recomputed: bool = False,
+    ) -> None:
+        self.own = own
+        self.cross = cross
+        self.separator = separator
+        self.recomputed = recomputed
         self.positions: Positions | None = None
 
-    def encoding(self) -> PositionEncoding:
-        """For one more layer: a new one, or the one that all layers share."""
-        encoding = self._shared or self._make_encoding()
-        if encoding.shared_by_layers:
-            self._shared = encoding
-        return encoding
+    def segments(self, tokens: Tensor) -> Tensor | None:
+        return None if self.separator is None else count_separators(tokens, self.separator)
 
     @contextmanager
     def passing(self, positions: Positions) -> Iterator[None]:
@@ -43,7 +74,7 @@ class Stack:
 
 
 class _PositionLayer(nn.Module):
-    """What both kinds of layer do to hand the stack's positions to their self-attention.
+    """What both kinds of layer do to hand the stack's positions to their attention.
 
     They travel as an argument of ``forward``, since fairseq's activation checkpointing calls ``forward`` a second time
     long after the pass is over, with the arguments of the first.
@@ -65,25 +96,45 @@ class _PositionLayer(nn.Module):
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg: Any) -> PositionAttention:
-        return _self_attention(self, embed_dim, cfg.encoder.attention_heads, cfg)
+        return PositionAttention(
+            embed_dim, cfg.encoder.attention_heads, self.stack.own.next(), **_attention_settings(self, cfg)
+        )
 
 
 class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
+    encoder_attn: Any
+
+    def forward(self, *args: Any, positions: Positions | None = None, **kwargs: Any) -> Any:
+        if self.stack.cross is not None and positions is not None:
+            self.encoder_attn.positions = positions.cross
+        return super().forward(*args, positions=positions, **kwargs)
+
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> PositionAttention:
-        return _self_attention(self, embed_dim, cfg.decoder.attention_heads, cfg)
+        return PositionAttention(
+            embed_dim, cfg.decoder.attention_heads, self.stack.own.next(), **_attention_settings(self, cfg)
+        )
+
+    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> MultiheadAttention:
+        if self.stack.cross is None:
+            return super().build_encoder_attention(embed_dim, cfg)
+        return PositionCrossAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            self.stack.cross.next(),
+            kdim=cfg.encoder.embed_dim,
+            vdim=cfg.encoder.embed_dim,
+            **_attention_settings(self, cfg),
+        )
 
 
-def _self_attention(layer: Any, embed_dim: int, num_heads: int, cfg: Any) -> PositionAttention:
-    return PositionAttention(
-        embed_dim,
-        num_heads,
-        layer.stack.encoding(),
-        dropout=cfg.attention_dropout,
-        q_noise=layer.quant_noise,
-        qn_block_size=layer.quant_noise_block_size,
-    )
+def _attention_settings(layer: Any, cfg: Any) -> dict[str, Any]:
+    return {
+        "dropout": cfg.attention_dropout,
+        "q_noise": layer.quant_noise,
+        "qn_block_size": layer.quant_noise_block_size,
+    }
 
 
 def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
@@ -103,9 +154,17 @@ class PositionEncoder(TransformerEncoderBase):
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
         length = src_tokens.size(1)
-        positions = Positions(length, length, src_tokens.eq(self.padding_idx))
+        positions = Positions(
+            length,
+            length,
+            src_tokens.eq(self.padding_idx),
+            segments=self.stack.segments(src_tokens),
+            recomputed=self.stack.recomputed,
+        )
         with self.stack.passing(positions):
-            return super().forward(src_tokens, *args, **kwargs)
+            output = super().forward(src_tokens, *args, **kwargs)
+        output["src_tokens"] = [src_tokens]  # for the segments of the source; fairseq reorders it with the beams
+        return output
 
 
 class PositionDecoder(TransformerDecoderBase):
@@ -129,6 +188,16 @@ class PositionDecoder(TransformerDecoderBase):
         # In cached decoding fairseq hands over the whole prefix and computes its last token only.
         keys = prev_output_tokens.size(1)
         queries = keys if incremental_state is None else 1
-        positions = Positions(queries, keys, prev_output_tokens.eq(self.padding_idx))
+        positions = Positions(
+            queries,
+            keys,
+            prev_output_tokens.eq(self.padding_idx),
+            segments=self.stack.segments(prev_output_tokens),
+            recomputed=self.stack.recomputed,
+            generation=None if incremental_state is None else incremental_state.setdefault("positions", {}),
+        )
+        if self.stack.cross is not None and encoder_out is not None:
+            source = encoder_out["src_tokens"][0]
+            positions.cross = CrossPositions(positions, source.eq(self.padding_idx), self.stack.segments(source))
         with self.stack.passing(positions):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)

@@ -6,7 +6,10 @@ the keys, so that a full pass (T = S) and one step of cached decoding (T = 1) sh
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Hashable
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +32,47 @@ def absolute_positions(padding_mask: Tensor) -> Tensor:
     return (real.cumsum(dim=1) - 1).clamp(min=0) * real
 
 
+def count_separators(tokens: Tensor, separator: int) -> Tensor:
+    """The segment of each token: the number of separators before it, (batch, length), int64."""
+    found = tokens.eq(separator).long()
+    return found.cumsum(dim=1) - found
+
+
+def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
+    """T5's bucket of each distance from -max_distance to max_distance, (2 max_distance + 1,), int64; distances beyond
+    share the bucket of the last.
+
+    Half of the buckets hold one distance each, the others grow with its logarithm. Bidirectional: the first half of
+    all buckets is for keys at or before the query, the second for keys after it. One-sided: keys after the query fall
+    into bucket 0, which a causal mask hides. The logarithm is taken in single precision, as in the authors' code.
+
+    Raises:
+        ValueError: too few buckets, or a max_distance that leaves none to the logarithm.
+    """
+    distances = torch.arange(-max_distance, max_distance + 1)
+    per_side = num_buckets // 2 if bidirectional else num_buckets
+    exact = per_side // 2
+    if exact < 1 or (bidirectional and num_buckets % 2):
+        needed = "even and at least 4" if bidirectional else "at least 2"
+        raise ValueError(f"--num-buckets must be {needed}, not {num_buckets}.")
+    if max_distance <= exact:
+        raise ValueError(
+            f"--max-distance must be more than {exact}, the distances that {num_buckets} buckets hold singly, "
+            f"not {max_distance}."
+        )
+    back = distances.abs() if bidirectional else (-distances).clamp(min=0)
+    ratio = torch.log(back.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    far = (exact + (ratio * (per_side - exact)).long()).clamp(max=per_side - 1)
+    side = per_side * (distances > 0).long() if bidirectional else 0
+    return side + torch.where(back < exact, back, far)
+
+
+def look_up(table: Tensor, index: Tensor) -> Tensor:
+    """Entries of a table (H, rows) for each query and key: (H, T, S) by an index (T, S), (B, H, T, S) by (B, T, S)."""
+    found = table.index_select(1, index.flatten()).view(-1, *index.shape)
+    return found if index.dim() == 2 else found.transpose(0, 1)
+
+
 class Positions:
     """What one stack knows of positions in one forward pass; made once, read by all of its layers.
 
@@ -39,39 +83,174 @@ class Positions:
         keys: number of keys S.
         padding_mask: (batch, keys), True = padding; None where nothing is padded.
         device: of the indices.
+        segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
+        recomputed: layers run a second time in the backward pass (activation checkpointing), so that nothing that
+            needs a gradient may be kept from one to the next.
+        generation: what lives as long as the generation of one batch, over all of its steps.
     """
 
     def __init__(
-        self, queries: int, keys: int, padding_mask: Tensor | None = None, device: torch.device | None = None
+        self,
+        queries: int,
+        keys: int,
+        padding_mask: Tensor | None = None,
+        device: torch.device | None = None,
+        segments: Tensor | None = None,
+        recomputed: bool = False,
+        generation: dict[str, Tensor | None] | None = None,
     ) -> None:
-        if queries > keys:
-            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
+        self._check_lengths(queries, keys)
         self.queries = queries
         self.keys = keys
-        self.padding_mask = padding_mask
+        self.padding_mask = None if padding_mask is None else padding_mask.bool()
         self.device = device if padding_mask is None else padding_mask.device
-        self._clipped: dict[int, tuple[slice, Tensor]] = {}
+        self.segments = segments
+        self.recomputed = recomputed
+        self.generation = generation
+        #: the positions of this pass in encoder-decoder attention, where an encoding stands there
+        self.cross: CrossPositions | None = None
+        self._made: dict[Hashable, Any] = {}
+
+    def _check_lengths(self, queries: int, keys: int) -> None:
+        if queries > keys:
+            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        """Position of each key among the real tokens, from 0, int64: (1, keys) where it is its column, for padding
+        stands on the right only, else (batch, keys)."""
+        columns = torch.arange(self.keys, device=self.device)[None, :]
+        mask = self.padding_mask
+        if mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all()):
+            return columns
+        return absolute_positions(mask)
+
+    @property
+    def query_positions(self) -> Tensor:
+        """Position of each query among the real tokens, from 0, (batch or 1, queries), int64."""
+        return self.key_positions[:, self.keys - self.queries :]
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many positions queries can have, and keys."""
+        return self.keys, self.keys
 
     @cached_property
     def distances(self) -> Tensor:
-        """Distance ``j - i``, (queries, keys), int64."""
+        """Distance ``j - i``, (queries, keys), or (batch, queries, keys) where it differs by sentence; int64."""
         return relative_distances(self.queries, self.keys, self.device)
 
     @cached_property
-    def absolute(self) -> Tensor:
-        """Position of each key among the real tokens, from 0, (batch or 1, keys), int64."""
-        if self.padding_mask is None:
-            return torch.arange(self.keys, device=self.device)[None, :]
-        return absolute_positions(self.padding_mask)
+    def span(self) -> Tensor:
+        """Every distance that can occur, ascending, int64."""
+        return torch.arange(*self._span_ends, device=self.device)
 
-    def clipped(self, k: int) -> tuple[slice, Tensor]:
-        """Where a table of 2k + 1 rows, row ``clip(j - i, -k, k) + k``, is read.
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        return 1 - self.keys, self.queries
 
-        Returns ``(rows, index)``: the slice of rows that can occur at these lengths, and (queries, keys) indices into
-        that slice. A table larger than the sentence thus costs no more than the sentence: at most
-        min(2k, T + S - 2) + 1 rows.
+    @cached_property
+    def span_index(self) -> Tensor:
+        """Where in ``span`` the distance of each query and key stands, of the shape of ``distances``."""
+        return self.distances - self._span_ends[0]
+
+    def expand(self, values: Tensor) -> Tensor:
+        """A value for each distance of ``span``, (H, distances), laid out by query and key: (H, T, S) or
+        (B, H, T, S)."""
+        return look_up(values, self.span_index)
+
+    def clipped(self, left: int, right: int) -> tuple[slice, Tensor]:
+        """Where a table of left + right + 1 rows, row ``clip(j - i, -left, right) + left``, is read.
+
+        Returns ``(rows, index)``: the slice of rows that can occur at these lengths, and indices into that slice, of
+        the shape of ``distances``. A table larger than the sentence thus costs no more than the sentence.
         """
-        if k not in self._clipped:
-            low, high = max(-k, 1 - self.keys), min(k, self.queries - 1)
-            self._clipped[k] = slice(k + low, k + high + 1), self.distances.clamp(low, high) - low
-        return self._clipped[k]
+
+        def find() -> tuple[slice, Tensor]:
+            lowest, end = self._span_ends
+            low, high = max(-left, lowest), min(right, end - 1)
+            return slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
+
+        return self.index(("clipped", left, right), find)
+
+    def pairs(self, matrix: Tensor) -> Tensor:
+        """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
+        if self.query_positions.size(0) == self.key_positions.size(0) == 1:
+            first = self.extent[0] - self.queries
+            return matrix[:, first : first + self.queries, : self.keys]
+        width = matrix.size(2)
+        index = self.index(
+            ("pairs", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
+        )
+        return look_up(matrix.flatten(1), index)
+
+    @cached_property
+    def segment_pairs(self) -> tuple[Tensor, Tensor]:
+        """Segments of the queries (batch, queries) and of the keys (batch, keys).
+
+        Raises:
+            ValueError: nobody told them.
+        """
+        if self.segments is None:
+            raise ValueError(
+                "segment attention needs to know the segments: give positions=Positions(queries, keys, "
+                "padding_mask, segments=...), or --segment-separator to a model."
+            )
+        return self.segments[:, self.keys - self.queries :], self.segments
+
+    def index(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """``make()``, kept for this pass. Only for what depends on no parameter."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def once(self, owner: object, make: Callable[[], Tensor]) -> Tensor:
+        """``make()``, computed once a pass for an encoding that all layers share, though it depends on parameters."""
+        return make() if self.recomputed else self.index(id(owner), make)
+
+
+class CrossPositions(Positions):
+    """Positions in encoder-decoder attention, where a distance is the position in the source less that in the target.
+
+    Args:
+        target: the decoder's own positions in this pass.
+        padding_mask: (batch, source length), True = padding.
+        segments: (batch, source length), int64.
+    """
+
+    def __init__(self, target: Positions, padding_mask: Tensor, segments: Tensor | None = None) -> None:
+        super().__init__(
+            target.queries,
+            padding_mask.size(1),
+            padding_mask,
+            segments=segments,
+            recomputed=target.recomputed,
+            generation=target.generation,
+        )
+        self.target = target
+
+    def _check_lengths(self, queries: int, keys: int) -> None:
+        """Source and target may have any lengths."""
+
+    @property
+    def query_positions(self) -> Tensor:
+        return self.target.query_positions
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.target.keys, self.keys
+
+    @cached_property
+    def distances(self) -> Tensor:
+        distances = self.key_positions[:, None, :] - self.query_positions[:, :, None]
+        return distances[0] if distances.size(0) == 1 else distances
+
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        return 1 - self.target.keys, self.keys
+
+    @cached_property
+    def segment_pairs(self) -> tuple[Tensor, Tensor]:
+        if self.segments is None or self.target.segments is None:
+            raise ValueError("segment attention between source and target needs the segments of both.")
+        return self.target.segment_pairs[0], self.segments

@@ -10,15 +10,19 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from ..positions import Positions
+from .segments import SegmentAttention
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of an encoding: a keyword of its constructor and a flag of fairseq-train."""
+    """One option of an encoding: a keyword of its constructor and, unless the model decides it, a flag of
+    fairseq-train."""
 
     parse: Callable[[Any], Any]
     help: str
     choices: tuple[Any, ...] | None = None
+    #: whether it is a flag; else it follows from where the attention stands (see Place in model.py)
+    is_flag: bool = True
 
 
 def parse_bool(text: Any) -> bool:
@@ -40,6 +44,14 @@ POSITION_SHARING = Option(
     "decoder never share",
     SHARING,
 )
+NUM_BUCKETS = Option(int, "buckets of distances; both directions together in the encoder")
+MAX_DISTANCE = Option(int, "distances from here on share the last bucket")
+
+# What an encoding may have to know of the place where it stands; the model says it, not the user.
+BIDIRECTIONAL = Option(parse_bool, "whether queries see keys after them: not in a decoder", is_flag=False)
+MAX_POSITIONS = Option(
+    int, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
+)
 
 
 class PositionEncoding(nn.Module):
@@ -48,13 +60,18 @@ class PositionEncoding(nn.Module):
     B is batch, H heads, T queries, S keys, d head_dim. Queries are the last T of the S keys. Masks, dropout, cache and
     projections stay in attention; an encoding never sees them.
 
-    A subclass names its options in ``options`` and takes them as keyword arguments with defaults.
+    A subclass names its options in ``options`` and takes them as keyword arguments with defaults; an option whose
+    default depends on num_heads and head_dim defaults to None.
     """
 
     #: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned"
     input_positions: ClassVar[str] = "none"
     #: the encoding's own options, by the name of the constructor's keyword
     options: ClassVar[dict[str, Option]] = {}
+    #: whether it may stand in encoder-decoder attention too, where a distance is source less target position
+    crosses: ClassVar[bool] = False
+    #: the encoding that takes its place in a decoder, where this one is not defined
+    in_decoder: ClassVar[str | None] = None
     #: the registered name, set by :func:`register_encoding`
     name: ClassVar[str]
 
@@ -62,6 +79,8 @@ class PositionEncoding(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim
+        #: joins the bias where segments are told apart
+        self.segments: SegmentAttention | None = None
 
     @property
     def scaling(self) -> float:
@@ -74,9 +93,36 @@ class PositionEncoding(nn.Module):
         return self.overrides("content") or self.overrides("context")
 
     @property
+    def projects_length(self) -> bool:
+        """Whether ``transform`` replaces the keys by others of another number: masks of the old keys then have no
+        meaning, and padding is for ``transform`` to leave out."""
+        return False
+
+    @property
     def shared_by_layers(self) -> bool:
         """Whether one instance serves all layers of a stack."""
         return getattr(self, "position_sharing", "none") in ("layer", "all")
+
+    @property
+    def needs_segments(self) -> bool:
+        """Whether it must be told the segments of tokens."""
+        return self.segments is not None
+
+    def add_segments(self, num_segments: int) -> None:
+        """Tells as many segments apart, by a bias that joins the encoding's own.
+
+        Raises:
+            ValueError: the encoding cannot.
+        """
+        if self.projects_length:
+            raise ValueError(
+                f"{self.name} cannot have segments: what it attends to are mixtures of all keys, which lie in no "
+                "segment; leave out --segment-separator."
+            )
+        self.segments = SegmentAttention(self.num_heads, num_segments)
+
+    def tie(self, first: PositionEncoding) -> None:
+        """Takes over from the first layer's encoding what all layers have in common, where only a part is."""
 
     def overrides(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
@@ -133,6 +179,11 @@ def known_options() -> dict[str, Option]:
     return {name: option for cls in ENCODINGS.values() for name, option in cls.options.items()}
 
 
+def flags_of(options: dict[str, Option]) -> dict[str, Option]:
+    """Those that a user types."""
+    return {name: option for name, option in options.items() if option.is_flag}
+
+
 def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
     """The defaults of an encoding's options, read from its constructor."""
     parameters = inspect.signature(cls).parameters.values()
@@ -142,6 +193,21 @@ def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
 def flag(option: str) -> str:
     """The option as it is typed: ``clipping_distance`` is ``--clipping-distance``."""
     return "--" + option.replace("_", "-")
+
+
+def parse_option(name: str, option: Option, value: Any) -> Any:
+    """The value of an option as it was typed.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parsed = option.parse(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{flag(name)} {value!r}: {error}") from None
+    if option.choices and parsed not in option.choices:
+        raise ValueError(f"{flag(name)} must be one of {', '.join(option.choices)}, not {value!r}.")
+    return parsed
 
 
 def find_encoding(name: str) -> type[PositionEncoding]:
@@ -155,13 +221,16 @@ def find_encoding(name: str) -> type[PositionEncoding]:
     return ENCODINGS[name]
 
 
-def build_encoding(name: str, num_heads: int, head_dim: int, **options: Any) -> PositionEncoding:
+def build_encoding(
+    name: str, num_heads: int, head_dim: int, num_segments: int | None = None, **options: Any
+) -> PositionEncoding:
     """An encoding of its own, outside any model.
 
     Args:
         name: as registered, for example "shaw".
         num_heads: H.
         head_dim: d, the width of one head.
+        num_segments: adds segment attention between as many segments.
         options: the encoding's options; the others keep their defaults.
 
     Raises:
@@ -173,19 +242,31 @@ def build_encoding(name: str, num_heads: int, head_dim: int, **options: Any) -> 
         if option not in cls.options:
             own = ", ".join(map(flag, cls.options)) or "none"
             raise ValueError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
-        meaning = cls.options[option]
-        try:
-            values[option] = meaning.parse(value)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{flag(option)} {value!r}: {error}") from None
-        if meaning.choices and values[option] not in meaning.choices:
-            raise ValueError(f"{flag(option)} must be one of {', '.join(meaning.choices)}, not {value!r}.")
-    return cls(num_heads, head_dim, **values)
+        if value is not None:
+            values[option] = parse_option(option, cls.options[option], value)
+    encoding = cls(num_heads, head_dim, **values)
+    if num_segments is not None:
+        encoding.add_segments(num_segments)
+    return encoding
 
 
 def table_heads(num_heads: int, position_sharing: str) -> int:
     """Rows of heads in a table: one for each head, or one for all under "head" and "all"."""
     return 1 if position_sharing in ("head", "all") else num_heads
+
+
+def check_length(encoding: PositionEncoding, length: int, max_positions: int) -> None:
+    """Refuses a sequence longer than the encoding's tables.
+
+    Raises:
+        ValueError: it is.
+    """
+    if length > max_positions:
+        raise ValueError(
+            f"{encoding.name} was built for sequences of at most {max_positions} positions, not {length}: build it "
+            "with a larger max_positions (of a model: --max-source-positions, --max-target-positions) or split the "
+            "sequence."
+        )
 
 
 def table_rows(clipping_distance: int) -> int:

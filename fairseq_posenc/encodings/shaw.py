@@ -71,14 +71,13 @@ class Shaw(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_keys is None:
             return None
-        rows, index = positions.clipped(self.clipping_distance)
-        by_distance = per_head(q, self.relative_keys[:, rows].transpose(-2, -1))  # (B, H, T, rows)
-        return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))
+        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_values is None:
             return None
-        rows, index = positions.clipped(self.clipping_distance)
+        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
         table = self.relative_values[:, rows]
         # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
         sum_dtype = torch.promote_types(weights.dtype, torch.float32)
@@ -96,3 +95,8 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
     if tables.size(0) == 1:
         return x @ tables[0]
     return torch.einsum("bhtm,hmn->bhtn", x, tables)
+
+
+def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
+    """From the logits of each query and row (B, H, T, rows) those of the rows at (T, S) that ``index`` names."""
+    return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))
