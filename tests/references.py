@@ -1,7 +1,8 @@
 """Naive references: each encoding's equation as in its paper, one pair of query and key at a time, in float64.
 
 A reference is a function ``(encoding, head, i, j, q, k, v) -> (logit, value)`` for query i and key j, both counted from
-the start of the keys; q, k, v are the vectors of that pair, q not yet scaled; value is what the weight multiplies.
+the first real token; q, k, v are the vectors of that pair, q not yet scaled; value is what the weight multiplies. Where
+a query does not meet single keys, a reference of rows gets all keys and values of the sentence.
 """
 
 import math
@@ -10,60 +11,289 @@ from typing import Any
 
 import numpy as np
 
-Reference = Callable[..., tuple[float, np.ndarray]]
-REFERENCES: dict[str, Reference] = {}
+Pair = tuple[float, np.ndarray]
+Row = Callable[..., list[Pair]]
+#: (encoding, head, i, q, keys, values) -> (logit, value) of everything that the query attends to
+REFERENCES: dict[str, Row] = {}
+#: encodings of which what is attended to is not the keys themselves
+OF_ROWS: set[str] = set()
 
 
-def reference_for(*names: str) -> Callable[[Reference], Reference]:
-    def register(function: Reference) -> Reference:
-        for name in names:
-            REFERENCES[name] = function
+def reference_for(*names: str) -> Callable[[Callable[..., Pair]], Callable[..., Pair]]:
+    def register(function: Callable[..., Pair]) -> Callable[..., Pair]:
+        def row(encoding: Any, head: int, i: int, q: Any, keys: Any, values: Any) -> list[Pair]:
+            return [function(encoding, head, i, j, q, keys[j], values[j]) for j in range(len(keys))]
+
+        REFERENCES.update(dict.fromkeys(names, row))
         return function
 
     return register
 
 
-def row(table: Any, head: int, distance: int, clip: int) -> np.ndarray:
-    """The table's entry of a distance, clipped; a table with one row of heads serves them all."""
-    values = table.detach().numpy()
-    return values[head if len(values) > 1 else 0][max(-clip, min(clip, distance)) + clip]
+def row_reference_for(name: str) -> Callable[[Row], Row]:
+    def register(function: Row) -> Row:
+        REFERENCES[name] = function
+        OF_ROWS.add(name)
+        return function
+
+    return register
+
+
+def numpy(table: Any) -> np.ndarray:
+    return table.detach().numpy()
+
+
+def of_head(table: Any, head: int) -> Any:
+    """The head's part of a table; one with one row of heads serves them all."""
+    return numpy(table)[head if len(table) > 1 else 0]
+
+
+def clip(distance: int, left: int, right: int) -> int:
+    return max(-left, min(right, distance))
+
+
+def row(table: Any, head: int, distance: int, limit: int) -> Any:
+    """The table's entry of a distance, clipped."""
+    return of_head(table, head)[clip(distance, limit, limit) + limit]
+
+
+def content(q: Any, k: Any) -> float:
+    return q @ k / math.sqrt(len(q))
 
 
 @reference_for("nopos", "sinusoidal", "learned")
-def plain(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> tuple[float, np.ndarray]:
-    return q @ k / math.sqrt(len(q)), v
+def plain(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    return content(q, k), v
 
 
 @reference_for("shaw")
-def shaw(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> tuple[float, np.ndarray]:
-    clip = encoding.clipping_distance
+def shaw(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    limit = encoding.clipping_distance
     if encoding.relative_keys is not None:
-        k = k + row(encoding.relative_keys, head, j - i, clip)
+        k = k + row(encoding.relative_keys, head, j - i, limit)
     if encoding.relative_values is not None:
-        v = v + row(encoding.relative_values, head, j - i, clip)
-    return q @ k / math.sqrt(len(q)), v
+        v = v + row(encoding.relative_values, head, j - i, limit)
+    return content(q, k), v
+
+
+@reference_for("relative_key")
+def relative_key(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    left, right = encoding.left_clip, encoding.right_clip
+    return content(q, k + of_head(encoding.relative_keys, head)[clip(j - i, left, right) + left]), v
 
 
 @reference_for("diet_rel")
-def diet_rel(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> tuple[float, np.ndarray]:
-    return q @ k / math.sqrt(len(q)) + row(encoding.relative_bias, head, j - i, encoding.clipping_distance), v
+def diet_rel(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    return content(q, k) + row(encoding.relative_bias, head, j - i, encoding.clipping_distance), v
 
 
-def naive_attention(encoding: Any, q: Any, k: Any, v: Any, forbidden: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Output (B, H, T, d) and weights (B, H, T, S), by loops; forbidden (B, T, S), True = may not attend."""
+@reference_for("diet_abs")
+def diet_abs(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    p_q, p_k = of_head(encoding.query_positions, head), of_head(encoding.key_positions, head)
+    return content(q, k) + p_q[i] @ p_k[j], v
+
+
+@row_reference_for("linformer")
+def linformer(encoding: Any, head: int, i: int, q: Any, keys: Any, values: Any) -> list[Pair]:
+    e, f = numpy(encoding.projection.keys), numpy(encoding.projection.values)
+    pairs = []
+    for c in range(len(e)):
+        key = sum(e[c, j] * keys[j] for j in range(len(keys)))
+        pairs.append((content(q, key), sum(f[c, j] * values[j] for j in range(len(keys)))))
+    return pairs
+
+
+@row_reference_for("diet_abs_lin")
+def diet_abs_lin(encoding: Any, head: int, i: int, q: Any, keys: Any, values: Any) -> list[Pair]:
+    p_q, p_k = of_head(encoding.query_positions, head), of_head(encoding.key_positions, head)
+    plain_pairs = linformer(encoding, head, i, q, keys, values)
+    return [(logit + p_q[i] @ p_k[c], value) for c, (logit, value) in enumerate(plain_pairs)]
+
+
+def bucket(distance: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
+    """T5's bucket, by the text of its paper."""
+    first = 0
+    if bidirectional:
+        num_buckets //= 2
+        first = num_buckets if distance > 0 else 0
+        distance = abs(distance)
+    else:
+        distance = max(0, -distance)
+    exact = num_buckets // 2
+    if distance < exact:
+        return first + distance
+    far = exact + int(math.log(distance / exact) / math.log(max_distance / exact) * (num_buckets - exact))
+    return first + min(far, num_buckets - 1)
+
+
+@reference_for("t5")
+def t5(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    table = of_head(encoding.relative_bias, head)
+    return content(q, k) + table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)], v
+
+
+@reference_for("kerple_log")
+def kerple_log(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    r1, r2 = (max(0.01, numpy(scalar)[head]) for scalar in (encoding.magnitude, encoding.rate))
+    return content(q, k) - r1 * math.log(1 + r2 * abs(i - j)), v
+
+
+@reference_for("rotary")
+def rotary(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    def turned(x: Any, position: int) -> np.ndarray:
+        result, half = np.zeros(len(x)), len(x) // 2
+        for t in range(half):
+            a, b = (2 * t, 2 * t + 1) if encoding.rotary_layout == "interleaved" else (t, t + half)
+            angle = position * encoding.rotary_base ** (-2 * t / len(x))
+            result[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
+            result[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+        return result
+
+    return content(turned(q, i), turned(k, j)), v
+
+
+def tupe_vector(encoding: Any, projection: Any, head: int, row_: int) -> np.ndarray:
+    """A row of the position vectors after LayerNorm and projection, the head's part."""
+    p = numpy(encoding.position_vectors)[row_]
+    p = (p - p.mean()) / math.sqrt(p.var() + encoding.norm.eps)
+    p = p * numpy(encoding.norm.weight) + numpy(encoding.norm.bias)
+    projected = numpy(projection.weight) @ p + numpy(projection.bias)
+    return projected.reshape(encoding.num_heads, -1)[head]
+
+
+@reference_for("tupe_abs", "tupe_rel")
+def tupe(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    untied = encoding.untie_first_token
+    first_row = 1 if untied else 0
+    rows = (i + first_row, j + first_row)
+    if untied and i == 0:
+        rows = (0, 0)
+    elif untied and j == 0:
+        rows = (1, 1)
+    u_q = tupe_vector(encoding, encoding.query_projection, head, rows[0])
+    u_k = tupe_vector(encoding, encoding.key_projection, head, rows[1])
+    logit = (q @ k + u_q @ u_k) / math.sqrt(2 * len(q))
+    if encoding.name == "tupe_rel":
+        if untied and i == 0:
+            logit += numpy(encoding.first_token_bias)[head, 0]
+        elif untied and j == 0:
+            logit += numpy(encoding.first_token_bias)[head, 1]
+        else:
+            table = numpy(encoding.relative_bias)[head]
+            logit += table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)]
+    return logit, v
+
+
+@reference_for("transformer_xl", "xlnet")
+def transformer_xl(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    w_r = numpy(encoding.relative_projection)[head]
+    width = w_r.shape[1]
+    angles = [(i - j) / 10000 ** (2 * m / width) for m in range(width // 2)]
+    r = np.array([math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles])
+    u = numpy(encoding.content_bias)[head] if encoding.content_bias is not None else 0
+    w = numpy(encoding.position_bias)[head] if encoding.position_bias is not None else 0
+    return ((q + u) @ k + (q + w) @ (w_r @ r)) / math.sqrt(len(q)), v
+
+
+@reference_for("deberta")
+def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    limit = encoding.clipping_distance
+    theirs = numpy(encoding.relative_vectors)[::-1]  # the authors' table is by i - j
+
+    def delta(a: int, b: int) -> int:
+        if a - b <= -limit:
+            return 0
+        return 2 * limit - 1 if a - b >= limit else a - b + limit
+
+    def projected(projection: Any, index: int) -> np.ndarray:
+        return (numpy(projection.weight) @ theirs[index]).reshape(encoding.num_heads, -1)[head]
+
+    terms = [q @ k]
+    if encoding.key_projection is not None:
+        terms.append(q @ projected(encoding.key_projection, delta(i, j)))
+    if encoding.query_projection is not None:
+        index = delta(i, j) if encoding.position_index == "code" else delta(j, i)
+        terms.append(k @ projected(encoding.query_projection, index))
+    return sum(terms) / math.sqrt(len(terms) * len(q)), v
+
+
+@reference_for("huang1")
+def huang1(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    return content(q, k) * of_head(encoding.relative_factors, head)[abs(j - i)], v
+
+
+@reference_for("huang2")
+def huang2(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    return content(q, k) * row(encoding.relative_factors, head, j - i, encoding.clipping_distance), v
+
+
+@reference_for("huang3")
+def huang3(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    a = row(encoding.relative_vectors, head, j - i, encoding.clipping_distance)
+    return sum(q[c] * k[c] * a[c] for c in range(len(q))) / math.sqrt(len(q)), v
+
+
+@reference_for("huang4")
+def huang4(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    a = row(encoding.relative_vectors, head, j - i, encoding.clipping_distance)
+    return (q @ k + q @ a + k @ a) / math.sqrt(len(q)), v
+
+
+def segment_term(encoding: Any, head: int, q: Any, of_query: int, of_key: int) -> float:
+    """What the segments of query and key add to the logit: DIET's equation 2, or XLNet's term."""
+    if encoding.segments is None:
+        s, g = numpy(encoding.segment_query_bias)[head], numpy(encoding.segment_vectors)[:, head]
+        return content(q + s, g[int(of_query != of_key)])
+    last = encoding.segments.num_segments - 1
+    return numpy(encoding.segments.segment_bias)[head, min(of_query, last), min(of_key, last)]
+
+
+def naive_attention(
+    encoding: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    padding: Any = None,
+    causal: bool = False,
+    segments: Any = None,
+    query_positions: Any = None,
+    query_segments: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Output (B, H, T, d) and weights (B, H, T, S), by loops; those of queries that are padding are NaN.
+
+    Args:
+        padding: (B, S), True = padding.
+        causal: a query attends to no key after it.
+        segments: (B, S), the segment of each key.
+        query_positions: (B, T), where queries are no part of the keys, with their ``query_segments``.
+    """
     q, k, v = (x.detach().numpy() for x in (q, k, v))
-    reference = REFERENCES[encoding.name]
+    reference, of_keys = REFERENCES[encoding.name], encoding.name not in OF_ROWS
     (batch, heads, queries, dim), keys = q.shape, k.shape[2]
-    output, weights = np.zeros((batch, heads, queries, dim)), np.zeros((batch, heads, queries, keys))
+    output = np.full((batch, heads, queries, dim), np.nan)
+    weights = np.full((batch, heads, queries, keys if of_keys else encoding.projection_length), np.nan)
     for b in range(batch):
-        for h in range(heads):
-            for t in range(queries):
-                allowed = [j for j in range(keys) if forbidden is None or not forbidden[b, t, j]]
-                i = keys - queries + t
-                pairs = [reference(encoding, h, i, j, q[b, h, t], k[b, h, j], v[b, h, j]) for j in allowed]
+        real = [column for column in range(keys) if padding is None or not padding[b, column]]
+        for t in range(queries):
+            column = keys - queries + t
+            if query_positions is None and column not in real:
+                continue
+            i = real.index(column) if query_positions is None else int(query_positions[b, t])
+            for h in range(heads):
+                pairs = reference(encoding, h, i, q[b, h, t], k[b, h, real], v[b, h, real])
+                if segments is not None:
+                    own = int(segments[b, column] if query_segments is None else query_segments[b, t])
+                    pairs = [
+                        (logit + segment_term(encoding, h, q[b, h, t], own, int(segments[b, column])), value)
+                        for column, (logit, value) in zip(real, pairs, strict=True)
+                    ]
+                if causal:
+                    pairs = pairs[: i + 1]
+                places = real if of_keys else range(len(pairs))
                 highest = max(logit for logit, _ in pairs)
                 total = sum(math.exp(logit - highest) for logit, _ in pairs)
-                for j, (logit, value) in zip(allowed, pairs, strict=True):
-                    weights[b, h, t, j] = math.exp(logit - highest) / total
-                    output[b, h, t] += weights[b, h, t, j] * value
+                output[b, h, t], weights[b, h, t] = 0, 0
+                for place, (logit, value) in zip(places, pairs, strict=False):
+                    weights[b, h, t, place] = math.exp(logit - highest) / total
+                    output[b, h, t] += weights[b, h, t, place] * value
     return output, weights

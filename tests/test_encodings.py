@@ -8,19 +8,20 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
+from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
-from tests.variants import VARIANTS, ignores_order
+from tests.variants import ALONE, MASKABLE, ignores_order
 
 BATCH, HEADS, LENGTH, DIM = 3, 2, 6, 4
 BIDIRECTIONAL_AND_CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
 
-def make(name, options, dtype=torch.float64):
+def make(name, options, dtype=torch.float64, std=1.0):
     torch.manual_seed(1)
     encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, **options).to(dtype)
     with torch.no_grad():
         for parameter in encoding.parameters():
-            parameter.normal_()  # large enough that a lost term cannot hide
+            parameter.normal_(std=std)  # large enough that a lost term cannot hide
     return encoding
 
 
@@ -49,49 +50,54 @@ def test_every_encoding_has_a_naive_reference():
 @BIDIRECTIONAL_AND_CAUSAL
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("pads", [None, "left", "right"])
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), ALONE)
 def test_equals_the_naive_reference(name, options, pads, need_weights, causal):
     encoding, (q, k, v) = make(name, options), inputs()
-    forbidden = np.zeros((BATCH, LENGTH, LENGTH), dtype=bool)
-    key_padding_mask = None if pads is None else padding(left=pads == "left")
-    if key_padding_mask is not None:
-        forbidden |= key_padding_mask.numpy()[:, None, :]
-    if causal:
-        forbidden |= causal_mask().numpy()
-    defined = ~forbidden.all(axis=2)  # rows that may attend to nothing have no value
-    forbidden[~defined] = False
-    output, weights = attend(
-        q, k, v, encoding, key_padding_mask, causal_mask() if causal else None, need_weights=need_weights
-    )
-    expected, expected_weights = naive_attention(encoding, q, k, v, forbidden)
-    rows = np.broadcast_to(defined[:, None], (BATCH, HEADS, LENGTH))
-    np.testing.assert_allclose(output.detach().numpy()[rows], expected[rows], rtol=0, atol=1e-10)
+    mask = None if pads is None else padding(left=pads == "left")
+    attn_mask = causal_mask() if causal else None
+    if causal and encoding.projects_length:
+        with pytest.raises(ValueError, match=f"{name} mixes all keys.* it has no causal form"):
+            attend(q, k, v, encoding, mask, attn_mask)
+        return
+    output, weights = attend(q, k, v, encoding, mask, attn_mask, need_weights=need_weights)
+    expected, expected_weights = naive_attention(encoding, q, k, v, mask, causal)
+    assert_equal_where_defined(output, expected)
     assert output.isfinite().all()
     if need_weights:
-        np.testing.assert_allclose(weights.detach().numpy()[rows], expected_weights[rows], rtol=0, atol=1e-10)
+        assert_equal_where_defined(weights, expected_weights)
     else:
         assert weights is None
 
 
+def assert_equal_where_defined(found, expected, atol=1e-10):
+    """Rows of padding, and rows that may attend to nothing, are NaN in what is expected."""
+    defined = ~np.isnan(expected)
+    assert defined.any()
+    np.testing.assert_allclose(found.detach().numpy()[defined], expected[defined], rtol=0, atol=atol)
+
+
 @pytest.mark.parametrize("keys", [1, 5])
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), ALONE)
 def test_one_query_equals_the_naive_reference(name, options, keys):
     encoding, (q, k, v) = make(name, options), inputs(queries=1, keys=keys)
     expected, _ = naive_attention(encoding, q, k, v)
     np.testing.assert_allclose(attend(q, k, v, encoding)[0].detach().numpy(), expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), MASKABLE)
 def test_full_causal_pass_equals_steps(name, options):
-    encoding, (q, k, v) = make(name, options), inputs()
+    """Also with what one generation keeps over its steps."""
+    encoding, (q, k, v), generation = make(name, options), inputs(), {}
     full, _ = attend(q, k, v, encoding, attn_mask=causal_mask())
     for t in range(LENGTH):
-        step, _ = attend(q[:, :, t : t + 1], k[:, :, : t + 1], v[:, :, : t + 1], encoding)
-        torch.testing.assert_close(step, full[:, :, t : t + 1], rtol=0, atol=1e-12)
+        step = q[:, :, t : t + 1], k[:, :, : t + 1], v[:, :, : t + 1]
+        for positions in (None, Positions(1, t + 1, generation=generation)):
+            output, _ = attend(*step, encoding, positions=positions)
+            torch.testing.assert_close(output, full[:, :, t : t + 1], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), ALONE)
 def test_sentence_alone_equals_sentence_in_a_padded_batch(name, options, side):
     encoding, (q, k, v) = make(name, options), inputs()
     mask = padding(left=side == "left")
@@ -103,36 +109,37 @@ def test_sentence_alone_equals_sentence_in_a_padded_batch(name, options, side):
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), ALONE)
 def test_gradient_reaches_every_parameter_and_input(name, options, need_weights):
     encoding, tensors = make(name, options), [x.requires_grad_() for x in inputs()]
-    output, _ = attend(*tensors, encoding, attn_mask=causal_mask(), need_weights=need_weights)
+    output, _ = attend(*tensors, encoding, need_weights=need_weights)
     (output * torch.randn_like(output)).sum().backward()
     for tensor in [*tensors, *encoding.parameters()]:
         assert tensor.grad is not None
         assert tensor.grad.isfinite().all()
-    for _, parameter in encoding.named_parameters():
+    for parameter_name, parameter in encoding.named_parameters():
         # With K = 0 a key vector shifts all logits of a query alike, which the softmax does not see.
         if options.get("clipping_distance") != 0:
-            assert parameter.grad.abs().max() > 0
+            assert parameter.grad.abs().max() > 0, parameter_name
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), ALONE)
 def test_half_precision_is_finite_and_near(name, options, dtype):
-    encoding, (q, k, v) = make(name, options), inputs()
-    exact, _ = attend(q, k, v, encoding, padding(left=True), causal_mask())
+    encoding, (q, k, v) = make(name, options, std=0.3), inputs()
+    mask = padding(left=True), None if encoding.projects_length else causal_mask()
+    exact, _ = attend(q, k, v, encoding, *mask)
     half_encoding = copy.deepcopy(encoding).to(dtype)
     for parameter in half_encoding.parameters():
         assert parameter.dtype == dtype
-    rough, _ = attend(*(x.to(dtype) for x in (q, k, v)), half_encoding, padding(left=True), causal_mask())
+    rough, _ = attend(*(x.to(dtype) for x in (q, k, v)), half_encoding, *mask)
     assert rough.dtype == dtype
     assert rough.isfinite().all()
     real = ~padding(left=True)[:, None, :, None].expand_as(exact)
     torch.testing.assert_close(rough.double()[real], exact[real], rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), MASKABLE)
 def test_float_masks_mean_the_same_as_bool_masks(name, options):
     encoding, (q, k, v) = make(name, options), inputs()
     as_float = torch.zeros(LENGTH, LENGTH, dtype=torch.float64).masked_fill(causal_mask(), -torch.inf)
@@ -142,13 +149,18 @@ def test_float_masks_mean_the_same_as_bool_masks(name, options):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_longer_than_ever_seen_stays_finite(name, options):
+@pytest.mark.parametrize(("name", "options"), ALONE)
+def test_longer_than_ever_seen_works_or_is_refused(name, options):
     encoding, (q, k, v) = make(name, options, torch.float32), inputs(600, 600, torch.float32)
-    assert attend(q, k, v, encoding)[0].isfinite().all()
+    limit = getattr(encoding, "max_positions", 1000)
+    if limit < 600:
+        with pytest.raises(ValueError, match=f"{name} was built for sequences of at most {limit} positions, not 600"):
+            attend(q, k, v, encoding)
+    else:
+        assert attend(q, k, v, encoding)[0].isfinite().all()
 
 
-@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize(("name", "options"), ALONE)
 def test_order_matters_only_where_it_should(name, options):
     if ENCODINGS[name].input_positions != "none":
         return  # order enters with the embeddings: tests/test_model.py
@@ -157,6 +169,97 @@ def test_order_matters_only_where_it_should(name, options):
     permuted, _ = attend(q[:, :, order], k[:, :, order], v[:, :, order], encoding)
     same = torch.allclose(permuted, attend(q, k, v, encoding)[0][:, :, order], rtol=0, atol=1e-9)
     assert same == ignores_order(name, options)
+
+
+# Segments
+
+
+def with_segments(name, **options):
+    torch.manual_seed(1)
+    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, num_segments=3, **options).double()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.normal_()
+    return encoding
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in ENCODINGS), ("xlnet", {"segment_vectors": True})]
+)
+def test_segment_attention_joins_every_encoding(name, options, need_weights, left):
+    if build_encoding(name, HEADS, DIM).projects_length:
+        with pytest.raises(ValueError, match=f"{name} cannot have segments"):
+            build_encoding(name, HEADS, DIM, num_segments=2)
+        return
+    encoding, (q, k, v), mask = with_segments(name, **options), inputs(), padding(left)
+    segments = torch.tensor([[0, 0, 1, 1, 2, 3], [0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 2]])  # 3 counts as the last, 2
+    positions = Positions(LENGTH, LENGTH, mask, segments=segments)
+    output, _ = attend(q, k, v, encoding, mask, causal_mask(), need_weights, positions=positions)
+    expected, _ = naive_attention(encoding, q, k, v, mask, causal=True, segments=segments)
+    assert_equal_where_defined(output, expected)
+    t = LENGTH - 1
+    step = Positions(1, LENGTH, mask, segments=segments)
+    last, _ = attend(q[:, :, t:], k, v, encoding, mask, positions=step)
+    rows = ~mask[:, t]
+    torch.testing.assert_close(last[rows, :, 0], output[rows, :, t], rtol=0, atol=1e-12)
+
+
+def test_segments_are_asked_for_where_they_are_needed():
+    q, k, v = inputs()
+    with pytest.raises(ValueError, match=r"needs to know the segments: .*segments="):
+        attend(q, k, v, with_segments("shaw"))
+
+
+def test_a_separator_belongs_to_the_segment_that_it_ends():
+    tokens = torch.tensor([[1, 5, 9, 6, 9, 9, 7]])
+    assert count_separators(tokens, 9).tolist() == [[0, 0, 0, 1, 1, 2, 3]]
+
+
+# Between source and target
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.crosses])
+def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
+    """The distance is source position less target position, both counted among real tokens, in a full pass and in
+    one step."""
+    encoding, (q, _, _) = with_segments(name), inputs()
+    torch.manual_seed(4)
+    source_length = 9
+    k, v = torch.randn(2, BATCH, HEADS, source_length, DIM, dtype=torch.float64)
+    columns, lengths = torch.arange(source_length)[None, :], torch.tensor([[9], [5], [3]])
+    source_mask = columns < source_length - lengths if left else columns >= lengths
+    source_segments = torch.randint(3, (BATCH, source_length))
+    target_segments = torch.randint(3, (BATCH, LENGTH))
+    targets = torch.arange(LENGTH).expand(BATCH, -1)
+    expected, _ = naive_attention(
+        encoding,
+        q,
+        k,
+        v,
+        source_mask,
+        segments=source_segments,
+        query_positions=targets,
+        query_segments=target_segments,
+    )
+    target = Positions(LENGTH, LENGTH, padding(left=False), segments=target_segments)
+    output, _ = attend(
+        q, k, v, encoding, source_mask, need_weights=need_weights,
+        positions=CrossPositions(target, source_mask, source_segments),
+    )  # fmt: skip
+    assert_equal_where_defined(output, expected)
+    generation = {}
+    for t in range(LENGTH):
+        target = Positions(1, t + 1, segments=target_segments[:, : t + 1], generation=generation)
+        step = CrossPositions(target, source_mask, source_segments)
+        output, _ = attend(q[:, :, t : t + 1], k, v, encoding, source_mask, positions=step)
+        assert_equal_where_defined(output, expected[:, :, t : t + 1])
+
+
+# Memory
 
 
 def test_shaw_makes_no_tensor_of_length_squared_times_width():

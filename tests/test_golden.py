@@ -1,6 +1,7 @@
 """Outputs of other people's implementations, see golden/README.md in the shared folder."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 from fairseq.modules import PositionalEmbedding
 
 from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
+from fairseq_posenc.positions import Positions, log_buckets
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
@@ -17,45 +20,158 @@ def load(path):
     return facts, {name: torch.from_numpy(value) for name, value in np.load(path).items()}
 
 
-def shaw_encoding(facts, arrays, heads, dim):
-    per_head = arrays["rel_k"].dim() == 3
-    encoding = build_encoding(
-        "shaw",
-        num_heads=heads,
-        head_dim=dim,
-        clipping_distance=facts["clip_k"],
-        position_sharing="none" if per_head else "head",
-        relative_values="rel_v" in arrays,
-    ).to(arrays["q"].dtype)
+def build(name, arrays, parameters, **options):
+    """The encoding with these parameters, for the heads of these arrays."""
+    _, heads, _, dim = arrays["q"].shape
+    encoding = build_encoding(name, num_heads=heads, head_dim=dim, **options).to(arrays["q"].dtype)
+    own = dict(encoding.named_parameters())
+    assert set(own) == set(parameters)
     with torch.no_grad():
-        encoding.relative_keys.copy_(arrays["rel_k"])
-        if "rel_v" in arrays:
-            encoding.relative_values.copy_(arrays["rel_v"])
+        for key, value in parameters.items():
+            own[key].copy_(value)
     return encoding
 
 
-def diet_rel_encoding(facts, arrays, heads, dim):
+def sharing(table, heads):
+    return "none" if table.dim() == 3 and len(table) == heads else "head"
+
+
+def shaw(facts, arrays, heads):
+    tables = {"relative_keys": arrays["rel_k"]}
+    if "rel_v" in arrays:
+        tables["relative_values"] = arrays["rel_v"]
+    options = {"clipping_distance": facts["clip_k"], "position_sharing": sharing(arrays["rel_k"], heads)}
+    return build("shaw", arrays, tables, relative_values="rel_v" in arrays, **options)
+
+
+def relative_key(facts, arrays, heads):
+    clip = facts["clip_k"]
+    return build("relative_key", arrays, {"relative_keys": arrays["rel_k"]}, left_clip=clip, right_clip=clip)
+
+
+def diet_rel(facts, arrays, heads):
     table = arrays["R"].flip(1)  # theirs is by i - j
-    encoding = build_encoding(
-        "diet_rel",
-        num_heads=heads,
-        head_dim=dim,
-        clipping_distance=table.size(1) // 2,
-        position_sharing="none" if table.size(0) == heads else "head",
-    ).to(arrays["q"].dtype)
-    with torch.no_grad():
-        encoding.relative_bias.copy_(table)
-    return encoding
+    options = {
+        "clipping_distance": table.size(1) // 2,
+        "position_sharing": "none" if len(table) == heads else "head",
+    }
+    parameters = {"relative_bias": table}
+    if "seg_table" in arrays:
+        options["num_segments"] = arrays["seg_table"].size(1)
+        parameters["segments.segment_bias"] = arrays["seg_table"]
+    return build("diet_rel", arrays, parameters, **options)
 
 
+def diet_abs(facts, arrays, heads):
+    _, length, rank = arrays["PQ"].shape
+    options = {"position_rank": rank, "position_sharing": sharing(arrays["PQ"], heads), "max_positions": length}
+    return build("diet_abs", arrays, {"query_positions": arrays["PQ"], "key_positions": arrays["PK"]}, **options)
+
+
+def diet_abs_lin(facts, arrays, heads):
+    _, length, rank = arrays["PQ"].shape
+    parameters = {
+        "query_positions": arrays["PQ"],
+        "key_positions": arrays["PK"],
+        "projection.keys": arrays["E"],
+        "projection.values": arrays["F"],
+    }
+    options = {"position_rank": rank, "projection_length": len(arrays["E"]), "max_positions": length}
+    return build("diet_abs_lin", arrays, parameters, **options)
+
+
+def t5(facts, arrays, heads):
+    # T5 does not scale its queries; here they are, so the test's are enlarged.
+    arrays["q"] = arrays["q"] * math.sqrt(arrays["q"].size(3))
+    options = {key: facts[key] for key in ("num_buckets", "max_distance", "bidirectional")}
+    return build("t5", arrays, {"relative_bias": arrays["table"].T}, **options)
+
+
+def rotary(facts, arrays, heads):
+    return build("rotary", arrays, {}, rotary_layout=facts["layout"])
+
+
+def sinusoidal_relative(facts, arrays, heads):
+    parameters = {
+        "relative_projection": arrays["W_kR"],
+        "content_bias": arrays["u"],
+        "position_bias": arrays["v_bias"],
+    }
+    options = {}
+    if facts.get("segments"):
+        options["segment_vectors"] = True
+        parameters |= {"segment_query_bias": arrays["s_bias"], "segment_vectors": arrays["seg_embed"]}
+    return build(facts["encoding"], arrays, parameters, **options)
+
+
+def tupe(facts, arrays, heads):
+    parameters = {
+        "position_vectors": arrays["pos_table"],
+        "norm.weight": arrays["pos_ln_weight"],
+        "norm.bias": arrays["pos_ln_bias"],
+        "query_projection.weight": arrays["pos_q_weight"],
+        "query_projection.bias": arrays["pos_q_bias"],
+        "key_projection.weight": arrays["pos_k_weight"],
+        "key_projection.bias": arrays["pos_k_bias"],
+    }
+    options = {"untie_first_token": True, "max_positions": len(arrays["pos_table"]) - 1}
+    if facts["encoding"] == "tupe_a":
+        return build("tupe_abs", arrays, parameters, **options)
+    buckets, table = facts["num_buckets"], arrays["relative_table"].T
+    parameters["relative_bias"] = table[:, :buckets]
+    parameters["first_token_bias"] = table[:, [buckets // 2, buckets]]
+    options |= {"num_buckets": buckets, "max_distance": facts["max_distance"]}
+    return build("tupe_rel", arrays, parameters, **options)
+
+
+def huang4(facts, arrays, heads):
+    table = arrays["distance_embedding"].flip(0)  # theirs is by i - j
+    options = {"clipping_distance": len(table) // 2, "position_sharing": "head"}
+    return build("huang4", arrays, {"relative_vectors": table}, **options)
+
+
+def deberta(facts, arrays, heads):
+    parameters = {
+        "relative_vectors": arrays["rel_embeddings"].flip(0),  # theirs is by i - j
+        "key_projection.weight": arrays["W_pos_key"],
+        "query_projection.weight": arrays["W_pos_query"],
+    }
+    with_positions = "p2c" in facts["terms"]
+    if not with_positions:
+        del parameters["query_projection.weight"]
+    return build("deberta", arrays, parameters, clipping_distance=facts["clip_k"], position_to_content=with_positions)
+
+
+#: file names begin so: how to build the encoding, and how many there are at least
 FAMILIES = {
-    "shaw__t2t": (shaw_encoding, 6),
-    "shaw_per_head__t2t": (shaw_encoding, 6),
-    "shaw_keys_only__": (shaw_encoding, 6),
-    "shaw_step__": (shaw_encoding, 3),
-    "diet_rel_per_head__": (diet_rel_encoding, 3),
-    "diet_rel_headwise_shared__": (diet_rel_encoding, 3),
+    "shaw__t2t": (shaw, 6),
+    "shaw_per_head__t2t": (shaw, 6),
+    "shaw_keys_only__": (shaw, 6),
+    "shaw_keys_only__hf": (relative_key, 6),
+    "shaw_step__": (shaw, 3),
+    "diet_rel_per_head__": (diet_rel, 3),
+    "diet_rel_headwise_shared__": (diet_rel, 3),
+    "diet_rel_plus_segment__": (diet_rel, 2),
+    "diet_abs_per_head__": (diet_abs, 3),
+    "diet_abs_lin__": (diet_abs_lin, 2),
+    "t5_bias__": (t5, 4),
+    "t5_bias_step__": (t5, 2),
+    "rope_half__": (rotary, 2),
+    "rope_interleaved__": (rotary, 2),
+    "transformer_xl__": (sinusoidal_relative, 3),
+    "xlnet__": (sinusoidal_relative, 4),
+    "tupe_a__": (tupe, 2),
+    "tupe_r__": (tupe, 2),
+    "huang_method4__": (huang4, 6),
+    "deberta__": (deberta, 5),
 }
+#: tested here and in test_model.py by other means
+OTHERS = ("t5_bucket_table__", "sinusoidal__", "learned_absolute__", "ct2_model__")
+
+
+def test_no_golden_file_is_passed_over(shared):
+    for path in (shared / "golden").glob("*.npz"):
+        assert path.name.startswith((*FAMILIES, *OTHERS)), path.name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -65,15 +181,51 @@ def test_attention_equals_golden_outputs(shared, family):
     assert len(paths) >= count
     for path in paths:
         facts, arrays = load(path)
+        encoding = make(facts, arrays, arrays["q"].size(1))
         q, k, v = arrays["q"], arrays["k"], arrays["v"]
-        encoding = make(facts, arrays, q.size(1), q.size(3))
         forbidden = arrays.get("attn_forbidden", torch.zeros(1, 1, q.size(2), k.size(2), dtype=torch.bool))
         defined = (~forbidden.all(-1)).expand(q.shape[:3])
-        tolerance = TOLERANCE[facts["dtype"].split()[0]]
+        tolerance = TOLERANCE["float32" if "float32" in facts["dtype"] else "float64"]
+        positions = Positions(q.size(2), k.size(2), segments=arrays.get("segments"))
+        mask = None if encoding.projects_length else forbidden
         for need_weights in (False, True):
-            output, weights = attend(q, k, v, encoding, attn_mask=forbidden, need_weights=need_weights)
+            output, weights = attend(q, k, v, encoding, attn_mask=mask, need_weights=need_weights, positions=positions)
             torch.testing.assert_close(output[defined], arrays["expected_out"][defined], rtol=0, atol=tolerance)
-        torch.testing.assert_close(weights[defined], arrays["expected_probs"][defined], rtol=0, atol=tolerance)
+        if "expected_probs" in arrays:
+            torch.testing.assert_close(weights[defined], arrays["expected_probs"][defined], rtol=0, atol=tolerance)
+
+
+def test_buckets_equal_those_of_t5(shared):
+    paths = sorted((shared / "golden").glob("t5_bucket_table__*.npz"))
+    assert len(paths) >= 6
+    for path in paths:
+        facts, arrays = load(path)
+        furthest = facts["max_distance"]
+        table = log_buckets(facts["num_buckets"], furthest, facts["bidirectional"])
+        found = table[arrays["distance_j_minus_i"].clamp(-furthest, furthest) + furthest]
+        assert torch.equal(found, arrays["expected_bucket"])
+
+
+def test_rotated_queries_and_keys_equal_golden_outputs(shared):
+    for path in sorted((shared / "golden").glob("rope_*.npz")):
+        facts, arrays = load(path)
+        encoding = rotary(facts, arrays, arrays["q"].size(1))
+        length = arrays["q"].size(2)
+        q, k, _ = encoding.transform(arrays["q"], arrays["k"], arrays["v"], Positions(length, length))
+        torch.testing.assert_close(q, arrays["expected_rotated_q"], rtol=0, atol=1e-5)
+        torch.testing.assert_close(k, arrays["expected_rotated_k"], rtol=0, atol=1e-5)
+
+
+def test_sinusoids_of_transformer_xl_equal_golden_ones(shared):
+    for path in sorted((shared / "golden").glob("transformer_xl__*.npz")):
+        _, arrays = load(path)
+        positions = Positions(1, arrays["k"].size(2))
+        distances = -positions.span
+        found = relative_sinusoids(positions, arrays["pos_emb"].size(1))
+        theirs = {int(t): row for t, row in zip(arrays["pos_emb_distance"], arrays["pos_emb"], strict=True)}
+        for distance, row in zip(distances.tolist(), found, strict=True):
+            if distance in theirs:
+                torch.testing.assert_close(row, theirs[distance].double(), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned_absolute"])

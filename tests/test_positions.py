@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fairseq_posenc.positions import Positions, absolute_positions, relative_distances
+from fairseq_posenc.positions import CrossPositions, Positions, absolute_positions, relative_distances
 
 
 def test_distance_is_key_minus_query_with_queries_at_the_end():
@@ -13,16 +13,47 @@ def test_absolute_positions_count_real_tokens_only():
     left = torch.tensor([[True, True, False, False, False], [False] * 5])
     assert absolute_positions(left).tolist() == [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]
     assert absolute_positions(left.flip(1)).tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]]
-    assert Positions(1, 3).absolute.tolist() == [[0, 1, 2]]
 
 
-@pytest.mark.parametrize("k", [0, 1, 2, 5, 100])
+def test_positions_are_columns_unless_padding_stands_on_the_left():
+    mask = torch.tensor([[True, True, False, False, False], [False] * 5])
+    left, right = Positions(2, 5, mask), Positions(2, 5, mask.flip(1))
+    assert left.key_positions.tolist() == [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]
+    assert left.query_positions.tolist() == [[1, 2], [3, 4]]
+    assert right.key_positions.tolist() == Positions(1, 5).key_positions.tolist() == [[0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("left", [0, 1, 5, 100])
+@pytest.mark.parametrize("right", [0, 2, 100])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 6), (4, 4), (2, 5)])
-def test_clipped_index_reads_the_row_of_each_clipped_distance(k, queries, keys):
-    table = torch.arange(-k, k + 1)  # row t holds its own distance
-    rows, index = Positions(queries, keys).clipped(k)
-    assert torch.equal(table[rows][index], relative_distances(queries, keys).clamp(-k, k))
-    assert len(table[rows]) <= min(2 * k, queries + keys - 2) + 1
+def test_clipped_index_reads_the_row_of_each_clipped_distance(left, right, queries, keys):
+    table = torch.arange(-left, right + 1)  # row t holds its own distance
+    rows, index = Positions(queries, keys).clipped(left, right)
+    assert torch.equal(table[rows][index], relative_distances(queries, keys).clamp(-left, right))
+    assert len(table[rows]) <= min(left + right, queries + keys - 2) + 1
+
+
+def test_values_by_distance_and_by_pair_find_their_places():
+    """Within one sentence, and between a source and a target of which either may be padded on the left."""
+    source = torch.tensor([[True, True, False, False], [False, False, False, False]])
+    target = torch.tensor([[True, False, False], [False, False, False]])
+    for positions in (
+        Positions(2, 4),
+        Positions(2, 4, source),
+        CrossPositions(Positions(2, 3, target), source),
+        CrossPositions(Positions(1, 3, target.flip(1)), source.flip(1)),
+        CrossPositions(Positions(1, 3), source),
+    ):
+        queries, keys = positions.extent
+        i = positions.query_positions.expand(2, -1)[:, :, None]
+        j = positions.key_positions.expand(2, -1)[:, None, :]
+        matrix = 100 * torch.arange(queries)[:, None] + torch.arange(keys)
+        pairs = positions.pairs(matrix[None]).expand(2, 1, -1, -1)[:, 0]
+        assert torch.equal(pairs, 100 * i + j)
+        distances = positions.expand(positions.span[None]).expand(2, 1, -1, -1)[:, 0]
+        padding = torch.zeros(2, keys, dtype=torch.bool) if positions.padding_mask is None else positions.padding_mask
+        real = ~padding[:, None, :].expand_as(distances)
+        assert torch.equal(distances[real], (j - i)[real])
 
 
 def test_more_queries_than_keys_are_refused():

@@ -4,33 +4,65 @@ from typing import Any
 
 import pytest
 
-from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.encodings.base import SHARING, parse_bool
+from fairseq_posenc.encodings import ENCODINGS, build_encoding
+from fairseq_posenc.encodings.base import SHARING, Option, parse_bool
 
 #: beside the default, for options of which any encoding may have some; a choice or a bool is tried in every value
-INTERESTING: dict[str, tuple[Any, ...]] = {"clipping_distance": (0, 1, 3, 64)}
+INTERESTING: dict[str, tuple[Any, ...]] = {
+    "clipping_distance": (0, 1, 3, 64),
+    "left_clip": (0, 2),
+    "right_clip": (0, 2),
+    "max_distance": (17,),
+    "max_positions": (20,),
+    "num_buckets": (8,),
+    "position_rank": (1, 7),
+    "projection_length": (2, 3, 40),
+    "rotary_base": (100.0,),
+    "segment_vectors": (False,),  # true needs segments, which have tests of their own
+}
+IMPOSSIBLE = [("deberta", {"clipping_distance": 0})]
+
+Variant = tuple[str, dict[str, Any]]
 
 
-def _variants() -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
+def _values(name: str, option: Option) -> tuple[Any, ...]:
+    values = INTERESTING.get(name) or option.choices or ((True, False) if option.parse is parse_bool else ())
+    assert values, f"say in tests/variants.py which values of {name} are interesting"
+    return values
+
+
+def _variants(typed_only: bool) -> list[Variant]:
+    found: list[Variant] = []
     for name, cls in ENCODINGS.items():
         found.append((name, {}))
         for option, meaning in cls.options.items():
-            values = (
-                INTERESTING.get(option) or meaning.choices or ((True, False) if meaning.parse is parse_bool else ())
-            )
-            assert values, f"say in tests/variants.py which values of {option} are interesting"
-            found += [(name, {option: value}) for value in values]
+            if meaning.is_flag or not typed_only:
+                found += [(name, {option: value}) for value in _values(option, meaning)]
         if "clipping_distance" in cls.options and "position_sharing" in cls.options:
             found += [(name, {"clipping_distance": 2, "position_sharing": sharing}) for sharing in SHARING]
     found.append(("shaw", {"relative_keys": False, "relative_values": False}))
-    return found
+    found.append(("deberta", {"clipping_distance": 2, "position_index": "paper"}))
+    found.append(("tupe_rel", {"untie_first_token": True, "num_buckets": 8}))
+    return [variant for variant in found if variant not in IMPOSSIBLE]
 
 
-VARIANTS = [
-    pytest.param(name, options, id="-".join([name, *(f"{key}={value}" for key, value in options.items())]))
-    for name, options in _variants()
-]
+def _parameters(variants: list[Variant]) -> list[Any]:
+    return [
+        pytest.param(name, options, id="-".join([name, *(f"{key}={value}" for key, value in options.items())]))
+        for name, options in variants
+    ]
+
+
+def _takes_masks(name: str, options: dict[str, Any]) -> bool:
+    return not build_encoding(name, num_heads=2, head_dim=4, **options).projects_length
+
+
+#: as a model has them, by flags
+VARIANTS = _parameters(_variants(typed_only=True))
+#: as they are built alone
+ALONE = _parameters(_variants(typed_only=False))
+#: those of which a mask can hide keys
+MASKABLE = _parameters([variant for variant in _variants(typed_only=False) if _takes_masks(*variant)])
 
 
 def ignores_order(name: str, options: dict[str, Any]) -> bool:

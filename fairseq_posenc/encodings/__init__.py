@@ -1,6 +1,36 @@
 """Position encodings: the contract, the registry, and one file a family."""
 
-from . import absolute, diet, shaw
+from . import (
+    absolute,
+    deberta,
+    diet,
+    huang,
+    kerple,
+    linformer,
+    relative_key,
+    rotary,
+    shaw,
+    t5,
+    transformer_xl,
+    tupe,
+)
 from .base import ENCODINGS, PositionEncoding, build_encoding, register_encoding
 
-__all__ = ["ENCODINGS", "PositionEncoding", "absolute", "build_encoding", "diet", "register_encoding", "shaw"]
+__all__ = [
+    "ENCODINGS",
+    "PositionEncoding",
+    "absolute",
+    "build_encoding",
+    "deberta",
+    "diet",
+    "huang",
+    "kerple",
+    "linformer",
+    "register_encoding",
+    "relative_key",
+    "rotary",
+    "shaw",
+    "t5",
+    "transformer_xl",
+    "tupe",
+]

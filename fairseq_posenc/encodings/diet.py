@@ -1,17 +1,24 @@
 """Decoupled positional attention of Chen et al. (2021), "DIET", https://arxiv.org/abs/2104.08698."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
+from ..positions import Positions, look_up
 from .base import (
     CLIPPING_DISTANCE,
+    MAX_POSITIONS,
     POSITION_SHARING,
+    Option,
     PositionEncoding,
     register_encoding,
     table_heads,
     table_rows,
 )
+from .pairs import PairBias
+
+POSITION_RANK = Option(int, "width D of the position vectors of each head; by default that of a head")
 
 
 @register_encoding("diet_rel")
@@ -28,6 +35,7 @@ class DietRel(PositionEncoding):
     """
 
     options = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
+    crosses = True
 
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
@@ -44,6 +52,61 @@ class DietRel(PositionEncoding):
         nn.init.normal_(self.relative_bias, std=0.02)
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = positions.clipped(self.clipping_distance)
-        table = self.relative_bias[:, rows].to(q.dtype)
-        return table.index_select(1, index.flatten()).view(-1, *index.shape)  # (H or 1, T, S)
+        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        return look_up(self.relative_bias[:, rows].to(q.dtype), index)
+
+
+@register_encoding("diet_abs")
+class DietAbs(PairBias):
+    r"""A product of two low-rank matrices of position vectors for each head, added to the logits.
+
+    .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (1)
+
+    The product is not scaled. It is computed once a forward pass where layers share it, and kept over the steps of a
+    generation.
+
+    Parameters: ``query_positions`` and ``key_positions``, each (H, max_positions, D), or (1, max_positions, D) where
+    heads share them; row t is position t, counted from 0 among the real tokens. Longer sequences are refused.
+    Extra time O(H n^2 D), memory O(H n^2), of the batch only where sentences are padded on the left.
+    """
+
+    options = {
+        "position_rank": POSITION_RANK,
+        "position_sharing": POSITION_SHARING,
+        "max_positions": MAX_POSITIONS,
+    }
+    crosses = True
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        position_rank: int | None = None,
+        position_sharing: str = "layer",  # what the paper recommends for these
+        max_positions: int = 1024,
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.position_sharing = position_sharing
+        self.max_positions = max_positions
+        heads, rank = table_heads(num_heads, position_sharing), checked_rank(position_rank, head_dim)
+        self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
+        self.key_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for table in (self.query_positions, self.key_positions):
+            nn.init.normal_(table, std=0.02)  # as diet_rel
+
+    def matrix(self, queries: int, keys: int) -> Tensor:
+        return self.query_positions[:, :queries] @ self.key_positions[:, :keys].transpose(1, 2)
+
+
+def checked_rank(position_rank: int | None, head_dim: int) -> int:
+    """The rank, by default head_dim.
+
+    Raises:
+        ValueError: it is not positive.
+    """
+    if position_rank is not None and position_rank < 1:
+        raise ValueError(f"--position-rank must be 1 or more, not {position_rank}.")
+    return head_dim if position_rank is None else position_rank

@@ -1,0 +1,156 @@
+"""The four relative position embeddings of Huang et al. (2020), https://arxiv.org/abs/2009.13658.
+
+They give an embedding to each distance up to the maximum length and clip nothing but in one ablation; here methods 2
+to 4 clip as Shaw's, with clipping_distance = n - 1 for their tables, and method 1 has ``max_positions``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..positions import Positions, look_up
+from .base import (
+    CLIPPING_DISTANCE,
+    MAX_POSITIONS,
+    POSITION_SHARING,
+    PositionEncoding,
+    check_length,
+    register_encoding,
+    table_heads,
+    table_rows,
+)
+from .shaw import per_head, take_distances
+
+CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
+
+
+@register_encoding("huang1")
+class Huang1(PositionEncoding):
+    r"""A learned factor for each head and absolute distance.
+
+    .. math:: e_{ij} = q_i k_j^T w_{|j - i|} / \sqrt{d}  \quad (11, 12)
+
+    Parameter: ``relative_factors`` (H, max_positions), or (1, max_positions) where heads share it; entry t is
+    |j - i| = t. Longer sequences are refused. Extra time and memory: O(B H T S).
+    """
+
+    options = {"position_sharing": POSITION_SHARING, "max_positions": MAX_POSITIONS}
+
+    def __init__(
+        self, num_heads: int, head_dim: int, position_sharing: str = "none", max_positions: int = 1024
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.position_sharing = position_sharing
+        self.max_positions = max_positions
+        # The paper names no initializer for methods 1 to 3; one leaves attention as it is without positions.
+        self.relative_factors = nn.Parameter(torch.ones(table_heads(num_heads, position_sharing), max_positions))
+
+    def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        check_length(self, positions.keys, self.max_positions)
+        factors = self.relative_factors[:, positions.span.abs()].to(q.dtype)
+        return q @ k.transpose(-2, -1) * positions.expand(factors)
+
+
+@register_encoding("huang2")
+class Huang2(PositionEncoding):
+    r"""A learned factor for each head and signed distance.
+
+    .. math:: e_{ij} = q_i k_j^T w_{j - i} / \sqrt{d}  \quad (13, 12)
+
+    Parameter: ``relative_factors`` (H, 2K + 1), or (1, 2K + 1) where heads share it; row t is distance t - K.
+    Extra time and memory: O(B H T S).
+    """
+
+    options = CLIPPED
+
+    def __init__(
+        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.clipping_distance = clipping_distance
+        self.position_sharing = position_sharing
+        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance)
+        self.relative_factors = nn.Parameter(torch.ones(shape))
+
+    def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        return q @ k.transpose(-2, -1) * look_up(self.relative_factors[:, rows].to(q.dtype), index)
+
+
+@register_encoding("huang3")
+class Huang3(PositionEncoding):
+    r"""A learned vector for each head and signed distance, in a product of three.
+
+    .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
+
+    The authors made a (T, S, d) tensor and could fit 2 sequences on a GPU instead of 20. Here the queries go in blocks
+    whose tensor is no larger than the logits, and each block is computed again for the gradient instead of kept.
+
+    Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) where heads share it; row t is distance t - K.
+    Time O(B H T S d), with no matrix product to speed it up; extra memory O(B H T S).
+    """
+
+    options = CLIPPED
+
+    def __init__(
+        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.clipping_distance = clipping_distance
+        self.position_sharing = position_sharing
+        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance), head_dim
+        self.relative_vectors = nn.Parameter(torch.ones(shape))
+
+    def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        table = self.relative_vectors[:, rows].to(q.dtype)
+        block = max(1, positions.keys // self.head_dim)
+        parts = zip(q.split(block, dim=2), index.split(block), strict=True)
+        return torch.cat(
+            [
+                checkpoint(triple_product, *part, k, table, use_reentrant=False, preserve_rng_state=False)
+                for part in parts
+            ],
+            dim=2,
+        )
+
+
+def triple_product(q: Tensor, index: Tensor, k: Tensor, table: Tensor) -> Tensor:
+    """q (B, H, t, d), index (t, S) into the rows of table (H or 1, rows, d), k (B, H, S, d): logits (B, H, t, S)."""
+    vectors = table[:, index] * k[:, :, None]  # (B, H, t, S, d)
+    return (vectors @ q[..., None])[..., 0]
+
+
+@register_encoding("huang4")
+class Huang4(PositionEncoding):
+    r"""A learned vector for each head and signed distance meets the query and the key.
+
+    .. math:: e_{ij} = (q_i k_j^T + q_i a_{j - i}^T + k_j a_{j - i}^T) / \sqrt{d}  \quad (16)
+
+    Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) where heads share it, as in the first author's
+    code (BERT's "relative_key_query", which stores i - j); row t is distance t - K.
+    Extra time O(B H (T + S) K d) and memory O(B H (T + S) K), K at most the length.
+    """
+
+    options = CLIPPED
+
+    def __init__(
+        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.clipping_distance = clipping_distance
+        self.position_sharing = position_sharing
+        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance), head_dim
+        self.relative_vectors = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.relative_vectors, std=0.02)  # that of BERT
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        vectors = self.relative_vectors[:, rows].transpose(-2, -1)
+        by_key = take_distances(per_head(k * self.scaling, vectors), index.T)  # (B, H, S, T)
+        return take_distances(per_head(q, vectors), index) + by_key.transpose(-2, -1)

@@ -1,0 +1,144 @@
+"""Linformer of Wang et al. (2020), https://arxiv.org/abs/2006.04768, and DIET's absolute positions inside it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..positions import Positions
+from .base import (
+    MAX_POSITIONS,
+    POSITION_SHARING,
+    Option,
+    PositionEncoding,
+    check_length,
+    register_encoding,
+    table_heads,
+)
+from .diet import POSITION_RANK, checked_rank
+
+PROJECTION_LENGTH = Option(int, "number of mixtures of keys and values that Linformer attends to")
+
+
+class LengthProjection(nn.Module):
+    """E and F: every key and value into a fixed number of mixtures, for all heads alike.
+
+    Parameters: ``keys`` E and ``values`` F, each (projection_length, max_positions); column t is position t.
+    """
+
+    def __init__(self, projection_length: int, max_positions: int) -> None:
+        super().__init__()
+        if projection_length < 1:
+            raise ValueError(f"--projection-length must be 1 or more, not {projection_length}.")
+        self.keys = nn.Parameter(torch.empty(projection_length, max_positions))
+        self.values = nn.Parameter(torch.empty(projection_length, max_positions))
+        for matrix in (self.keys, self.values):
+            nn.init.uniform_(matrix, -(projection_length**-0.5), projection_length**-0.5)
+
+    def forward(self, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        """k and v (B, H, S, d), S at most max_positions, into (B, H, projection_length, d); padding is left out."""
+        return self._mix(self.keys, k, positions), self._mix(self.values, v, positions)
+
+    def _mix(self, matrix: Tensor, x: Tensor, positions: Positions) -> Tensor:
+        columns = positions.key_positions  # (B or 1, S)
+        mixing = matrix[:, columns].transpose(0, 1).to(x.dtype)  # (B or 1, projection_length, S)
+        if positions.padding_mask is not None:
+            mixing = mixing.masked_fill(positions.padding_mask[:, None, :], 0)
+        return mixing[:, None] @ x
+
+
+class _LengthProjecting(PositionEncoding):
+    """Attends to mixtures of the keys. A mixture of all keys would show a decoder the words that it is to predict, and
+    no causal projection of length exists: another encoding stands in a decoder."""
+
+    def __init__(self, num_heads: int, head_dim: int, projection_length: int, max_positions: int) -> None:
+        super().__init__(num_heads, head_dim)
+        self.projection_length = projection_length
+        self.max_positions = max_positions
+        self.projection = LengthProjection(projection_length, max_positions)
+
+    @property
+    def projects_length(self) -> bool:
+        return True
+
+    def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
+        check_length(self, positions.keys, self.max_positions)
+        return q, *self.projection(k, v, positions)
+
+
+@register_encoding("linformer")
+class Linformer(_LengthProjecting):
+    r"""Attention over mixtures of the keys; the baseline of ``diet_abs_lin``, with positions added to the input.
+
+    .. math:: \mathrm{softmax}(q_i (E k)^T / \sqrt{d}) \, F v
+
+    In the encoder; the decoder is that of ``sinusoidal``.
+
+    Parameters: ``projection.keys`` E and ``projection.values`` F, each (projection_length, max_positions), for all
+    heads of a layer. Longer sequences are refused. Time and memory: O(n projection_length) instead of O(n^2).
+    """
+
+    options = {"projection_length": PROJECTION_LENGTH, "max_positions": MAX_POSITIONS}
+    input_positions = "sinusoidal"
+    in_decoder = "sinusoidal"
+
+    def __init__(self, num_heads: int, head_dim: int, projection_length: int = 32, max_positions: int = 1024) -> None:
+        super().__init__(num_heads, head_dim, projection_length, max_positions)
+
+
+@register_encoding("diet_abs_lin")
+class DietAbsLin(_LengthProjecting):
+    r"""DIET's absolute positions in a Linformer encoder.
+
+    .. math:: A_{ij} = q_i ((E k)_j)^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (4)
+
+    Key j is a mixture, so P_K has a row for each mixture. The equation projects the input X, before W_K; here, as in
+    Linformer's own code, the projected keys and values are mixed, which differs by the bias of W_K only. In the
+    encoder; the decoder is that of ``diet_abs``. The equation has no segment term.
+
+    Parameters: ``query_positions`` (H, max_positions, D) and ``key_positions`` (H, projection_length, D), or
+    (1, ..., D) where heads share them, one pair for all layers under ``layer`` and ``all``; ``projection.keys`` E and
+    ``projection.values`` F, each (projection_length, max_positions), own ones for each layer, for all its heads. Longer
+    sequences are refused. Time and memory: O(n projection_length).
+    """
+
+    options = {
+        "position_rank": POSITION_RANK,
+        "position_sharing": POSITION_SHARING,
+        "projection_length": PROJECTION_LENGTH,
+        "max_positions": MAX_POSITIONS,
+    }
+    in_decoder = "diet_abs"
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        position_rank: int | None = None,
+        position_sharing: str = "layer",
+        projection_length: int = 32,
+        max_positions: int = 1024,
+    ) -> None:
+        super().__init__(num_heads, head_dim, projection_length, max_positions)
+        self.position_sharing = position_sharing
+        heads, rank = table_heads(num_heads, position_sharing), checked_rank(position_rank, head_dim)
+        self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
+        self.key_positions = nn.Parameter(torch.empty(heads, projection_length, rank))
+        for table in (self.query_positions, self.key_positions):
+            nn.init.normal_(table, std=0.02)  # as diet_abs
+
+    @property
+    def shared_by_layers(self) -> bool:
+        return False  # E and F are each layer's own
+
+    def tie(self, first: PositionEncoding) -> None:
+        if self.position_sharing in ("layer", "all"):
+            assert isinstance(first, DietAbsLin)
+            self.query_positions, self.key_positions = first.query_positions, first.key_positions
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        def product() -> Tensor:
+            return self.query_positions[:, : positions.keys] @ self.key_positions.transpose(1, 2)
+
+        matrix = positions.once(self.query_positions, product).to(q.dtype)  # (H or 1, keys, projection_length)
+        return matrix[:, positions.query_positions].transpose(0, 1)  # (B or 1, H or 1, T, projection_length)

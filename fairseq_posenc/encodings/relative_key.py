@@ -1,0 +1,48 @@
+"""Shaw's vectors on the keys only, with a clip of its own on either side, as Wav2Vec2-BERT has them
+(Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187)."""
+
+import torch
+from torch import Tensor, nn
+
+from ..positions import Positions
+from .base import POSITION_SHARING, Option, PositionEncoding, register_encoding, table_heads
+from .shaw import per_head, take_distances
+
+
+@register_encoding("relative_key")
+class RelativeKey(PositionEncoding):
+    r"""A learned vector of the distance on the keys, clipped further to the left than to the right.
+
+    .. math:: e_{ij} = q_i (k_j + a_{\mathrm{clip}(j - i, -L, R)})^T / \sqrt{d}
+
+    Parameter: ``relative_keys`` (1, L + R + 1, d), shared by heads as in Hugging Face's code, or (H, L + R + 1, d);
+    row t is distance t - L. Extra time O(B H T (L + R) d), memory O(B H T (L + R)).
+    """
+
+    options = {
+        "left_clip": Option(int, "distances to the left beyond L are clipped to L"),
+        "right_clip": Option(int, "distances to the right beyond R are clipped to R"),
+        "position_sharing": POSITION_SHARING,
+    }
+
+    def __init__(
+        self, num_heads: int, head_dim: int, left_clip: int = 64, right_clip: int = 8, position_sharing: str = "head"
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        for side, clip in (("left", left_clip), ("right", right_clip)):
+            if clip < 0:
+                raise ValueError(f"--{side}-clip must be 0 or more, not {clip}.")
+        self.left_clip = left_clip
+        self.right_clip = right_clip
+        self.position_sharing = position_sharing
+        shape = table_heads(num_heads, position_sharing), left_clip + right_clip + 1, head_dim
+        self.relative_keys = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for head in self.relative_keys:
+            nn.init.xavier_uniform_(head)  # as shaw
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        rows, index = positions.clipped(self.left_clip, self.right_clip)
+        return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)

@@ -1,0 +1,66 @@
+"""Bucketed relative biases of Raffel et al. (2020), "T5", https://arxiv.org/abs/1910.10683."""
+
+import torch
+from torch import Tensor, nn
+
+from ..positions import Positions, log_buckets
+from .base import (
+    BIDIRECTIONAL,
+    MAX_DISTANCE,
+    NUM_BUCKETS,
+    POSITION_SHARING,
+    PositionEncoding,
+    register_encoding,
+    table_heads,
+)
+
+
+@register_encoding("t5")
+class T5(PositionEncoding):
+    r"""One learned scalar for each head and bucket of distances, added to the logits.
+
+    .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + b_{\mathrm{bucket}(j - i)}
+
+    Buckets are those of :func:`fairseq_posenc.positions.log_buckets`: in both directions in an encoder and between
+    source and target, to the left only in a decoder. T5 itself does not scale q k^T and makes up for it by its
+    initial weights; fairseq's Transformer keeps its scaling.
+
+    Parameter: ``relative_bias`` (H, num_buckets), or (1, num_buckets) where heads share it. Any distance is known.
+    Extra time and memory: O(H T S), independent of batch and head_dim.
+    """
+
+    options = {
+        "num_buckets": NUM_BUCKETS,
+        "max_distance": MAX_DISTANCE,
+        "position_sharing": POSITION_SHARING,
+        "bidirectional": BIDIRECTIONAL,
+    }
+    crosses = True
+    buckets: Tensor
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        position_sharing: str = "layer",  # as in T5
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self.position_sharing = position_sharing
+        self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
+        self.relative_bias = nn.Parameter(torch.empty(table_heads(num_heads, position_sharing), num_buckets))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.relative_bias, std=0.02)  # T5's depends on its width; small, as diet_rel's
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        def by_pair() -> Tensor:
+            distances = positions.span.clamp(-self.max_distance, self.max_distance)
+            return positions.expand(self.relative_bias[:, self.buckets[distances + self.max_distance]])
+
+        return positions.once(self, by_pair).to(q.dtype)

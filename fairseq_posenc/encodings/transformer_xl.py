@@ -1,0 +1,112 @@
+"""Relative positions of Dai et al. (2019), "Transformer-XL", https://arxiv.org/abs/1901.02860, and of Yang et al.
+(2019), "XLNet", https://arxiv.org/abs/1906.08237."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..positions import Positions
+from .base import Option, PositionEncoding, parse_bool, register_encoding
+from .shaw import take_distances
+
+QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")
+
+
+@register_encoding("transformer_xl")
+class TransformerXL(PositionEncoding):
+    r"""Sinusoids of the distance, projected, meet the query; two learned vectors join the query in its two roles.
+
+    .. math:: A_{ij} = \frac{(q_i + u) k_j^T + (q_i + v) (R_{i - j} W_R)^T}{\sqrt{d}}
+
+    R_t is (sin(t f_0), ..., cos(t f_0), ...), its two halves one after the other as in the authors' code, with
+    f_m = 10000^(-2m / (H d)). The authors' model is causal; here t = i - j is negative for keys after the query, as in
+    XLNet. All layers of a stack share u and v, as in the authors' code (its ``untie_r`` is off).
+
+    Parameters: ``relative_projection`` W_R (H, d, H d): the position vector of head h is
+    ``relative_projection[h] @ R_t``; ``content_bias`` u and ``position_bias`` v, each (H, d), unless ``query_biases``
+    is false (Huang et al. (2020), 3.4, left them out as unstable). Any distance is known.
+    Extra time O((T + S) (H d)^2 + B H T (T + S) d), memory O(B H T (T + S)).
+    """
+
+    options = {"query_biases": QUERY_BIASES}
+
+    def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True) -> None:
+        super().__init__(num_heads, head_dim)
+        width = num_heads * head_dim
+        if width % 2:
+            raise ValueError(f"{self.name} needs an even width, half sines and half cosines, not {width}.")
+        self.relative_projection = nn.Parameter(torch.empty(num_heads, head_dim, width))
+        self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
+        self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.02)  # the authors'
+
+    def tie(self, first: PositionEncoding) -> None:
+        assert isinstance(first, TransformerXL)
+        self.content_bias, self.position_bias = first.content_bias, first.position_bias
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        vectors = self.relative_projection @ relative_sinusoids(positions, self.num_heads * self.head_dim).to(q.dtype).T
+        if self.position_bias is None or self.content_bias is None:
+            return take_distances(q @ vectors, positions.span_index)  # vectors: (H, d, distances)
+        u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
+        return take_distances((q + v) @ vectors, positions.span_index) + u @ k.transpose(-2, -1)
+
+
+def relative_sinusoids(positions: Positions, width: int) -> Tensor:
+    """R of every distance of ``positions.span``, (distances, width), float64."""
+
+    def make() -> Tensor:
+        frequencies = 10000 ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width)
+        angles = -positions.span[:, None] * frequencies  # R is by i - j
+        return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+    return positions.index(("relative sinusoids", width), make)
+
+
+@register_encoding("xlnet")
+class XLNet(TransformerXL):
+    r"""As ``transformer_xl``, with u and v each layer's own, and with XLNet's segments on demand.
+
+    .. math:: A_{ij} = \frac{(q_i + u) k_j^T + (q_i + v) (R_{i - j} W_R)^T + (q_i + s) g_{S(i) \ne S(j)}^T}{\sqrt{d}}
+
+    Parameters: those of ``transformer_xl``; with ``segment_vectors`` also ``segment_query_bias`` s (H, d) and
+    ``segment_vectors`` g (2, H, d), for keys of the same segment and of another. They take the place of DIET's segment
+    attention.
+    """
+
+    options = {
+        "query_biases": QUERY_BIASES,
+        "segment_vectors": Option(parse_bool, "XLNet's own relative segments instead of DIET's, true or false"),
+    }
+
+    def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True, segment_vectors: bool = False) -> None:
+        super().__init__(num_heads, head_dim, query_biases)
+        self.segment_query_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if segment_vectors else None
+        self.segment_vectors = nn.Parameter(torch.empty(2, num_heads, head_dim)) if segment_vectors else None
+        self.reset_parameters()
+
+    @property
+    def needs_segments(self) -> bool:
+        return self.segment_vectors is not None
+
+    def tie(self, first: PositionEncoding) -> None:
+        """Nothing: each layer has its own u and v."""
+
+    def add_segments(self, num_segments: int) -> None:
+        if self.segment_vectors is None:
+            super().add_segments(num_segments)
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        bias = super().bias(q, k, positions)
+        if self.segment_vectors is None or self.segment_query_bias is None:
+            return bias
+        query = q + self.segment_query_bias.to(q.dtype)[:, None] * self.scaling
+        same_or_other = query @ self.segment_vectors.to(q.dtype).permute(1, 2, 0)  # (B, H, T, 2)
+        of_queries, of_keys = positions.segment_pairs
+        other = (of_queries[:, None, :, None] != of_keys[:, None, None, :]).long()  # (B, 1, T, S)
+        return bias + same_or_other.gather(-1, other.expand(-1, self.num_heads, -1, -1))

@@ -1,0 +1,144 @@
+"""Untied positional encoding of Ke, He and Liu (2021), "TUPE", https://arxiv.org/abs/2006.15595."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..positions import log_buckets, relative_distances
+from .base import (
+    BIDIRECTIONAL,
+    MAX_DISTANCE,
+    MAX_POSITIONS,
+    NUM_BUCKETS,
+    Option,
+    parse_bool,
+    register_encoding,
+)
+from .pairs import PairBias
+
+UNTIE_FIRST_TOKEN = Option(
+    parse_bool, "own biases from and to the first token, whatever the distance (TUPE's [CLS]), true or false"
+)
+
+
+@register_encoding("tupe_abs")
+class TupeAbs(PairBias):
+    r"""Correlation of position vectors by projections of their own, beside that of the words.
+
+    .. math:: A_{ij} = \frac{q_i k_j^T}{\sqrt{2d}} + \frac{(\mathrm{LN}(p_i) U_Q) (\mathrm{LN}(p_j) U_K)^T}{\sqrt{2d}}
+        \quad (7)
+
+    As in the authors' code, the projections have biases and all is shared by the layers of a stack. With
+    ``untie_first_token`` (eq. 10) the position term from the first token is one scalar a head, p'_0 with itself, and
+    that from the others to it another, p_0 with itself, where p' is a vector more: so the authors' code has it.
+
+    Parameters: ``position_vectors`` (max_positions, H d), or (max_positions + 1, H d) where the first token is untied,
+    whose row 0 is p'_0; ``norm.weight``, ``norm.bias`` (H d); ``query_projection`` and ``key_projection``, each
+    ``.weight`` (H d, H d) as of nn.Linear and ``.bias`` (H d). Positions count real tokens from 0. Longer sequences
+    are refused. Extra time O(n (H d)^2 + n^2 H d), once for all layers and the batch; memory O(H n^2), of the batch
+    only where sentences are padded on the left.
+    """
+
+    options = {"untie_first_token": UNTIE_FIRST_TOKEN, "max_positions": MAX_POSITIONS}
+
+    def __init__(
+        self, num_heads: int, head_dim: int, untie_first_token: bool = False, max_positions: int = 1024
+    ) -> None:
+        super().__init__(num_heads, head_dim)
+        self.untie_first_token = untie_first_token
+        self.max_positions = max_positions
+        width = num_heads * head_dim
+        self.position_vectors = nn.Parameter(torch.empty(max_positions + untie_first_token, width))
+        self.norm = nn.LayerNorm(width)
+        self.query_projection = nn.Linear(width, width)
+        self.key_projection = nn.Linear(width, width)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in (self.position_vectors, self.query_projection.weight, self.key_projection.weight):
+            nn.init.normal_(weight, std=0.02)  # the authors': that of BERT
+        for projection in (self.query_projection, self.key_projection):
+            nn.init.zeros_(projection.bias)
+
+    @property
+    def scaling(self) -> float:
+        return (2 * self.head_dim) ** -0.5
+
+    @property
+    def shared_by_layers(self) -> bool:
+        return True
+
+    def matrix(self, queries: int, keys: int) -> Tensor:
+        first = int(self.untie_first_token)
+        vectors = self.norm(self.position_vectors[: first + max(queries, keys)])
+        u_q = self._split_heads(self.query_projection(vectors)) * self.scaling
+        u_k = self._split_heads(self.key_projection(vectors))
+        product = u_q[:, first : first + queries] @ u_k[:, first : first + keys].transpose(1, 2)
+        if self.untie_first_token:
+            from_first, to_first = ((u_q[:, t] * u_k[:, t]).sum(-1, keepdim=True) for t in (0, 1))  # (H, 1) each
+            product = with_first_token(product, from_first, to_first)
+        return product
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        return x.view(len(x), self.num_heads, self.head_dim).transpose(0, 1)
+
+
+@register_encoding("tupe_rel")
+class TupeRel(TupeAbs):
+    r"""TUPE with a relative bias beside the absolute term.
+
+    .. math:: A_{ij} = \frac{q_i k_j^T}{\sqrt{2d}} + \frac{(\mathrm{LN}(p_i) U_Q) (\mathrm{LN}(p_j) U_K)^T}{\sqrt{2d}}
+        + b_{\mathrm{bucket}(j - i)}  \quad (8)
+
+    Buckets are T5's, to the left only in a decoder (the paper has none). With ``untie_first_token`` two scalars a head
+    replace the relative bias from and to the first token too.
+
+    Parameters: those of ``tupe_abs``, and ``relative_bias`` (H, num_buckets), with ``untie_first_token`` also
+    ``first_token_bias`` (H, 2): from the first token, to it.
+    """
+
+    options = {
+        **TupeAbs.options,
+        "num_buckets": NUM_BUCKETS,
+        "max_distance": MAX_DISTANCE,
+        "bidirectional": BIDIRECTIONAL,
+    }
+    buckets: Tensor
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        untie_first_token: bool = False,
+        max_positions: int = 1024,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__(num_heads, head_dim, untie_first_token, max_positions)
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
+        self.relative_bias = nn.Parameter(torch.empty(num_heads, num_buckets))
+        nn.init.normal_(self.relative_bias, std=0.02)
+        self.first_token_bias = nn.Parameter(torch.zeros(num_heads, 2)) if untie_first_token else None
+
+    def matrix(self, queries: int, keys: int) -> Tensor:
+        absolute = super().matrix(queries, keys)
+        longest = max(queries, keys)
+        distances = relative_distances(longest, longest, absolute.device)[:queries, :keys]
+        buckets = self.buckets[distances.clamp(-self.max_distance, self.max_distance) + self.max_distance]
+        relative = self.relative_bias[:, buckets]
+        if self.first_token_bias is not None:
+            relative = with_first_token(relative, *self.first_token_bias.split(1, dim=1))
+        return absolute + relative
+
+
+def with_first_token(matrix: Tensor, from_first: Tensor, to_first: Tensor) -> Tensor:
+    """The matrix (H, n, m) with its first column replaced by ``to_first`` (H, 1), then its first row by
+    ``from_first``."""
+    is_first = torch.zeros(matrix.shape[1:], dtype=torch.bool, device=matrix.device)
+    column, row = is_first.clone(), is_first
+    column[:, 0], row[0] = True, True
+    return torch.where(row, from_first[:, :, None], torch.where(column, to_first[:, :, None], matrix))
