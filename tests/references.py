@@ -138,6 +138,13 @@ def kerple_log(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any)
     return content(q, k) - r1 * math.log(1 + r2 * abs(i - j)), v
 
 
+@reference_for("alibi")
+def alibi(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    heads = encoding.num_heads
+    assert heads & (heads - 1) == 0, "for other numbers of heads the paper refers to the code: see the golden files"
+    return content(q, k) - 2 ** (-8 * (head + 1) / heads) * abs(i - j), v
+
+
 @reference_for("rotary")
 def rotary(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
     def turned(x: Any, position: int) -> np.ndarray:

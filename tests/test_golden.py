@@ -87,6 +87,10 @@ def t5(facts, arrays, heads):
     return build("t5", arrays, {"relative_bias": arrays["table"].T}, **options)
 
 
+def alibi(facts, arrays, heads):
+    return build("alibi", arrays, {})
+
+
 def rotary(facts, arrays, heads):
     return build("rotary", arrays, {}, rotary_layout=facts["layout"])
 
@@ -156,6 +160,7 @@ FAMILIES = {
     "diet_abs_lin__": (diet_abs_lin, 2),
     "t5_bias__": (t5, 4),
     "t5_bias_step__": (t5, 2),
+    "alibi__": (alibi, 3),
     "rope_half__": (rotary, 2),
     "rope_interleaved__": (rotary, 2),
     "transformer_xl__": (sinusoidal_relative, 3),

@@ -2,6 +2,7 @@
 
 from . import (
     absolute,
+    alibi,
     deberta,
     diet,
     huang,
@@ -20,6 +21,7 @@ __all__ = [
     "ENCODINGS",
     "PositionEncoding",
     "absolute",
+    "alibi",
     "build_encoding",
     "deberta",
     "diet",

@@ -1,0 +1,39 @@
+"""Attention with linear biases of Press et al. (2022), "ALiBi", https://arxiv.org/abs/2108.12409."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..positions import Positions
+from .base import PositionEncoding, register_encoding
+
+
+@register_encoding("alibi")
+class ALiBi(PositionEncoding):
+    r"""A fixed penalty that grows with the distance, steeper in some heads than in others.
+
+    .. math:: A_{ij} = q_i k_j^T / \sqrt{d} - m_h |i - j|
+
+    The paper is causal, where |i - j| = i - j; in the encoder and without a mask this is the symmetric form. The
+    authors' code adds m_h j, which differs by a constant of each query that the softmax does not see.
+
+    No parameters. Any distance is known. Extra time and memory: O(H T S), independent of batch and head_dim.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__(num_heads, head_dim)
+        self.register_buffer("slopes", torch.tensor(slopes(num_heads), dtype=torch.float64), persistent=False)
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        return positions.expand(-self.slopes[:, None] * positions.span.abs()).to(q.dtype)
+
+
+def slopes(num_heads: int) -> list[float]:
+    """m_h: 2^(-8/H), 2^(-16/H), ... where H is a power of two; else, as in the authors' code, those of the next lower
+    power of two, then every other one of the next higher."""
+    lower = 2 ** int(math.log2(num_heads))
+    own = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
+    return own + [2 ** (-8 * (h + 1) / (2 * lower)) for h in range(0, 2 * (num_heads - lower), 2)]
