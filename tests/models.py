@@ -43,13 +43,17 @@ def enlarge_positions(model: Any) -> Any:
 
 
 def sentences(task: TranslationTask, lengths: list[int], seed: int = 5) -> list[torch.Tensor]:
-    """Random sentences of these lengths, each ended by </s>."""
+    """Random sentences of these lengths, each ended by </s>; the longer ones hold w3 twice, once at the head."""
     generator = torch.Generator().manual_seed(seed)
     first, eos = task.source_dictionary.nspecial, task.source_dictionary.eos()
-    return [
+    found = [
         torch.cat([torch.randint(first, first + WORDS, (length,), generator=generator), torch.tensor([eos])])
         for length in lengths
     ]
+    for sentence in found:
+        if len(sentence) > 4:
+            sentence[0] = sentence[3] = first + 3
+    return found
 
 
 def batch(task: TranslationTask, rows: list[torch.Tensor], left_pad: bool) -> torch.Tensor:

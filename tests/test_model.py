@@ -8,10 +8,12 @@ import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+import fairseq_posenc
 from fairseq_posenc.architectures import SIZES, architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.base import flag
-from fairseq_posenc.model import PositionMismatch, PositionTransformer, decode_signature
+from fairseq_posenc.model import SIGNATURE, PositionMismatch, PositionTransformer, decode_signature
+from fairseq_posenc.positions import CrossPositions, Positions
 from tests.models import (
     batch,
     build_model,
@@ -184,22 +186,47 @@ def test_same_seed_gives_the_same_initial_weights_as_stock():
     assert list(own) == ["position_version"]
 
 
-@pytest.mark.parametrize("name", ["shaw", "diet_rel"])
-def test_stock_checkpoint_fine_tunes_and_zero_tables_mean_no_positions(task, pairs, tmp_path, name):
-    stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_stock_checkpoint_fine_tunes_into_every_encoding(tmp_path, name):
+    stock = build_model("transformer_tiny").state_dict()
     flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
     ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
-    fresh = {key: value.clone() for key, value in ours.state_dict().items() if "position" in key}
-    ours.load_state_dict(stock.state_dict())
+    before = {key: value.clone() for key, value in ours.state_dict().items()}
+    ours.load_state_dict(stock)
     for key, tensor in ours.state_dict().items():
-        assert torch.equal(tensor, fresh[key] if key in fresh else stock.state_dict()[key]), key
+        is_new = "position_encoding" in key or key == SIGNATURE or key not in stock
+        assert torch.equal(tensor, before[key] if is_new else stock[key]), key
+        assert not is_new or "position" in key
+
+
+#: what fills all position parameters so that attention is as without them, where there is such a value
+NEUTRAL = {
+    **dict.fromkeys(("shaw", "relative_key", "diet_rel", "diet_abs", "t5", "transformer_xl", "xlnet", "huang4"), 0.0),
+    **dict.fromkeys(("huang1", "huang2", "huang3"), 1.0),
+}
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("name", NEUTRAL)
+def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, tmp_path, name, cross):
+    if cross and not ENCODINGS[name].crosses:
+        return
+    stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
+    flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
+    flags += ["--cross-attention-positions", str(cross).lower()]
+    ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
+    ours.load_state_dict(stock.state_dict())
     with torch.no_grad():
         for key, parameter in ours.named_parameters():
             if ".position_encoding." in key:
-                parameter.zero_()
+                parameter.fill_(NEUTRAL[name])
     sources, targets = pairs
     source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
-    torch.testing.assert_close(logits(ours, source, previous), logits(stock, source, previous), rtol=0, atol=1e-10)
+    # fairseq's own encoder-decoder attention takes its softmax in single precision
+    atol = 1e-6 if cross else 1e-10
+    torch.testing.assert_close(logits(ours, source, previous), logits(stock, source, previous), rtol=0, atol=atol)
+    for mine, theirs in zip(translate(ours, task, source), translate(stock, task, source), strict=True):
+        assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
 
 
 def test_fine_tuning_keeps_the_position_parameters_that_fit(tmp_path):
@@ -265,6 +292,40 @@ def test_signature_names_the_encoding_and_every_option():
         (["transformer_shaw_tiny", "--encoder-learned-pos"], "--encoder-learned-pos contradicts .*--input-positions"),
         (["transformer_shaw_tiny", "--cross-self-attention"], "--cross-self-attention cannot be used"),
         (["transformer_shaw_tiny", "--clipping-distance", "-2"], "--clipping-distance must be 0 or more, not -2"),
+        (["transformer_shaw_tiny", "--cross-attention-positions", "true"], "shaw is not defined between .* t5"),
+        (
+            ["transformer_t5_tiny", "--target-position-encoding", "rotary", "--cross-attention-positions", "true"],
+            "rotary is not defined between source and target; .* must be one of diet_rel, diet_abs, t5",
+        ),
+        (
+            ["transformer_shaw_tiny", "--target-position-encoding", "linformer"],
+            "mixes all keys.*say sinusoidal instead",
+        ),
+        (["transformer_shaw_tiny", "--target-position-encoding", "diet_abs_lin"], "say diet_abs instead"),
+        (["transformer_t5_tiny", "--num-buckets", "7"], "--num-buckets must be even and at least 4, not 7"),
+        (["transformer_t5_tiny", "--max-distance", "8"], "--max-distance must be more than 8, .* not 8"),
+        (["transformer_diet_abs_tiny", "--position-rank", "0"], "--position-rank must be 1 or more, not 0"),
+        (["transformer_diet_abs_lin_tiny", "--projection-length", "0"], "--projection-length must be 1 or more, not 0"),
+        (["transformer_rotary_tiny", "--rotary-base", "0"], "--rotary-base must be more than 0, not 0"),
+        (
+            ["transformer_rotary_tiny", "--encoder-embed-dim", "18", "--encoder-attention-heads", "2"],
+            "the width of a head must be even, not 9",
+        ),
+        (["transformer_deberta_tiny", "--clipping-distance", "0"], "--clipping-distance must be 1 or more for deberta"),
+        (
+            ["transformer_deberta_tiny", "--content-to-position", "false", "--position-to-content", "false"],
+            "deberta without --content-to-position and --position-to-content has no positions: use nopos",
+        ),
+        (["transformer_relative_key_tiny", "--left-clip", "-1"], "--left-clip must be 0 or more, not -1"),
+        (["transformer_t5_tiny", "--segment-separator", "<sep>"], "the source dictionary has no such token; give one"),
+        (["transformer_t5_tiny", "--num-segments", "3"], "--num-segments has no meaning without --segment-separator"),
+        (
+            ["transformer_t5_tiny", "--segment-separator", "w3", "--num-segments", "0"],
+            "--num-segments must be 1 or more, not 0",
+        ),
+        (["transformer_xlnet_tiny", "--segment-vectors", "true"], "--segment-vectors has no meaning without"),
+        (["transformer_linformer_tiny", "--segment-separator", "w3"], "linformer cannot have segments"),
+        (["transformer_alibi_tiny", "--untie-first-token", "true"], "--untie-first-token has no meaning for"),
     ],
 )
 def test_senseless_flags_are_refused_when_the_model_is_built(arguments, message):
@@ -277,6 +338,111 @@ def test_attention_side_encoding_stands_on_any_input_side_one(task, pairs, input
     model = build_model("transformer_shaw_tiny", "--input-positions", inputs)
     assert (model.encoder.embed_positions is None) == (model.decoder.embed_positions is None) == (inputs == "none")
     assert any("embed_positions" in name for name, _ in model.named_parameters()) == (inputs == "learned")
+
+
+# Mixing, encoder-decoder attention, segments
+
+
+def encodings_of(model):
+    """Names of the encodings in encoder, decoder, and between them."""
+    decoder = model.decoder.layers[0]
+    found = [model.encoder.layers[0].self_attn, decoder.self_attn, decoder.encoder_attn]
+    return [
+        attention.position_encoding.name if hasattr(attention, "position_encoding") else None for attention in found
+    ]
+
+
+def test_encoder_and_decoder_may_have_different_encodings_each_with_its_own_defaults():
+    flags = ["--source-position-encoding", "shaw", "--cross-attention-positions", "true", "--position-sharing", "head"]
+    model = build_model("transformer_t5_tiny", *flags)
+    assert encodings_of(model) == ["shaw", "t5", "t5"]
+    for encoding in model.modules():
+        if hasattr(encoding, "position_sharing"):
+            assert encoding.position_sharing == "head"
+    shaw, t5 = model.encoder.layers[0].self_attn.position_encoding, model.decoder.layers[0].self_attn.position_encoding
+    between = model.decoder.layers[0].encoder_attn.position_encoding
+    assert (shaw.clipping_distance, t5.bidirectional, between.bidirectional) == (16, False, True)
+    assert json.loads(decode_signature(model.position_version)) == {
+        "encoding": "shaw",
+        "input_positions": "none",
+        "clipping_distance": 16,
+        "position_sharing": "head",
+        "relative_keys": True,
+        "relative_values": True,
+        "target": {
+            "encoding": "t5",
+            "input_positions": "none",
+            "num_buckets": 32,
+            "max_distance": 128,
+            "position_sharing": "head",
+        },
+        "cross_attention_positions": True,
+    }
+    default = build_model("transformer_diet_rel_tiny", "--target-position-encoding", "shaw")
+    assert encodings_of(default) == ["diet_rel", "shaw", None]
+    sides = [stack.layers[0].self_attn.position_encoding for stack in (default.encoder, default.decoder)]
+    assert [side.clipping_distance for side in sides] == [128, 16]
+
+
+def test_positions_enter_the_input_of_the_side_that_wants_them():
+    model = build_model("transformer_shaw_tiny", "--source-position-encoding", "learned")
+    assert model.encoder.embed_positions is not None
+    assert model.decoder.embed_positions is None
+    assert encodings_of(build_model("transformer_linformer_tiny")) == ["linformer", "sinusoidal", None]
+    assert encodings_of(build_model("transformer_diet_abs_lin_tiny")) == ["diet_abs_lin", "diet_abs", None]
+
+
+def test_tables_are_as_long_as_the_model_allows():
+    limits = ["--max-source-positions", "30", "--max-target-positions", "20"]
+    model = build_model("transformer_diet_abs_tiny", *limits, "--cross-attention-positions", "true")
+    decoder = model.decoder.layers[0]
+    places = model.encoder.layers[0].self_attn, decoder.self_attn, decoder.encoder_attn
+    assert [place.position_encoding.max_positions for place in places] == [30, 20, 30]
+
+
+def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decoding(task, pairs, monkeypatch):
+    flags = ["--segment-separator", "w3", "--cross-attention-positions", "true"]
+    model = enlarge_positions(build_model("transformer_diet_rel_tiny", *flags))
+    separator, seen = task.source_dictionary.index("w3"), []
+    attend = fairseq_posenc.attention.attend
+    monkeypatch.setattr(
+        fairseq_posenc.attention,
+        "attend",
+        lambda *tensors, positions, **rest: seen.append(positions) or attend(*tensors, positions=positions, **rest),
+    )
+    source = pairs[0][0][None]
+    best = translate(model, task, source, beam=1)[0][0]["tokens"]
+    previous = shift_right([best])[0]
+    separators = (previous == separator).long()
+    before = separators.cumsum(0) - separators
+    first_decoder = [
+        positions for positions in seen if type(positions) is Positions and positions.generation is not None
+    ]
+    for positions in first_decoder:
+        of_query, of_keys = positions.segment_pairs
+        assert of_query[0].tolist() == before[positions.keys - 1 : positions.keys].tolist()
+        assert of_keys[0].tolist() == before[: positions.keys].tolist()
+    crossing = [positions for positions in seen if type(positions) is CrossPositions]
+    assert len(crossing) == len(first_decoder) == 2 * len(best)
+    assert all(positions.segment_pairs[1].tolist() == [[0, 1, 1, 1, 2, 2, 2, 2]] for positions in crossing)
+    logits_with = logits(model, source, previous[None])
+    moved = source.clone()
+    moved[0, 3], moved[0, 4] = source[0, 4], source[0, 3]
+    assert not torch.allclose(logits_with, logits(model, moved, previous[None]), atol=1e-3)
+
+
+def test_nothing_but_the_flags_decides_about_segments(task, pairs):
+    """Segment tables of zeros change nothing."""
+    plain = enlarge_positions(build_model("transformer_shaw_tiny"))
+    model = build_model("transformer_shaw_tiny", "--segment-separator", "w3", "--num-segments", "4")
+    state = plain.state_dict() | {SIGNATURE: model.state_dict()[SIGNATURE]}
+    for key, tensor in model.state_dict().items():
+        if "segment_bias" in key:
+            assert tensor.shape == (2, 4, 4)
+            state[key] = torch.zeros_like(tensor)
+    model.load_state_dict(state)
+    source, previous = pairs[0][0][None], shift_right(pairs[1])[0][None]
+    torch.testing.assert_close(logits(model, source, previous), logits(plain, source, previous), rtol=0, atol=1e-12)
 
 
 # A whole model of somebody else's

@@ -57,8 +57,24 @@ def _takes_masks(name: str, options: dict[str, Any]) -> bool:
     return not build_encoding(name, num_heads=2, head_dim=4, **options).projects_length
 
 
+#: flags of models beside those of encodings; w3 is a word of tests/models.py
+COMBINATIONS: list[Variant] = [
+    *(
+        (name, {"cross_attention_positions": True, "segment_separator": "w3", "num_segments": 3})
+        for name, cls in ENCODINGS.items()
+        if cls.crosses
+    ),
+    ("diet_abs", {"cross_attention_positions": True, "position_sharing": "none"}),
+    ("shaw", {"target_position_encoding": "diet_abs", "cross_attention_positions": True, "clipping_distance": 2}),
+    ("sinusoidal", {"target_position_encoding": "shaw", "segment_separator": "w3"}),
+    ("huang3", {"source_position_encoding": "learned", "segment_separator": "w3"}),
+    ("tupe_rel", {"source_position_encoding": "linformer", "input_positions": "sinusoidal"}),
+    ("xlnet", {"segment_vectors": True, "segment_separator": "w3"}),
+    ("diet_abs_lin", {"target_position_encoding": "rotary"}),
+]
+
 #: as a model has them, by flags
-VARIANTS = _parameters(_variants(typed_only=True))
+VARIANTS = _parameters(_variants(typed_only=True) + COMBINATIONS)
 #: as they are built alone
 ALONE = _parameters(_variants(typed_only=False))
 #: those of which a mask can hide keys

@@ -1,0 +1,126 @@
+"""Every encoding on real text, as a user runs it: train, average, translate. Minutes each, so only with -m slow."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.sequence_generator import SequenceGenerator
+
+from fairseq_posenc.architectures import architecture_name
+from fairseq_posenc.encodings import ENCODINGS
+from tests.models import batch
+from tests.toy import PACKAGE, run_fairseq
+
+ROOT = Path(__file__).resolve().parents[1]
+UPDATES = 300
+SMALL = (
+    *("--encoder-layers", "2", "--decoder-layers", "2", "--share-all-embeddings"),
+    *("--encoder-embed-dim", "128", "--decoder-embed-dim", "128"),
+    *("--encoder-ffn-embed-dim", "256", "--decoder-ffn-embed-dim", "256"),
+    *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
+    *("--encoder-normalize-before", "--decoder-normalize-before"),
+    *("--max-source-positions", "256", "--max-target-positions", "256"),
+)
+MODELS = [
+    *((name, ()) for name in ENCODINGS),
+    *((name, ("--cross-attention-positions", "true")) for name, cls in ENCODINGS.items() if cls.crosses),
+    ("t5", ("--source-position-encoding", "shaw", "--input-positions", "sinusoidal")),
+    ("xlnet", ("--query-biases", "false")),
+]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def multi30k(shared, tmp_path_factory):
+    """Multi30k en-de as the recipe prepares it."""
+    data = tmp_path_factory.mktemp("data")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "recipes.common", "--conf", str(ROOT / "recipes/multi30k/multi30k.conf")),
+            *("--pair", "en-de", "--source", str(shared / "data/multi30k"), "--data-dir", str(data)),
+            *("--stages", "download,prepare", "--cpus", "1"),
+        ],
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    return data / "multi30k/en-de/prepared/binarized"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"), MODELS, ids=lambda value: value if isinstance(value, str) else "".join(value)
+)
+def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
+    run = run_fairseq(
+        "train",
+        multi30k,
+        *("--arch", architecture_name(name, "iwslt_de_en"), *SMALL, *flags, "--save-dir", tmp_path, "--cpu"),
+        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "0.003", "--lr-scheduler", "inverse_sqrt"),
+        *("--warmup-updates", "100", "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
+        *("--max-tokens", "1000", "--max-update", str(UPDATES), "--seed", "1", "--num-workers", "0"),
+        *(
+            "--save-interval-updates",
+            "100",
+            "--validate-interval-updates",
+            "100",
+            "--required-batch-size-multiple",
+            "1",
+        ),
+        *("--data-buffer-size", "0", "--no-progress-bar", "--log-format", "json", "--log-interval", "20"),
+        user_dir=PACKAGE,
+        timeout=1800,
+    )
+    rows = [
+        json.loads(line[line.index("{") :])
+        for line in run.stderr.splitlines() + run.stdout.splitlines()
+        if '{"' in line
+    ]
+    losses = [float(row["loss"]) for row in rows if "loss" in row]
+    valid = [float(row["valid_loss"]) for row in rows if "valid_loss" in row]
+    assert sum(losses[-3:]) / 3 < losses[0] - 2
+    assert valid[0] > valid[1] > valid[2]
+    average = tmp_path / "average.pt"
+    subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "scripts/average_checkpoints.py"), "--last-updates", "2"),
+            *("--output", str(average), str(tmp_path)),
+        ],
+        check=True,
+    )
+    print(f"{name} {' '.join(flags)}: training loss {losses[0]} to {losses[-1]}, validation {valid}")
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(average)], arg_overrides={"data": str(multi30k)}
+    )
+    task.load_dataset("test")
+    model = models[0].double().eval()
+    assert_translates_alike_in_every_way(model, task, [task.dataset("test")[i]["source"] for i in range(40)])
+
+
+def assert_translates_alike_in_every_way(model, task, sources):
+    """Beam 5, cached, in batches of mixed lengths; without a cache; one by one."""
+
+    def translate(rows, cached=True):
+        generator = SequenceGenerator([model], task.target_dictionary, beam_size=5, max_len_a=1.2, max_len_b=10)
+        generator.model.has_incremental = cached
+        tokens = batch(task, rows, left_pad=True)
+        lengths = tokens.ne(task.source_dictionary.pad()).sum(1)
+        found = generator.generate([model], {"net_input": {"src_tokens": tokens, "src_lengths": lengths}})
+        return [(hypotheses[0]["tokens"].tolist(), float(hypotheses[0]["score"])) for hypotheses in found]
+
+    assert len(set(map(len, sources))) > 5
+    together = translate(sources[:20]) + translate(sources[20:])
+    alone = [translate([source])[0] for source in sources]
+    uncached = translate(sources[:20], cached=False) + translate(sources[20:], cached=False)
+    assert [tokens for tokens, _ in alone] == [tokens for tokens, _ in together]
+    assert [tokens for tokens, _ in uncached] == [tokens for tokens, _ in together]
+    for other in (alone, uncached):
+        torch.testing.assert_close(
+            torch.tensor([score for _, score in other]), torch.tensor([score for _, score in together])
+        )
+    assert len({tuple(tokens) for tokens, _ in together}) > 5
