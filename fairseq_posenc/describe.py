@@ -1,0 +1,178 @@
+"""How many parameters an architecture has, and how many of them are for positions; no data and no memory needed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import fairseq.models
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from tabulate import tabulate  # type: ignore[import-untyped]
+
+from .architectures import SIZES
+from .encodings import ENCODINGS
+from .model import SIDES, PositionTransformer, encoding_of
+
+VOCABULARY = 32768
+COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "between", "input", "total", "share")
+HEADERS = ("architecture", "encoding", "encoder", "decoder", "between", "input", "total", "share")
+NOTE = (
+    "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
+    "theirs of the total, in %. What layers or embeddings share counts once."
+)
+
+
+class DescriptionError(ValueError):
+    """An architecture or a flag of which no model can be built: its text is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """Numbers of parameters of one model; tensors that are shared count once."""
+
+    arch: str
+    #: the encodings of the encoder and of the decoder
+    source_encoding: str
+    target_encoding: str
+    #: position parameters in the encoder's self-attention, segments included
+    encoder: int
+    #: in the decoder's self-attention
+    decoder: int
+    #: in encoder-decoder attention
+    between: int
+    #: added to the embeddings of both stacks
+    input: int
+    #: all parameters of the model, for positions or not
+    total: int
+
+    @property
+    def positions(self) -> int:
+        return self.encoder + self.decoder + self.between + self.input
+
+    @property
+    def share(self) -> float:
+        """Position parameters as a part of the total, in %."""
+        return 100 * self.positions / self.total
+
+    @property
+    def encoding(self) -> str:
+        """Both encodings, or the one that both stacks have."""
+        return ", ".join(dict.fromkeys((self.source_encoding, self.target_encoding)))
+
+
+def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY) -> Description:
+    """Counts the parameters of the model that fairseq-train would build.
+
+    Args:
+        arch: an architecture of this package.
+        flags: further flags of fairseq-train.
+        vocabulary: entries of the dictionary, fairseq's four special ones included; both languages have as many.
+
+    Raises:
+        DescriptionError: there is no such architecture, or no such model of it.
+    """
+    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
+        raise DescriptionError(
+            f"there is no architecture {arch!r} here; it is transformer_ENCODING_SIZE with ENCODING one of "
+            f"{', '.join(sorted(ENCODINGS))} and SIZE one of {', '.join(SIZES)}."
+        )
+    try:
+        args = _parse(arch, flags)
+        dictionary = _dictionary(vocabulary, args.segment_separator)
+        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+        with torch.device("meta"):  # shapes alone
+            model = fairseq.models.build_model(args, task)
+    except DescriptionError:
+        raise
+    except ValueError as error:  # a sentence, ours or fairseq's
+        raise DescriptionError(str(error) if arch in str(error) else f"{arch}: {error}") from error
+    except Exception as error:  # what fairseq and torch raise, each in its own way, where values make no model
+        raise DescriptionError(
+            f"no model of {arch} can be built with {' '.join(flags)} ({type(error).__name__}: {error})."
+        ) from error
+    source, target = (encoding_of(args, side) for side in SIDES)
+    return Description(arch=arch, source_encoding=source, target_encoding=target, **count(model))
+
+
+def count(model: Any) -> dict[str, int]:
+    """All parameters of a model of this package, and those for positions by the place where they act."""
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}  # a shared one under one name
+
+    def inside(stack: str, part: str) -> int:
+        return sum(size for name, size in sizes.items() if name.startswith(f"{stack}.") and f".{part}." in name)
+
+    return {
+        "encoder": inside("encoder", "self_attn.position_encoding"),
+        "decoder": inside("decoder", "self_attn.position_encoding"),
+        "between": inside("decoder", "encoder_attn.position_encoding"),
+        "input": inside("encoder", "embed_positions") + inside("decoder", "embed_positions"),
+        "total": sum(sizes.values()),
+    }
+
+
+def _parse(arch: str, flags: Sequence[str]) -> Namespace:
+    """The arguments as fairseq-train has them, with a parser that raises where fairseq's would print its usage."""
+
+    def refuse(message: str) -> NoReturn:
+        raise DescriptionError(f"{arch}: {message}.")
+
+    parser: ArgumentParser = options.get_training_parser()
+    parser.error = refuse  # type: ignore[method-assign]
+    args: Namespace = options.parse_args_and_arch(parser, ["no-data", "--arch", arch, *flags])
+    if args.arch != arch:
+        raise DescriptionError(f"--arch {args.arch} is no flag here: name it with the other architectures.")
+    return args
+
+
+def _dictionary(size: int, separator: str | None) -> Dictionary:
+    """As many entries, the separator of segments among them."""
+    dictionary = Dictionary()
+    if size <= len(dictionary):
+        raise DescriptionError(
+            f"a vocabulary has fairseq's {len(dictionary)} special entries and at least one word, so it is not {size}."
+        )
+    words = itertools.chain([] if separator is None else [separator], (f"w{number}" for number in itertools.count()))
+    while len(dictionary) < size:
+        dictionary.add_symbol(next(words))
+    return dictionary
+
+
+def as_text(rows: Sequence[Description]) -> str:
+    """A table for a terminal."""
+    return f"{_render(rows, 'simple')}\n\n{NOTE}\n"
+
+
+def as_markdown(rows: Sequence[Description]) -> str:
+    """The same as Markdown."""
+    return f"{_render(rows, 'github')}\n\n{NOTE}\n"
+
+
+def _render(rows: Sequence[Description], style: str) -> str:
+    cells = [
+        [
+            *(row.arch, row.encoding),
+            *(f"{number:,}" for number in (row.encoder, row.decoder, row.between, row.input, row.total)),
+            f"{row.share:.3f}",
+        ]
+        for row in rows
+    ]
+    alignment = ("left", "left", *["right"] * (len(HEADERS) - 2))
+    return str(tabulate(cells, HEADERS, tablefmt=style, disable_numparse=True, colalign=alignment))
+
+
+def as_csv(rows: Sequence[Description]) -> str:
+    """One line a row, every number unrounded."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([getattr(row, column) for column in COLUMNS] for row in rows)
+    return text.getvalue()

@@ -1,0 +1,207 @@
+"""Numbers of parameters, held to the papers' formulas and to models that are really built."""
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_posenc import describe
+from fairseq_posenc.architectures import architecture_name
+from fairseq_posenc.describe import DescriptionError
+from fairseq_posenc.encodings import ENCODINGS
+from tests.models import build_model, make_task
+from tests.toy import TINY
+
+SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "describe.py"
+LAYERS, HEADS, HEAD_DIM, LENGTH = 12, 12, 64, 512
+WIDTH = HEADS * HEAD_DIM
+
+# an encoder of BERT-base's size
+BERT = (
+    *("--encoder-layers", str(LAYERS), "--encoder-attention-heads", str(HEADS), "--encoder-embed-dim", str(WIDTH)),
+    *("--encoder-ffn-embed-dim", str(4 * WIDTH), "--max-source-positions", str(LENGTH)),
+    *("--decoder-layers", "1", "--decoder-attention-heads", "2", "--decoder-embed-dim", "16"),
+)
+# one row for each distance between positions of a sequence of 512
+UNCLIPPED = ("--clipping-distance", str(LENGTH - 1))
+DISTANCES = 2 * LENGTH - 1
+
+
+def describe_tiny(encoding, *flags, vocabulary=100):
+    return describe.describe(architecture_name(encoding, "tiny"), flags, vocabulary)
+
+
+def millions(number):
+    return f"{number / 1e6:.1f}"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "flags", "expected", "english", "multilingual"),
+    [
+        ("diet_rel", [*UNCLIPPED, "--position-sharing", "none"], LAYERS * HEADS * DISTANCES, "109.9", "178.7"),
+        ("diet_rel", [*UNCLIPPED, "--position-sharing", "layer"], HEADS * DISTANCES, "109.7", "178.5"),
+        (
+            "diet_abs",
+            ["--position-rank", "128", "--position-sharing", "none"],
+            LAYERS * HEADS * 2 * LENGTH * 128,
+            "128.6",
+            "197.4",
+        ),
+        (
+            "diet_abs",
+            ["--position-rank", "128", "--position-sharing", "layer"],
+            HEADS * 2 * LENGTH * 128,
+            "111.3",
+            "180.1",
+        ),
+    ],
+)
+def test_table_6_of_diet(encoding, flags, expected, english, multilingual):
+    """Chen et al. (2021), Table 6: BERT-base of 110.1M, multilingual 178.9M, less its input positions, plus these."""
+    row = describe_tiny(encoding, *BERT, *flags)
+    assert row.encoder == expected
+    assert row.between == row.input == 0
+    for bert, printed in ((110.1e6, english), (178.9e6, multilingual)):
+        assert millions(bert - LENGTH * WIDTH + row.encoder) == printed
+
+
+# Huang et al. (2020), Table 1: m layers, h heads, n the longest sequence; d is the width of what gets the vectors, one
+# head or, for absolute positions, the model. The paper's own example for Shaw's and methods 3 and 4,
+# 12 * 12 * (2 * 512 - 1) = 147K, leaves out d: it is the number of method 2.
+@pytest.mark.parametrize(
+    ("encoding", "flags", "expected"),
+    [
+        # Table 1 has the keys alone, with own vectors for each head.
+        ("shaw", [*UNCLIPPED, "--relative-values", "false"], LAYERS * HEADS * DISTANCES * HEAD_DIM),
+        ("huang1", [], LAYERS * HEADS * LENGTH),
+        ("huang2", UNCLIPPED, LAYERS * HEADS * DISTANCES),
+        ("huang3", UNCLIPPED, LAYERS * HEADS * DISTANCES * HEAD_DIM),
+        ("huang4", UNCLIPPED, LAYERS * HEADS * DISTANCES * HEAD_DIM),
+    ],
+)
+def test_table_1_of_huang(encoding, flags, expected):
+    row = describe_tiny(encoding, *BERT, *flags)
+    assert row.encoder == expected
+    assert row.input == 0
+
+
+def test_table_1_of_huang_for_absolute_positions():
+    row = describe_tiny("learned", *BERT, "--target-position-encoding", "nopos")
+    unused_rows = make_task().source_dictionary.pad() + 1  # fairseq counts positions from its padding symbol on
+    assert row.input == (LENGTH + unused_rows) * WIDTH
+    assert row.encoder == row.decoder == 0
+
+
+def test_example_of_huang_is_method_2():
+    assert round(describe_tiny("huang2", *BERT, *UNCLIPPED).encoder / 1000) == 147
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_counts_are_those_of_the_built_model(encoding):
+    model = build_model(architecture_name(encoding, "tiny"))
+    row = describe_tiny(encoding, *TINY, vocabulary=len(make_task().source_dictionary))
+    assert row.total == sum(parameter.numel() for parameter in model.parameters())
+    counts = describe.count(model)
+    assert {place: getattr(row, place) for place in counts} == counts
+    without = describe_tiny("nopos", *TINY, vocabulary=len(make_task().source_dictionary))
+    assert row.positions == row.encoder + row.decoder + row.between + row.input == row.total - without.total
+    assert row.share == pytest.approx(100 * row.positions / row.total)
+    assert row.source_encoding == encoding
+
+
+def test_each_place_has_its_column():
+    """Layers of TINY: 2 of 2 heads of 8."""
+    flags = [
+        *TINY,
+        *("--source-position-encoding", "shaw", "--target-position-encoding", "t5"),
+        *("--cross-attention-positions", "true"),
+    ]
+    shaw = 2 * 2 * 2 * (2 * 16 + 1) * 8  # layers, keys and values, heads, distances
+    t5 = 2 * 32  # heads, buckets, for all layers
+    row = describe_tiny("nopos", *flags)
+    assert (row.encoder, row.decoder, row.between, row.input) == (shaw, t5, t5, 0)
+    assert (row.encoding, row.source_encoding, row.target_encoding) == ("shaw, t5", "shaw", "t5")
+
+    segments = 2 * 3 * 3  # heads, pairs
+    row = describe_tiny("nopos", *flags, "--segment-separator", "<sep>", "--num-segments", "3")
+    assert (row.encoder, row.decoder, row.between) == (shaw + 2 * segments, t5 + segments, t5 + segments)
+
+    row = describe_tiny("nopos", *flags, "--input-positions", "learned", "--max-target-positions", "30")
+    assert row.input == (1024 + 2 + 30 + 2) * 16
+
+
+def test_what_is_shared_counts_once():
+    own, joined = (describe_tiny("shaw", *TINY, *flags).total for flags in ([], ["--share-all-embeddings"]))
+    assert own - joined == 2 * 100 * 16  # one table of words instead of three
+
+
+def test_a_big_model_takes_no_memory():
+    row = describe.describe("transformer_sinusoidal_wmt_en_de_big", ["--encoder-ffn-embed-dim", str(10**9)])
+    assert row.total > 10**12
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "message"),
+    [
+        ("transformer_tiny", [], "there is no architecture 'transformer_tiny' here"),
+        ("transformer_shaw_tiny", ["--clipping-distance", "-1"], "--clipping-distance must be 0 or more"),
+        ("transformer_shaw_tiny", ["--position-sharing", "some"], "--position-sharing: invalid choice: 'some'"),
+        ("transformer_shaw_tiny", ["--clipping-distance"], "expected one argument"),
+        ("transformer_shaw_tiny", ["--clip", "3"], "unrecognized arguments: --clip 3"),
+        ("transformer_shaw_tiny", ["--arch", "transformer_t5_tiny"], "--arch transformer_t5_tiny is no flag here"),
+        ("transformer_shaw_tiny", ["--encoder-attention-heads", "7"], "with --encoder-attention-heads 7"),
+    ],
+)
+def test_what_makes_no_model_is_refused(arch, flags, message):
+    with pytest.raises(DescriptionError) as refusal:
+        describe.describe(arch, flags, 100)
+    assert message in str(refusal.value)
+
+
+def test_a_vocabulary_without_words_is_refused():
+    with pytest.raises(DescriptionError, match="at least one word, so it is not 4"):
+        describe_tiny("shaw", vocabulary=4)
+
+
+def test_tables():
+    rows = [describe_tiny("shaw", *TINY), describe_tiny("diet_abs_lin", *TINY)]
+    assert "transformer_shaw_tiny          shaw" in describe.as_text(rows)
+    assert "2,112" in describe.as_text(rows)
+    assert "| transformer_diet_abs_lin_tiny | diet_abs_lin, diet_abs |" in describe.as_markdown(rows)
+    table = list(csv.DictReader(io.StringIO(describe.as_csv(rows))))
+    assert [row["target_encoding"] for row in table] == ["shaw", "diet_abs"]
+    assert int(table[0]["total"]) == rows[0].total
+
+
+def run_script(*words):
+    return subprocess.run([sys.executable, SCRIPT, *words], check=False, capture_output=True, encoding="utf-8")
+
+
+def test_script():
+    flags = ["--clipping-distance", "4", "--share-all-embeddings"]
+    archs = ["transformer_shaw_tiny", "transformer_diet_rel_tiny"]
+    run = run_script("--vocabulary", "100", *archs, "--format", "csv", "--", *flags)
+    assert run.returncode == 0
+    assert run.stderr == ""
+    assert run.stdout == describe.as_csv([describe.describe(arch, flags, 100) for arch in archs])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["transformer_shw_tiny"], "there is no architecture 'transformer_shw_tiny' here"),
+        (["transformer_nopos_tiny", "--", "--clipping-distance", "4"], "--clipping-distance has no meaning for"),
+        (["transformer_shaw_tiny", "--", "--clipping-distance", "x"], "invalid int value: 'x'"),
+        (["--", "--clipping-distance", "4"], "name an architecture"),
+    ],
+)
+def test_errors_of_the_script_are_one_line(words, message):
+    run = run_script(*words)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith("error: ")
+    assert run.stderr.count("\n") == 1
+    assert message in run.stderr
