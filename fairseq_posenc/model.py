@@ -244,8 +244,8 @@ def check_arguments(args: Namespace) -> None:
         if getattr(args, key) != value:
             wanted = " and ".join(dict.fromkeys(input_positions_of(args, side) for side in SIDES))
             raise ValueError(
-                f"{flag(key)} contradicts {arch}, which adds {wanted} positions to the input: say --input-positions "
-                f"{' or '.join(INPUT_POSITIONS)} instead."
+                f"{flag(key)} contradicts {arch}, whose positions at the input are: {wanted}; say --input-positions "
+                "with the ones that are meant instead."
             )
     if args.cross_attention_positions and not find_encoding(encodings["target"]).crosses:
         crossing = ", ".join(name for name, cls in ENCODINGS.items() if cls.crosses)
