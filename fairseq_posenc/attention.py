@@ -39,7 +39,8 @@ def attend(
         positions: what the stack knows; by default made from the lengths and the padding mask.
 
     Returns:
-        output (B, H, T, d) and, where asked for, the weights (B, H, T, S) before dropout.
+        output (B, H, T, d) and, where asked for, the weights before dropout, (B, H, T, S), or (B, H, T, number of
+        mixtures) of an encoding that projects the length.
     """
     if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
         raise ValueError(

@@ -213,7 +213,8 @@ def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) ->
         return 2 * limit - 1 if a - b >= limit else a - b + limit
 
     def projected(projection: Any, index: int) -> np.ndarray:
-        return (numpy(projection.weight) @ theirs[index]).reshape(encoding.num_heads, -1)[head]
+        bias = 0 if projection.bias is None else numpy(projection.bias)
+        return (numpy(projection.weight) @ theirs[index] + bias).reshape(encoding.num_heads, -1)[head]
 
     terms = [q @ k]
     if encoding.key_projection is not None:

@@ -138,11 +138,11 @@ def deberta(facts, arrays, heads):
     parameters = {
         "relative_vectors": arrays["rel_embeddings"].flip(0),  # theirs is by i - j
         "key_projection.weight": arrays["W_pos_key"],
-        "query_projection.weight": arrays["W_pos_query"],
     }
     with_positions = "p2c" in facts["terms"]
-    if not with_positions:
-        del parameters["query_projection.weight"]
+    if with_positions:
+        weight = arrays["W_pos_query"]
+        parameters |= {"query_projection.weight": weight, "query_projection.bias": torch.zeros(len(weight))}
     return build("deberta", arrays, parameters, clipping_distance=facts["clip_k"], position_to_content=with_positions)
 
 

@@ -21,7 +21,7 @@ class Option:
     parse: Callable[[Any], Any]
     help: str
     choices: tuple[Any, ...] | None = None
-    #: whether it is a flag; else it follows from where the attention stands (see Place in model.py)
+    #: whether it is a flag; else it follows from where the attention stands (see _layer_encodings in model.py)
     is_flag: bool = True
 
 
@@ -89,7 +89,8 @@ class PositionEncoding(nn.Module):
 
     @property
     def needs_weights(self) -> bool:
-        """Whether the logits or the weights themselves are needed, so that no fused kernel can be used."""
+        """Whether the logits or the weights themselves are needed, so that no fused kernel can be used. An encoding
+        that overrides ``context`` may say no where its options leave that out."""
         return self.overrides("content") or self.overrides("context")
 
     @property

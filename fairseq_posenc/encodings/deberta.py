@@ -23,7 +23,8 @@ class DeBERTa(PositionEncoding):
 
     Parameters: ``relative_vectors`` (2K, H d), one table for all layers of a stack, row t is distance
     j - i = t - (K - 1), so the authors' table upside down; ``key_projection.weight`` and ``query_projection.weight``,
-    each (H d, H d) as of nn.Linear, each layer's own: k^r = relative_vectors key_projection^T, and q^r likewise.
+    each (H d, H d) as of nn.Linear, and ``query_projection.bias`` (H d), which the authors' code has and the paper has
+    not: each layer's own. k^r = relative_vectors key_projection^T, and q^r likewise.
     Extra time O(K (H d)^2 + B H (T + S) K d) and memory O(B H (T + S) K), K at most the length.
     """
 
@@ -58,12 +59,12 @@ class DeBERTa(PositionEncoding):
         width = num_heads * head_dim
         self.relative_vectors = nn.Parameter(torch.empty(2 * clipping_distance, width))
         self.key_projection = nn.Linear(width, width, bias=False) if content_to_position else None
-        self.query_projection = nn.Linear(width, width, bias=False) if position_to_content else None
+        self.query_projection = nn.Linear(width, width) if position_to_content else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=0.02)  # the authors'
+        for name, parameter in self.named_parameters():
+            nn.init.normal_(parameter, std=0.0 if name.endswith("bias") else 0.02)  # the authors'
 
     @property
     def scaling(self) -> float:

@@ -13,8 +13,8 @@ class KerpleLog(PositionEncoding):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} - r_1 \log(1 + r_2 |i - j|)
 
-    As in the authors' code, r1 and r2 start uniform in (0, 2) and (0, 1), count as 0.01 where they are less, and keep
-    their gradient there.
+    As in the authors' code, r1 and r2 start uniform in (0, 2) and (0, 1), and count as at least 0.01. The authors write
+    0.01 back into a parameter that fell below it; here it keeps its value and its gradient.
 
     Parameters: ``magnitude`` r1 and ``rate`` r2, each (H,). Any distance is known. Extra time and memory: O(H T S).
     """

@@ -93,8 +93,8 @@ class DietAbsLin(_LengthProjecting):
     .. math:: A_{ij} = q_i ((E k)_j)^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (4)
 
     Key j is a mixture, so P_K has a row for each mixture. The equation projects the input X, before W_K; here, as in
-    Linformer's own code, the projected keys and values are mixed, which differs by the bias of W_K only. In the
-    encoder; the decoder is that of ``diet_abs``. The equation has no segment term.
+    Linformer's own code, the projected keys and values are mixed, which differs by the biases of W_K and W_V only. In
+    the encoder; the decoder is that of ``diet_abs``. The equation has no segment term.
 
     Parameters: ``query_positions`` (H, max_positions, D) and ``key_positions`` (H, projection_length, D), or
     (1, ..., D) where heads share them, one pair for all layers under ``layer`` and ``all``; ``projection.keys`` E and

@@ -16,7 +16,7 @@ class RelativeKey(PositionEncoding):
     .. math:: e_{ij} = q_i (k_j + a_{\mathrm{clip}(j - i, -L, R)})^T / \sqrt{d}
 
     Parameter: ``relative_keys`` (1, L + R + 1, d), shared by heads as in Hugging Face's code, or (H, L + R + 1, d);
-    row t is distance t - L. Extra time O(B H T (L + R) d), memory O(B H T (L + R)).
+    row t is distance t - L. Extra time O(B H T min(L + R, S) d), memory O(B H T min(L + R, S)).
     """
 
     options = {

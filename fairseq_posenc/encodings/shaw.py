@@ -26,8 +26,8 @@ class Shaw(PositionEncoding):
         a_{ij} &= w_{\mathrm{clip}(j - i, -K, K)}
 
     Both sums are split, so that no (T, S, d) tensor is made: q meets each of the 2K + 1 vectors once, and the weights
-    are summed by distance before they meet the value vectors. Memory and time beyond plain attention are
-    O(B H T min(K, S)).
+    are summed by distance before they meet the value vectors. Beyond plain attention it takes
+    memory O(B H T min(K, S)) and time d times as much.
 
     Parameters: ``relative_keys`` and ``relative_values``, each (H, 2K + 1, d), or (1, 2K + 1, d) where heads share
     them; row t is distance t - K. The paper's base model has own vectors for each head (``none``), its big model
