@@ -184,9 +184,13 @@ class PositionAttention(MultiheadAttention):
             src_len=k.size(2),
             static_kv=False,
         )
-        saved["prev_key"], saved["prev_value"], saved["prev_key_padding_mask"] = k, v, key_padding_mask
-        self._set_input_buffer(incremental_state, saved)
+        self._keep(incremental_state, k, v, key_padding_mask)
         return k, v, key_padding_mask
+
+    def _keep(self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
+        """For the steps to come, under fairseq's names."""
+        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+        self._set_input_buffer(incremental_state, buffer)
 
 
 class PositionCrossAttention(PositionAttention):
@@ -222,6 +226,5 @@ class PositionCrossAttention(PositionAttention):
             assert key is not None, "the source is there in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
             if incremental_state is not None:
-                saved["prev_key"], saved["prev_value"], saved["prev_key_padding_mask"] = k, v, key_padding_mask
-                self._set_input_buffer(incremental_state, saved)
+                self._keep(incremental_state, k, v, key_padding_mask)
         return k, v, saved.get("prev_key_padding_mask", key_padding_mask)

@@ -268,14 +268,3 @@ def check_length(encoding: PositionEncoding, length: int, max_positions: int) ->
             "with a larger max_positions (of a model: --max-source-positions, --max-target-positions) or split the "
             "sequence."
         )
-
-
-def table_rows(clipping_distance: int) -> int:
-    """Rows of distances in a clipped table, 2k + 1.
-
-    Raises:
-        ValueError: k is negative.
-    """
-    if clipping_distance < 0:
-        raise ValueError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
-    return 2 * clipping_distance + 1

@@ -7,22 +7,20 @@ from torch import Tensor, nn
 
 from ..positions import Positions, look_up
 from .base import (
-    CLIPPING_DISTANCE,
     MAX_POSITIONS,
     POSITION_SHARING,
     Option,
-    PositionEncoding,
     register_encoding,
     table_heads,
-    table_rows,
 )
+from .clipped import CLIPPED, ClippedEncoding
 from .pairs import PairBias
 
 POSITION_RANK = Option(int, "width D of the position vectors of each head; by default that of a head")
 
 
 @register_encoding("diet_rel")
-class DietRel(PositionEncoding):
+class DietRel(ClippedEncoding):
     r"""One learned scalar for each head and distance, added to the logits.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + R_{i - j}  \quad (3)
@@ -34,17 +32,14 @@ class DietRel(PositionEncoding):
     Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
-    options = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
+    options = CLIPPED
     crosses = True
 
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
     ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.clipping_distance = clipping_distance
-        self.position_sharing = position_sharing
-        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance)
-        self.relative_bias = nn.Parameter(torch.empty(shape))
+        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+        self.relative_bias = nn.Parameter(torch.empty(self.table_shape()))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -52,7 +47,7 @@ class DietRel(PositionEncoding):
         nn.init.normal_(self.relative_bias, std=0.02)
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        rows, index = self.clipped(positions)
         return look_up(self.relative_bias[:, rows].to(q.dtype), index)
 
 

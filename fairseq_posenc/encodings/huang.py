@@ -12,18 +12,15 @@ from torch.utils.checkpoint import checkpoint
 
 from ..positions import Positions, look_up
 from .base import (
-    CLIPPING_DISTANCE,
     MAX_POSITIONS,
     POSITION_SHARING,
     PositionEncoding,
     check_length,
     register_encoding,
     table_heads,
-    table_rows,
 )
+from .clipped import CLIPPED, ClippedEncoding
 from .shaw import per_head, take_distances
-
-CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
 
 
 @register_encoding("huang1")
@@ -54,7 +51,7 @@ class Huang1(PositionEncoding):
 
 
 @register_encoding("huang2")
-class Huang2(PositionEncoding):
+class Huang2(ClippedEncoding):
     r"""A learned factor for each head and signed distance.
 
     .. math:: e_{ij} = q_i k_j^T w_{j - i} / \sqrt{d}  \quad (13, 12)
@@ -68,19 +65,16 @@ class Huang2(PositionEncoding):
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
     ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.clipping_distance = clipping_distance
-        self.position_sharing = position_sharing
-        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance)
-        self.relative_factors = nn.Parameter(torch.ones(shape))
+        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+        self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        rows, index = self.clipped(positions)
         return q @ k.transpose(-2, -1) * look_up(self.relative_factors[:, rows].to(q.dtype), index)
 
 
 @register_encoding("huang3")
-class Huang3(PositionEncoding):
+class Huang3(ClippedEncoding):
     r"""A learned vector for each head and signed distance, in a product of three.
 
     .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
@@ -97,14 +91,11 @@ class Huang3(PositionEncoding):
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
     ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.clipping_distance = clipping_distance
-        self.position_sharing = position_sharing
-        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance), head_dim
-        self.relative_vectors = nn.Parameter(torch.ones(shape))
+        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+        self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        rows, index = self.clipped(positions)
         table = self.relative_vectors[:, rows].to(q.dtype)
         block = max(1, positions.keys // self.head_dim)
         parts = zip(q.split(block, dim=2), index.split(block), strict=True)
@@ -124,7 +115,7 @@ def triple_product(q: Tensor, index: Tensor, k: Tensor, table: Tensor) -> Tensor
 
 
 @register_encoding("huang4")
-class Huang4(PositionEncoding):
+class Huang4(ClippedEncoding):
     r"""A learned vector for each head and signed distance meets the query and the key.
 
     .. math:: e_{ij} = (q_i k_j^T + q_i a_{j - i}^T + k_j a_{j - i}^T) / \sqrt{d}  \quad (16)
@@ -139,18 +130,15 @@ class Huang4(PositionEncoding):
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
     ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.clipping_distance = clipping_distance
-        self.position_sharing = position_sharing
-        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance), head_dim
-        self.relative_vectors = nn.Parameter(torch.empty(shape))
+        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+        self.relative_vectors = nn.Parameter(torch.empty(self.table_shape(head_dim)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.relative_vectors, std=0.02)  # that of BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        rows, index = self.clipped(positions)
         vectors = self.relative_vectors[:, rows].transpose(-2, -1)
         by_key = take_distances(per_head(k * self.scaling, vectors), index.T)  # (B, H, S, T)
         return take_distances(per_head(q, vectors), index) + by_key.transpose(-2, -1)

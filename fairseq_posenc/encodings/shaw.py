@@ -5,19 +5,15 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .base import (
-    CLIPPING_DISTANCE,
-    POSITION_SHARING,
     Option,
-    PositionEncoding,
     parse_bool,
     register_encoding,
-    table_heads,
-    table_rows,
 )
+from .clipped import CLIPPED, ClippedEncoding
 
 
 @register_encoding("shaw")
-class Shaw(PositionEncoding):
+class Shaw(ClippedEncoding):
     r"""Learned vectors of the clipped distance on keys and values.
 
     .. math::
@@ -35,8 +31,7 @@ class Shaw(PositionEncoding):
     """
 
     options = {
-        "clipping_distance": CLIPPING_DISTANCE,
-        "position_sharing": POSITION_SHARING,
+        **CLIPPED,
         "relative_keys": Option(parse_bool, "relative vectors on the keys, true or false"),
         "relative_values": Option(parse_bool, "relative vectors on the values, true or false"),
     }
@@ -50,10 +45,8 @@ class Shaw(PositionEncoding):
         relative_keys: bool = True,
         relative_values: bool = True,
     ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.clipping_distance = clipping_distance
-        self.position_sharing = position_sharing
-        shape = table_heads(num_heads, position_sharing), table_rows(clipping_distance), head_dim
+        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+        shape = self.table_shape(head_dim)
         self.relative_keys = nn.Parameter(torch.empty(shape)) if relative_keys else None
         self.relative_values = nn.Parameter(torch.empty(shape)) if relative_values else None
         self.reset_parameters()
@@ -71,13 +64,13 @@ class Shaw(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_keys is None:
             return None
-        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        rows, index = self.clipped(positions)
         return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_values is None:
             return None
-        rows, index = positions.clipped(self.clipping_distance, self.clipping_distance)
+        rows, index = self.clipped(positions)
         table = self.relative_values[:, rows]
         # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
         sum_dtype = torch.promote_types(weights.dtype, torch.float32)

@@ -1,0 +1,29 @@
+"""What encodings with tables of clipped distances have in common."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..positions import Positions
+from .base import CLIPPING_DISTANCE, POSITION_SHARING, PositionEncoding, table_heads
+
+CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
+
+
+class ClippedEncoding(PositionEncoding):
+    """Has tables of 2K + 1 rows, row t of which is distance j - i = t - K; distances beyond K clip."""
+
+    def __init__(self, num_heads: int, head_dim: int, clipping_distance: int, position_sharing: str) -> None:
+        super().__init__(num_heads, head_dim)
+        if clipping_distance < 0:
+            raise ValueError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
+        self.clipping_distance = clipping_distance
+        self.position_sharing = position_sharing
+
+    def table_shape(self, *width: int) -> tuple[int, ...]:
+        """(H, 2K + 1, ...), or (1, 2K + 1, ...) where heads share the table."""
+        return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
+
+    def clipped(self, positions: Positions) -> tuple[slice, Tensor]:
+        """The rows of a table that can occur, and where among them the distance of each query and key stands."""
+        return positions.clipped(self.clipping_distance, self.clipping_distance)
