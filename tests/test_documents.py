@@ -1,0 +1,91 @@
+"""Documents: two sentences to two sentences, told apart by a separator; through fairseq's own command lines."""
+
+import pytest
+import torch
+
+import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
+from tests.toy import PACKAGE, SOURCE, binarize, generate, hypotheses, make_corpus, run_fairseq, train
+
+SEPARATOR = "<sep>"
+FLAGS = ("--segment-separator", SEPARATOR, "--num-segments", "2", "--cross-attention-positions", "true")
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """Every two neighbouring lines of a toy corpus on one line, in both languages."""
+    corpus = make_corpus(tmp_path_factory.mktemp("documents") / "text", lines={"train": 400, "valid": 20, "test": 18})
+    for path in corpus.iterdir():
+        lines = path.read_text().splitlines()
+        pairs = zip(lines[::2], lines[1::2], strict=True)
+        path.write_text("".join(f"{first} {SEPARATOR} {second}\n" for first, second in pairs))
+    return corpus
+
+
+@pytest.fixture(scope="module")
+def data(documents):
+    return binarize(documents, documents.parent / "data")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    train(data, directory, "transformer_diet_rel_tiny", *FLAGS, "--max-update", "60", user_dir=PACKAGE)
+    return directory / "checkpoint_last.pt"
+
+
+def test_documents_train_and_translate_by_every_door(documents, data, checkpoint):
+    state = torch.load(checkpoint)["model"]
+    tables = [name for name in state if name.endswith("segments.segment_bias")]
+    assert len(tables) == 6  # two layers of the encoder, and of the decoder, twice each
+    assert all(state[name].shape == (2, 2, 2) for name in tables)
+    expected = hypotheses(generate(data, checkpoint, user_dir=PACKAGE).stdout)
+    assert sorted(expected) == list(range(9))
+    assert sum(SEPARATOR in text.split() for text in expected.values()) > 0
+    one_by_one = hypotheses(generate(data, checkpoint, "--batch-size", "1", user_dir=PACKAGE).stdout)
+    assert one_by_one == expected
+    interactive = run_fairseq(
+        "interactive",
+        *(data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu"),
+        user_dir=PACKAGE,
+        stdin=(documents / f"test.{SOURCE}").read_text(),
+    )
+    assert hypotheses(interactive.stdout) == expected
+
+
+def test_another_separator_than_trained_with_is_refused(data, checkpoint):
+    run = generate(data, checkpoint, "--model-overrides", "{'segment_separator': 's1'}", user_dir=PACKAGE, check=False)
+    assert run.returncode != 0
+    assert "dictionary has no such token" in run.stderr  # the target's, whose words are others
+
+
+def test_a_separator_that_the_dictionary_does_not_have_is_refused(data, tmp_path):
+    flags = ("--segment-separator", "<doc>")
+    run = train(data, tmp_path, "transformer_diet_rel_tiny", *flags, user_dir=PACKAGE, check=False)
+    assert run.returncode != 0
+    assert "--segment-separator <doc>: the source dictionary has no such token" in run.stdout + run.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_hydra_train_mixes_encodings(data, tmp_path):
+    model = {
+        "_name": "transformer_t5_tiny",
+        "source_position_encoding": "shaw",
+        "clipping_distance": 3,
+        "cross_attention_positions": "true",
+        "segment_separator": f"'{SEPARATOR}'",
+    }
+    run_fairseq(
+        "hydra_train",
+        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
+        *("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.01]", "optimization.max_update=2"),
+        *("dataset.max_tokens=200", "dataset.num_workers=0", "dataset.data_buffer_size=0"),
+        *("dataset.disable_validation=true", f"checkpoint.save_dir={tmp_path}", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        f"model={{{', '.join(f'{key}: {value}' for key, value in model.items())}}}",
+        environment={"HYDRA_FULL_ERROR": "1"},
+    )
+    tables = {name: tensor.shape for name, tensor in torch.load(tmp_path / "checkpoint_last.pt")["model"].items()}
+    assert tables["encoder.layers.0.self_attn.position_encoding.relative_keys"] == (2, 7, 32)
+    assert tables["decoder.layers.1.self_attn.position_encoding.relative_bias"] == (2, 32)
+    assert tables["decoder.layers.1.encoder_attn.position_encoding.relative_bias"] == (2, 32)
+    assert tables["decoder.layers.1.encoder_attn.position_encoding.segments.segment_bias"] == (2, 2, 2)
+    assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9
