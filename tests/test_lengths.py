@@ -1,0 +1,58 @@
+"""Sentences longer than any in training: each encoding works, or refuses in one sentence; never silently wrong."""
+
+import pytest
+import torch
+
+from fairseq_posenc.architectures import architecture_name
+from fairseq_posenc.encodings import ENCODINGS
+from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right, translate
+from tests.toy import PACKAGE, binarize, generate, make_corpus, train
+
+LIMITS = ("--max-source-positions", "12", "--max-target-positions", "12")
+#: of encoders that were built for 12 positions and get 21; `learned` is fairseq's own module, which fairseq's commands
+#: guard by the same limit
+REFUSED = {"diet_abs", "diet_abs_lin", "huang1", "linformer", "tupe_abs", "tupe_rel"}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"learned"}))
+def test_beyond_the_limit_tables_refuse_and_all_others_go_on(task, name):
+    model, source = build_model(architecture_name(name, "tiny"), *LIMITS), sentences(task, [20])[0][None]
+    if name in REFUSED:
+        with pytest.raises(
+            ValueError, match=r"was built for sequences of at most 12 positions, not 21: .*--max-source"
+        ):
+            model.encoder(source)
+    else:
+        assert model.encoder(source)["encoder_out"][0].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_within_the_limit_any_length_is_right_in_a_batch_and_step_by_step(task, name):
+    """Far beyond the window of distances and the exact buckets of the defaults."""
+    model = enlarge_positions(build_model(architecture_name(name, "tiny")))
+    sources, targets = sentences(task, [150, 3]), sentences(task, [140, 2], seed=6)
+    previous = shift_right(targets)
+    together, _ = model(batch(task, sources, True), None, batch(task, previous, False))
+    alone, _ = model(sources[0][None], None, previous[0][None])
+    assert alone.isfinite().all()
+    torch.testing.assert_close(together[0], alone[0], rtol=0, atol=1e-7)
+    incremental, encoder_out = {}, model.encoder(sources[0][None])
+    for t in range(1, len(previous[0]) + 1):
+        step, _ = model.decoder(previous[0][None, :t], encoder_out=encoder_out, incremental_state=incremental)
+        torch.testing.assert_close(step[0, 0], alone[0, t - 1], rtol=0, atol=1e-6)
+    assert translate(model, task, sources[0][None])[0][0]["positional_scores"].isfinite().all()
+
+
+def test_fairseq_generate_refuses_what_the_tables_cannot_hold(tmp_path):
+    data = binarize(make_corpus(tmp_path / "text"), tmp_path / "data")
+    limits = ("--max-source-positions", "6", "--max-target-positions", "30")
+    train(data, tmp_path / "model", "transformer_diet_abs_tiny", *limits, user_dir=PACKAGE)
+    run = generate(data, tmp_path / "model" / "checkpoint_last.pt", user_dir=PACKAGE, check=False)
+    assert run.returncode != 0
+    assert "is invalid" in run.stderr
+    assert "max_positions=(6, 30)" in run.stderr
