@@ -7,9 +7,10 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
+from . import model  # noqa: F401 - registers the model of which these are architectures
+from .arguments import MODEL_FLAGS, input_flags
 from .encodings import ENCODINGS
 from .encodings.base import flags_of, known_options, parse_option
-from .model import MODEL_FLAGS, input_flags
 
 SIZES = (
     "tiny",

@@ -36,11 +36,16 @@ def attend(
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
         need_weights: also return the weights; takes the explicit path.
         dropout: probability with which weights are dropped.
-        positions: what the stack knows; by default made from the lengths and the padding mask.
+        positions: what the stack knows; by default made from the lengths and the padding mask. With
+            :class:`CrossPositions` k and v are of the source, and q of the target.
 
     Returns:
         output (B, H, T, d) and, where asked for, the weights before dropout, (B, H, T, S), or (B, H, T, number of
         mixtures) of an encoding that projects the length.
+
+    Raises:
+        ValueError: the encoding was built for other heads, the positions for other lengths or without the padding, the
+            sequence is longer than the encoding's tables, or a mask is given to an encoding that mixes all keys.
     """
     if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
         raise ValueError(
@@ -49,6 +54,7 @@ def attend(
         )
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
+    _check_positions(positions, q, k, key_padding_mask)
     if encoding.projects_length:
         if attn_mask is not None:
             raise ValueError(
@@ -82,6 +88,19 @@ def attend(
     return output, weights if need_weights else None
 
 
+def _check_positions(positions: Positions, q: Tensor, k: Tensor, key_padding_mask: Tensor | None) -> None:
+    """Refuses positions of other queries and keys, and fills in where they are."""
+    if (positions.queries, positions.keys) != (q.size(-2), k.size(-2)):
+        raise ValueError(
+            f"the positions are of {positions.queries} queries and {positions.keys} keys, but q has {q.size(-2)} and k "
+            f"{k.size(-2)}: make them for this pass."
+        )
+    if key_padding_mask is not None and positions.padding_mask is None:
+        raise ValueError("the positions do not know of the padding: give the padding mask to them too.")
+    if positions.device is None:
+        positions.device = q.device
+
+
 def merge_masks(
     bias: Tensor | None, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
 ) -> Tensor | None:
@@ -109,7 +128,7 @@ def merge_masks(
 
 
 class PositionAttention(MultiheadAttention):
-    """Self-attention of a fairseq layer with a position encoding.
+    """Attention of a fairseq layer with a position encoding; this class serves self-attention.
 
     Parameters and cache are those of fairseq's :class:`MultiheadAttention` under the same names, so that stock
     checkpoints fit; the encoding's own parameters live under ``position_encoding``.
@@ -118,7 +137,7 @@ class PositionAttention(MultiheadAttention):
     def __init__(
         self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **other: Any
     ) -> None:
-        super().__init__(embed_dim, num_heads, dropout=dropout, **{"self_attention": True, **other})
+        super().__init__(embed_dim, num_heads, dropout=dropout, **other)
         self.position_encoding = encoding
         #: of the forward pass under way, left here by the layer
         self.positions: Positions | None = None
@@ -195,19 +214,6 @@ class PositionAttention(MultiheadAttention):
 
 class PositionCrossAttention(PositionAttention):
     """Encoder-decoder attention of a fairseq layer with a position encoding."""
-
-    def __init__(
-        self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **other: Any
-    ) -> None:
-        super().__init__(
-            embed_dim,
-            num_heads,
-            encoding,
-            dropout,
-            self_attention=False,
-            encoder_decoder_attention=True,
-            **other,
-        )
 
     def set_beam_size(self, beam_size: int) -> None:
         """Ignored: with it fairseq keeps the source once for all beams, each of which needs its own biases here."""

@@ -19,12 +19,13 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from .architectures import SIZES
+from .arguments import SIDES, encoding_of
 from .encodings import ENCODINGS
-from .model import SIDES, PositionTransformer, encoding_of
+from .model import PositionTransformer
 
 VOCABULARY = 32768
-COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "between", "input", "total", "share")
-HEADERS = ("architecture", "encoding", "encoder", "decoder", "between", "input", "total", "share")
+COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "cross", "input", "total", "share")
+HEADERS = ("architecture", "encoding", "encoder", "decoder", "cross", "input", "total", "share")
 NOTE = (
     "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
     "theirs of the total, in %. What layers or embeddings share counts once."
@@ -48,7 +49,7 @@ class Description:
     #: in the decoder's self-attention
     decoder: int
     #: in encoder-decoder attention
-    between: int
+    cross: int
     #: added to the embeddings of both stacks
     input: int
     #: all parameters of the model, for positions or not
@@ -56,7 +57,7 @@ class Description:
 
     @property
     def positions(self) -> int:
-        return self.encoder + self.decoder + self.between + self.input
+        return self.encoder + self.decoder + self.cross + self.input
 
     @property
     def share(self) -> float:
@@ -95,7 +96,8 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
         raise
     except ValueError as error:  # a sentence, ours or fairseq's
         raise DescriptionError(str(error) if arch in str(error) else f"{arch}: {error}") from error
-    except Exception as error:  # what fairseq and torch raise, each in its own way, where values make no model
+    except (AssertionError, RuntimeError, TypeError, ZeroDivisionError, AttributeError) as error:
+        # what fairseq and torch raise, each in its own way, where values make no model
         raise DescriptionError(
             f"no model of {arch} can be built with {' '.join(flags)} ({type(error).__name__}: {error})."
         ) from error
@@ -113,7 +115,7 @@ def count(model: Any) -> dict[str, int]:
     return {
         "encoder": inside("encoder", "self_attn.position_encoding"),
         "decoder": inside("decoder", "self_attn.position_encoding"),
-        "between": inside("decoder", "encoder_attn.position_encoding"),
+        "cross": inside("decoder", "encoder_attn.position_encoding"),
         "input": inside("encoder", "embed_positions") + inside("decoder", "embed_positions"),
         "total": sum(sizes.values()),
     }
@@ -160,7 +162,7 @@ def _render(rows: Sequence[Description], style: str) -> str:
     cells = [
         [
             *(row.arch, row.encoding),
-            *(f"{number:,}" for number in (row.encoder, row.decoder, row.between, row.input, row.total)),
+            *(f"{number:,}" for number in (row.encoder, row.decoder, row.cross, row.input, row.total)),
             f"{row.share:.3f}",
         ]
         for row in rows

@@ -41,20 +41,20 @@ class Stack:
     """What the layers of one stack share: who makes their encodings, and the positions of the pass under way.
 
     Args:
-        own: of self-attention.
-        cross: of encoder-decoder attention; None leaves that to fairseq.
+        self_attention: the encodings of its layers.
+        cross: those of encoder-decoder attention; None leaves that to fairseq.
         separator: the token that ends a segment; None where segments are not told apart.
         recomputed: under activation checkpointing.
     """
 
     def __init__(
         self,
-        own: LayerEncodings,
+        self_attention: LayerEncodings,
         cross: LayerEncodings | None = None,
         separator: int | None = None,
         recomputed: bool = False,
     ) -> None:
-        self.own = own
+        self.self_attention = self_attention
         self.cross = cross
         self.separator = separator
         self.recomputed = recomputed
@@ -97,7 +97,11 @@ class _PositionLayer(nn.Module):
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg: Any) -> PositionAttention:
         return PositionAttention(
-            embed_dim, cfg.encoder.attention_heads, self.stack.own.next(), **_attention_settings(self, cfg)
+            embed_dim,
+            cfg.encoder.attention_heads,
+            self.stack.self_attention.next(),
+            self_attention=True,
+            **_attention_settings(self, cfg),
         )
 
 
@@ -113,7 +117,11 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> PositionAttention:
         return PositionAttention(
-            embed_dim, cfg.decoder.attention_heads, self.stack.own.next(), **_attention_settings(self, cfg)
+            embed_dim,
+            cfg.decoder.attention_heads,
+            self.stack.self_attention.next(),
+            self_attention=True,
+            **_attention_settings(self, cfg),
         )
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> MultiheadAttention:
@@ -123,6 +131,7 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
             embed_dim,
             cfg.decoder.attention_heads,
             self.stack.cross.next(),
+            encoder_decoder_attention=True,
             kdim=cfg.encoder.embed_dim,
             vdim=cfg.encoder.embed_dim,
             **_attention_settings(self, cfg),
@@ -163,7 +172,7 @@ class PositionEncoder(TransformerEncoderBase):
         )
         with self.stack.passing(positions):
             output = super().forward(src_tokens, *args, **kwargs)
-        output["src_tokens"] = [src_tokens]  # for the segments of the source; fairseq reorders it with the beams
+        output["src_tokens"] = [src_tokens]  # for attention from the decoder; fairseq reorders them with the beams
         return output
 
 

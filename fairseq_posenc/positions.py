@@ -67,6 +67,13 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
     return side + torch.where(back < exact, back, far)
 
 
+def clamped(table: Tensor, distances: Tensor) -> Tensor:
+    """Entries of a 1-dimensional table of the distances from -m to m, of the shape of ``distances``; those beyond m
+    share the last."""
+    furthest = len(table) // 2
+    return table[distances.clamp(-furthest, furthest) + furthest]
+
+
 def look_up(table: Tensor, index: Tensor) -> Tensor:
     """Entries of a table (H, rows) for each query and key: (H, T, S) by an index (T, S), (B, H, T, S) by (B, T, S)."""
     found = table.index_select(1, index.flatten()).view(-1, *index.shape)
@@ -76,13 +83,14 @@ def look_up(table: Tensor, index: Tensor) -> Tensor:
 class Positions:
     """What one stack knows of positions in one forward pass; made once, read by all of its layers.
 
-    Indices are computed when first asked for and kept, so that encodings that do not need them pay nothing.
+    Indices are computed when first asked for and kept, so that encodings that do not need them pay nothing. Make a new
+    one for every pass: what is kept may depend on parameters.
 
     Args:
         queries: number of queries T, the last T of the keys.
         keys: number of keys S.
         padding_mask: (batch, keys), True = padding; None where nothing is padded.
-        device: of the indices.
+        device: of the indices; by default that of the mask or the segments, or of q where neither is given.
         segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
         recomputed: layers run a second time in the backward pass (activation checkpointing), so that nothing that
             needs a gradient may be kept from one to the next.
@@ -97,13 +105,14 @@ class Positions:
         device: torch.device | None = None,
         segments: Tensor | None = None,
         recomputed: bool = False,
-        generation: dict[str, Tensor | None] | None = None,
+        generation: dict[Any, Any] | None = None,
     ) -> None:
         self._check_lengths(queries, keys)
         self.queries = queries
         self.keys = keys
         self.padding_mask = None if padding_mask is None else padding_mask.bool()
-        self.device = device if padding_mask is None else padding_mask.device
+        given = padding_mask if padding_mask is not None else segments
+        self.device = device if given is None else given.device
         self.segments = segments
         self.recomputed = recomputed
         self.generation = generation
@@ -154,7 +163,7 @@ class Positions:
         """Where in ``span`` the distance of each query and key stands, of the shape of ``distances``."""
         return self.distances - self._span_ends[0]
 
-    def expand(self, values: Tensor) -> Tensor:
+    def by_distance(self, values: Tensor) -> Tensor:
         """A value for each distance of ``span``, (H, distances), laid out by query and key: (H, T, S) or
         (B, H, T, S)."""
         return look_up(values, self.span_index)
@@ -171,16 +180,16 @@ class Positions:
             low, high = max(-left, lowest), min(right, end - 1)
             return slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
 
-        return self.index(("clipped", left, right), find)
+        return self.cached(("clipped", left, right), find)
 
-    def pairs(self, matrix: Tensor) -> Tensor:
+    def by_position(self, matrix: Tensor) -> Tensor:
         """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
         if self.query_positions.size(0) == self.key_positions.size(0) == 1:
             first = self.extent[0] - self.queries
             return matrix[:, first : first + self.queries, : self.keys]
         width = matrix.size(2)
-        index = self.index(
-            ("pairs", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
+        index = self.cached(
+            ("by position", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
         )
         return look_up(matrix.flatten(1), index)
 
@@ -198,15 +207,16 @@ class Positions:
             )
         return self.segments[:, self.keys - self.queries :], self.segments
 
-    def index(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """``make()``, kept for this pass. Only for what depends on no parameter."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
-    def once(self, owner: object, make: Callable[[], Tensor]) -> Tensor:
-        """``make()``, computed once a pass for an encoding that all layers share, though it depends on parameters."""
-        return make() if self.recomputed else self.index(id(owner), make)
+    def once(self, owner: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """``make()``, computed once a pass for an encoding or a parameter that all layers share, though it depends on
+        parameters: a pass ends before they change."""
+        return make() if self.recomputed else self.cached(owner, make)
 
 
 class CrossPositions(Positions):

@@ -111,7 +111,7 @@ def diet_abs_lin(encoding: Any, head: int, i: int, q: Any, keys: Any, values: An
 
 
 def bucket(distance: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
-    """T5's bucket, by the text of its paper."""
+    """T5's bucket, by the rule of its authors' code, in double precision."""
     first = 0
     if bidirectional:
         num_buckets //= 2

@@ -63,7 +63,7 @@ def test_table_6_of_diet(encoding, flags, expected, english, multilingual):
     """Chen et al. (2021), Table 6: BERT-base of 110.1M, multilingual 178.9M, less its input positions, plus these."""
     row = describe_tiny(encoding, *BERT, *flags)
     assert row.encoder == expected
-    assert row.between == row.input == 0
+    assert row.cross == row.input == 0
     for bert, printed in ((110.1e6, english), (178.9e6, multilingual)):
         assert millions(bert - LENGTH * WIDTH + row.encoder) == printed
 
@@ -107,7 +107,7 @@ def test_counts_are_those_of_the_built_model(encoding):
     counts = describe.count(model)
     assert {place: getattr(row, place) for place in counts} == counts
     without = describe_tiny("nopos", *TINY, vocabulary=len(make_task().source_dictionary))
-    assert row.positions == row.encoder + row.decoder + row.between + row.input == row.total - without.total
+    assert row.positions == row.encoder + row.decoder + row.cross + row.input == row.total - without.total
     assert row.share == pytest.approx(100 * row.positions / row.total)
     assert row.source_encoding == encoding
 
@@ -122,12 +122,12 @@ def test_each_place_has_its_column():
     shaw = 2 * 2 * 2 * (2 * 16 + 1) * 8  # layers, keys and values, heads, distances
     t5 = 2 * 32  # heads, buckets, for all layers
     row = describe_tiny("nopos", *flags)
-    assert (row.encoder, row.decoder, row.between, row.input) == (shaw, t5, t5, 0)
+    assert (row.encoder, row.decoder, row.cross, row.input) == (shaw, t5, t5, 0)
     assert (row.encoding, row.source_encoding, row.target_encoding) == ("shaw, t5", "shaw", "t5")
 
     segments = 2 * 3 * 3  # heads, pairs
     row = describe_tiny("nopos", *flags, "--segment-separator", "<sep>", "--num-segments", "3")
-    assert (row.encoder, row.decoder, row.between) == (shaw + 2 * segments, t5 + segments, t5 + segments)
+    assert (row.encoder, row.decoder, row.cross) == (shaw + 2 * segments, t5 + segments, t5 + segments)
 
     row = describe_tiny("nopos", *flags, "--input-positions", "learned", "--max-target-positions", "30")
     assert row.input == (1024 + 2 + 30 + 2) * 16

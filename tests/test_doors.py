@@ -369,4 +369,6 @@ def test_help_of_a_wrong_value_names_the_flag(data, tmp_path):
     assert run.returncode != 0
     assert "--position-sharing: invalid choice: 'heads'" in run.stderr
     run = posenc_train(data, tmp_path, SHAW, "--relative-keys", "perhaps", check=False)
-    assert "--relative-keys: invalid true/false value: 'perhaps'" in run.stderr
+    assert "--relative-keys: say true or false, not 'perhaps'" in run.stderr
+    run = posenc_train(data, tmp_path, "transformer_diet_abs_tiny", "--position-rank", "0", check=False)
+    assert "--position-rank: it must be 1 or more, not 0" in run.stderr

@@ -10,7 +10,7 @@ from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
-from tests.variants import ALONE, MASKABLE, ignores_order
+from tests.variants import ALONE, IN_ATTENTION, MASKABLE, ignores_order
 
 BATCH, HEADS, LENGTH, DIM = 3, 2, 6, 4
 BIDIRECTIONAL_AND_CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
@@ -118,8 +118,8 @@ def test_gradient_reaches_every_parameter_and_input(name, options, need_weights)
         assert tensor.grad is not None
         assert tensor.grad.isfinite().all()
     for parameter_name, parameter in encoding.named_parameters():
-        # With K = 0 a key vector shifts all logits of a query alike, which the softmax does not see.
-        if options.get("clipping_distance") != 0:
+        # With K = 0 one key vector, or bias, shifts all logits of a query alike, which the softmax does not see.
+        if options.get("clipping_distance") != 0 or parameter_name not in ("relative_keys", "relative_bias"):
             assert parameter.grad.abs().max() > 0, parameter_name
 
 
@@ -160,10 +160,8 @@ def test_longer_than_ever_seen_works_or_is_refused(name, options):
         assert attend(q, k, v, encoding)[0].isfinite().all()
 
 
-@pytest.mark.parametrize(("name", "options"), ALONE)
+@pytest.mark.parametrize(("name", "options"), IN_ATTENTION)
 def test_order_matters_only_where_it_should(name, options):
-    if ENCODINGS[name].input_positions != "none":
-        return  # order enters with the embeddings: tests/test_model.py
     encoding, (q, k, v) = make(name, options), inputs()
     order = torch.tensor([3, 1, 5, 0, 2, 4])
     permuted, _ = attend(q[:, :, order], k[:, :, order], v[:, :, order], encoding)
@@ -319,6 +317,28 @@ def test_masks_of_any_dimension_mean_the_same():
             torch.testing.assert_close(attend(q, k, v, encoding, attn_mask=mask)[0], expected, rtol=0, atol=1e-12)
 
 
+def test_positions_of_another_pass_are_refused():
+    (q, k, v), mask = inputs(), padding(left=True)
+    for name in ("alibi", "rotary", "linformer"):
+        encoding = build_encoding(name, HEADS, DIM)
+        with pytest.raises(ValueError, match="the positions are of 6 queries and 6 keys, but q has 1 and k 6"):
+            attend(q[:, :, -1:], k, v, encoding, positions=Positions(LENGTH, LENGTH))
+        with pytest.raises(ValueError, match="the positions do not know of the padding"):
+            attend(q, k, v, encoding, mask, positions=Positions(LENGTH, LENGTH))
+
+
+def test_one_pass_serves_many_encodings():
+    """What is kept for one that is gone is not taken for another that got its place in memory."""
+    (q, k, v), positions = inputs(), Positions(LENGTH, LENGTH)
+    for seed in range(30):
+        torch.manual_seed(seed)
+        encoding = build_encoding("t5", HEADS, DIM).double()
+        with torch.no_grad():
+            encoding.relative_bias.normal_()
+        shared, _ = attend(q, k, v, encoding, positions=positions)
+        assert torch.equal(shared, attend(q, k, v, encoding)[0])
+
+
 def test_an_encoding_of_other_heads_is_refused():
     q, k, v = inputs()
     for heads, dim in ((1, DIM), (HEADS, DIM + 1)):
@@ -352,6 +372,12 @@ def test_shaw_is_initialized_as_in_tensor2tensor():
         ("shaw", {"position_sharing": "heads"}, "--position-sharing must be one of none, head, layer, all"),
         ("shaw", {"relative_keys": "perhaps"}, "--relative-keys 'perhaps': say true or false"),
         ("nopos", {"clipping_distance": 4}, "nopos has no option --clipping-distance"),
+        ("t5", {"buckets": 4}, r"t5 has no option --buckets \(its options: --num-buckets, .*, bidirectional\)"),
+        ("t5", {"bidirectional": "perhaps"}, "^bidirectional 'perhaps': say true or false"),
+        ("diet_abs", {"max_positions": 0}, "^max_positions 0: it must be 1 or more"),
+        ("diet_abs", {"position_rank": 0}, "--position-rank 0: it must be 1 or more"),
+        ("diet_abs_lin", {"projection_length": 0}, "--projection-length 0: it must be 1 or more"),
+        ("shaw", {"num_segments": 0}, "--num-segments 0: it must be 1 or more"),
     ],
 )
 def test_bad_options_are_refused_in_one_sentence(name, options, message):

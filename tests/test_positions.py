@@ -48,9 +48,9 @@ def test_values_by_distance_and_by_pair_find_their_places():
         i = positions.query_positions.expand(2, -1)[:, :, None]
         j = positions.key_positions.expand(2, -1)[:, None, :]
         matrix = 100 * torch.arange(queries)[:, None] + torch.arange(keys)
-        pairs = positions.pairs(matrix[None]).expand(2, 1, -1, -1)[:, 0]
+        pairs = positions.by_position(matrix[None]).expand(2, 1, -1, -1)[:, 0]
         assert torch.equal(pairs, 100 * i + j)
-        distances = positions.expand(positions.span[None]).expand(2, 1, -1, -1)[:, 0]
+        distances = positions.by_distance(positions.span[None]).expand(2, 1, -1, -1)[:, 0]
         padding = torch.zeros(2, keys, dtype=torch.bool) if positions.padding_mask is None else positions.padding_mask
         real = ~padding[:, None, :].expand_as(distances)
         assert torch.equal(distances[real], (j - i)[real])

@@ -83,7 +83,7 @@ def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
     ]
     losses = [float(row["loss"]) for row in rows if "loss" in row]
     valid = [float(row["valid_loss"]) for row in rows if "valid_loss" in row]
-    assert sum(losses[-3:]) / 3 < losses[0] - 2
+    assert losses[-1] < losses[0] - 1
     assert valid[0] > valid[1] > valid[2]
     average = tmp_path / "average.pt"
     subprocess.run(

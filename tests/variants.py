@@ -77,6 +77,10 @@ COMBINATIONS: list[Variant] = [
 VARIANTS = _parameters(_variants(typed_only=True) + COMBINATIONS)
 #: as they are built alone
 ALONE = _parameters(_variants(typed_only=False))
+#: those that know positions inside attention
+IN_ATTENTION = _parameters(
+    [variant for variant in _variants(typed_only=False) if ENCODINGS[variant[0]].input_positions == "none"]
+)
 #: those of which a mask can hide keys
 MASKABLE = _parameters([variant for variant in _variants(typed_only=False) if _takes_masks(*variant)])
 

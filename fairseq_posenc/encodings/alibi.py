@@ -28,7 +28,7 @@ class ALiBi(PositionEncoding):
         self.register_buffer("slopes", torch.tensor(slopes(num_heads), dtype=torch.float64), persistent=False)
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        return positions.expand(-self.slopes[:, None] * positions.span.abs()).to(q.dtype)
+        return positions.by_distance((-self.slopes[:, None] * positions.span.abs()).to(q.dtype))
 
 
 def slopes(num_heads: int) -> list[float]:

@@ -21,7 +21,7 @@ class Option:
     parse: Callable[[Any], Any]
     help: str
     choices: tuple[Any, ...] | None = None
-    #: whether it is a flag; else it follows from where the attention stands (see _layer_encodings in model.py)
+    #: whether it is a flag; else the model sets it, from the place where the attention stands
     is_flag: bool = True
 
 
@@ -34,6 +34,7 @@ def parse_bool(text: Any) -> bool:
 
 
 SHARING = ("none", "head", "layer", "all")
+SHARED_BY_LAYERS = ("layer", "all")
 
 # Notions that several encodings have; one flag each, with one meaning.
 CLIPPING_DISTANCE = Option(int, "distances beyond K are clipped to K (Shaw et al.'s k); 0 means no order")
@@ -44,13 +45,25 @@ POSITION_SHARING = Option(
     "decoder never share",
     SHARING,
 )
+
+
+def positive_int(text: Any) -> int:
+    """An integer that counts something of which there must be one at least."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"it must be 1 or more, not {number}")
+    return number
+
+
 NUM_BUCKETS = Option(int, "buckets of distances; both directions together in the encoder")
 MAX_DISTANCE = Option(int, "distances from here on share the last bucket")
+
+NUM_SEGMENTS = Option(positive_int, "segments that are told apart, 2 by default; later ones count as the last")
 
 # What an encoding may have to know of the place where it stands; the model says it, not the user.
 BIDIRECTIONAL = Option(parse_bool, "whether queries see keys after them: not in a decoder", is_flag=False)
 MAX_POSITIONS = Option(
-    int, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
+    positive_int, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
 )
 
 
@@ -72,6 +85,8 @@ class PositionEncoding(nn.Module):
     crosses: ClassVar[bool] = False
     #: the encoding that takes its place in a decoder, where this one is not defined
     in_decoder: ClassVar[str | None] = None
+    #: which position parameters are shared, one of SHARING
+    position_sharing: str = "none"
     #: the registered name, set by :func:`register_encoding`
     name: ClassVar[str]
 
@@ -102,7 +117,7 @@ class PositionEncoding(nn.Module):
     @property
     def shared_by_layers(self) -> bool:
         """Whether one instance serves all layers of a stack."""
-        return getattr(self, "position_sharing", "none") in ("layer", "all")
+        return self.position_sharing in SHARED_BY_LAYERS
 
     @property
     def needs_segments(self) -> bool:
@@ -196,6 +211,11 @@ def flag(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
+def spelled(name: str, option: Option) -> str:
+    """An option as the user knows it: a flag, or a keyword of the constructor alone."""
+    return flag(name) if option.is_flag else name
+
+
 def parse_option(name: str, option: Option, value: Any) -> Any:
     """The value of an option as it was typed.
 
@@ -205,7 +225,7 @@ def parse_option(name: str, option: Option, value: Any) -> Any:
     try:
         parsed = option.parse(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{flag(name)} {value!r}: {error}") from None
+        raise ValueError(f"{spelled(name, option)} {value!r}: {error}") from None
     if option.choices and parsed not in option.choices:
         raise ValueError(f"{flag(name)} must be one of {', '.join(option.choices)}, not {value!r}.")
     return parsed
@@ -241,13 +261,13 @@ def build_encoding(
     values = {}
     for option, value in options.items():
         if option not in cls.options:
-            own = ", ".join(map(flag, cls.options)) or "none"
+            own = ", ".join(spelled(name, option) for name, option in cls.options.items()) or "none"
             raise ValueError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
         if value is not None:
             values[option] = parse_option(option, cls.options[option], value)
     encoding = cls(num_heads, head_dim, **values)
     if num_segments is not None:
-        encoding.add_segments(num_segments)
+        encoding.add_segments(parse_option("num_segments", NUM_SEGMENTS, num_segments))
     return encoding
 
 

@@ -24,6 +24,6 @@ class ClippedEncoding(PositionEncoding):
         """(H, 2K + 1, ...), or (1, 2K + 1, ...) where heads share the table."""
         return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
 
-    def clipped(self, positions: Positions) -> tuple[slice, Tensor]:
+    def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
         """The rows of a table that can occur, and where among them the distance of each query and key stands."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)

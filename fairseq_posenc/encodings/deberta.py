@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .base import CLIPPING_DISTANCE, Option, PositionEncoding, parse_bool, register_encoding
-from .shaw import per_head, take_distances
+from .tables import per_head, take_distances
 
 
 @register_encoding("deberta")
@@ -93,4 +93,4 @@ class DeBERTa(PositionEncoding):
     def _mirrored(self, positions: Positions) -> tuple[slice, Tensor]:
         """Where the distance i - j is looked up: all rows, and (T, S) indices into them."""
         k = self.clipping_distance
-        return slice(None), positions.index(("mirrored", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)
+        return slice(None), positions.cached(("mirrored", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)

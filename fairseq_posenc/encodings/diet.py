@@ -10,22 +10,23 @@ from .base import (
     MAX_POSITIONS,
     POSITION_SHARING,
     Option,
+    positive_int,
     register_encoding,
     table_heads,
 )
 from .clipped import CLIPPED, ClippedEncoding
 from .pairs import PairBias
 
-POSITION_RANK = Option(int, "width D of the position vectors of each head; by default that of a head")
+POSITION_RANK = Option(positive_int, "width D of the position vectors of each head; by default that of a head")
 
 
 @register_encoding("diet_rel")
 class DietRel(ClippedEncoding):
     r"""One learned scalar for each head and distance, added to the logits.
 
-    .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + R_{i - j}  \quad (3)
+    .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + R_{j - i}  \quad (3)
 
-    R is not scaled. It is stored by this package's distance j - i, the mirror of the paper's index. The paper trains on
+    R is not scaled. The paper writes R_{i - j}; here it is stored by this package's distance. The paper trains on
     a fixed length and needs no clipping; here distances beyond ``clipping_distance`` take the table's last value.
 
     Parameter: ``relative_bias`` (H, 2K + 1), or (1, 2K + 1) where heads share it; row t is distance j - i = t - K.
@@ -47,7 +48,7 @@ class DietRel(ClippedEncoding):
         nn.init.normal_(self.relative_bias, std=0.02)
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.clipped(positions)
+        rows, index = self.rows_and_index(positions)
         return look_up(self.relative_bias[:, rows].to(q.dtype), index)
 
 
@@ -83,7 +84,7 @@ class DietAbs(PairBias):
         super().__init__(num_heads, head_dim)
         self.position_sharing = position_sharing
         self.max_positions = max_positions
-        heads, rank = table_heads(num_heads, position_sharing), checked_rank(position_rank, head_dim)
+        heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
         self.key_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
         self.reset_parameters()
@@ -94,14 +95,3 @@ class DietAbs(PairBias):
 
     def matrix(self, queries: int, keys: int) -> Tensor:
         return self.query_positions[:, :queries] @ self.key_positions[:, :keys].transpose(1, 2)
-
-
-def checked_rank(position_rank: int | None, head_dim: int) -> int:
-    """The rank, by default head_dim.
-
-    Raises:
-        ValueError: it is not positive.
-    """
-    if position_rank is not None and position_rank < 1:
-        raise ValueError(f"--position-rank must be 1 or more, not {position_rank}.")
-    return head_dim if position_rank is None else position_rank

@@ -20,7 +20,7 @@ from .base import (
     table_heads,
 )
 from .clipped import CLIPPED, ClippedEncoding
-from .shaw import per_head, take_distances
+from .tables import per_head, take_distances
 
 
 @register_encoding("huang1")
@@ -47,7 +47,7 @@ class Huang1(PositionEncoding):
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         check_length(self, positions.keys, self.max_positions)
         factors = self.relative_factors[:, positions.span.abs()].to(q.dtype)
-        return q @ k.transpose(-2, -1) * positions.expand(factors)
+        return q @ k.transpose(-2, -1) * positions.by_distance(factors)
 
 
 @register_encoding("huang2")
@@ -69,7 +69,7 @@ class Huang2(ClippedEncoding):
         self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.clipped(positions)
+        rows, index = self.rows_and_index(positions)
         return q @ k.transpose(-2, -1) * look_up(self.relative_factors[:, rows].to(q.dtype), index)
 
 
@@ -80,7 +80,8 @@ class Huang3(ClippedEncoding):
     .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
 
     The authors made a (T, S, d) tensor and could fit 2 sequences on a GPU instead of 20. Here the queries go in blocks
-    whose tensor is no larger than the logits, and each block is computed again for the gradient instead of kept.
+    whose tensor is no larger than the logits, or than one query's (S, d) where that is more, and each block is computed
+    again for the gradient instead of kept.
 
     Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) where heads share it; row t is distance t - K.
     Time O(B H T S d), with no matrix product to speed it up; extra memory O(B H T S).
@@ -95,7 +96,7 @@ class Huang3(ClippedEncoding):
         self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.clipped(positions)
+        rows, index = self.rows_and_index(positions)
         table = self.relative_vectors[:, rows].to(q.dtype)
         block = max(1, positions.keys // self.head_dim)
         parts = zip(q.split(block, dim=2), index.split(block), strict=True)
@@ -138,7 +139,7 @@ class Huang4(ClippedEncoding):
         nn.init.normal_(self.relative_vectors, std=0.02)  # that of BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.clipped(positions)
+        rows, index = self.rows_and_index(positions)
         vectors = self.relative_vectors[:, rows].transpose(-2, -1)
         by_key = take_distances(per_head(k * self.scaling, vectors), index.T)  # (B, H, S, T)
         return take_distances(per_head(q, vectors), index) + by_key.transpose(-2, -1)

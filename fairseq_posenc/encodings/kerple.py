@@ -19,8 +19,6 @@ class KerpleLog(PositionEncoding):
     Parameters: ``magnitude`` r1 and ``rate`` r2, each (H,). Any distance is known. Extra time and memory: O(H T S).
     """
 
-    options = {}
-
     def __init__(self, num_heads: int, head_dim: int) -> None:
         super().__init__(num_heads, head_dim)
         self.magnitude = nn.Parameter(2 * torch.rand(num_heads))
@@ -28,7 +26,7 @@ class KerpleLog(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         r1, r2 = (at_least(0.01, scalar)[:, None] for scalar in (self.magnitude, self.rate))
-        return positions.expand(-r1 * torch.log1p(r2 * positions.span.abs())).to(q.dtype)
+        return positions.by_distance((-r1 * torch.log1p(r2 * positions.span.abs())).to(q.dtype))
 
 
 def at_least(low: float, x: Tensor) -> Tensor:

@@ -9,15 +9,17 @@ from ..positions import Positions
 from .base import (
     MAX_POSITIONS,
     POSITION_SHARING,
+    SHARED_BY_LAYERS,
     Option,
     PositionEncoding,
     check_length,
+    positive_int,
     register_encoding,
     table_heads,
 )
-from .diet import POSITION_RANK, checked_rank
+from .diet import POSITION_RANK
 
-PROJECTION_LENGTH = Option(int, "number of mixtures of keys and values that Linformer attends to")
+PROJECTION_LENGTH = Option(positive_int, "number of mixtures of keys and values that Linformer attends to")
 
 
 class LengthProjection(nn.Module):
@@ -28,8 +30,6 @@ class LengthProjection(nn.Module):
 
     def __init__(self, projection_length: int, max_positions: int) -> None:
         super().__init__()
-        if projection_length < 1:
-            raise ValueError(f"--projection-length must be 1 or more, not {projection_length}.")
         self.keys = nn.Parameter(torch.empty(projection_length, max_positions))
         self.values = nn.Parameter(torch.empty(projection_length, max_positions))
         for matrix in (self.keys, self.values):
@@ -121,7 +121,7 @@ class DietAbsLin(_LengthProjecting):
     ) -> None:
         super().__init__(num_heads, head_dim, projection_length, max_positions)
         self.position_sharing = position_sharing
-        heads, rank = table_heads(num_heads, position_sharing), checked_rank(position_rank, head_dim)
+        heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
         self.key_positions = nn.Parameter(torch.empty(heads, projection_length, rank))
         for table in (self.query_positions, self.key_positions):
@@ -132,7 +132,7 @@ class DietAbsLin(_LengthProjecting):
         return False  # E and F are each layer's own
 
     def tie(self, first: PositionEncoding) -> None:
-        if self.position_sharing in ("layer", "all"):
+        if self.position_sharing in SHARED_BY_LAYERS:
             assert isinstance(first, DietAbsLin)
             self.query_positions, self.key_positions = first.query_positions, first.key_positions
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from ..positions import Positions
@@ -29,13 +31,12 @@ class PairBias(PositionEncoding):
             matrix = positions.once(self, lambda: self.matrix(*extent))
         else:
             matrix = self._kept_matrix(positions.generation, extent)
-        return positions.pairs(matrix.to(q.dtype))
+        return positions.by_position(matrix.to(q.dtype))
 
-    def _kept_matrix(self, generation: dict[str, Tensor | None], extent: tuple[int, int]) -> Tensor:
+    def _kept_matrix(self, generation: dict[Any, Any], extent: tuple[int, int]) -> Tensor:
         """Over the steps of a generation the matrix is computed a few times only, each time for twice the length."""
-        key = str(id(self))
-        matrix = generation.get(key)
+        matrix: Tensor | None = generation.get(self)
         if matrix is None or matrix.size(1) < extent[0] or matrix.size(2) < extent[1]:
             queries, keys = (min(max(64, 2 * length), self.max_positions) for length in extent)
-            matrix = generation[key] = self.matrix(queries, keys)
+            matrix = generation[self] = self.matrix(queries, keys)
         return matrix

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .base import POSITION_SHARING, Option, PositionEncoding, register_encoding, table_heads
-from .shaw import per_head, take_distances
+from .tables import per_head, take_distances
 
 
 @register_encoding("relative_key")

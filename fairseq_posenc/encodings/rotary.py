@@ -12,7 +12,7 @@ class Rotary(PositionEncoding):
     r"""Queries and keys turned by an angle that grows with their position, so that only the distance remains.
 
     .. math::
-        A_{ij} &= (q_i R_i) (k_j R_j)^T / \sqrt{d} = q_i R_{j - i} k_j^T / \sqrt{d}  \quad (14) \\
+        A_{ij} &= (q_i R_i) (k_j R_j)^T / \sqrt{d} = q_i R_{i - j} k_j^T / \sqrt{d} \\
         (x_a, x_b) R_m &= (x_a \cos m \theta_t - x_b \sin m \theta_t, \; x_b \cos m \theta_t + x_a \sin m \theta_t),
         \quad \theta_t = \mathrm{base}^{-2t/d}
 
@@ -42,7 +42,7 @@ class Rotary(PositionEncoding):
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         # Only distances count, so columns serve as positions, padded or not.
-        cos, sin = positions.index(
+        cos, sin = positions.cached(
             ("rotary", self.head_dim, self.rotary_base), lambda: self._angles(positions.keys, q.device)
         )
         first = positions.keys - positions.queries

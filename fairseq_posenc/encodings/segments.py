@@ -17,8 +17,6 @@ class SegmentAttention(nn.Module):
 
     def __init__(self, num_heads: int, num_segments: int) -> None:
         super().__init__()
-        if num_segments < 1:
-            raise ValueError(f"--num-segments must be 1 or more, not {num_segments}.")
         self.num_segments = num_segments
         self.segment_bias = nn.Parameter(torch.empty(num_heads, num_segments, num_segments))
         nn.init.normal_(self.segment_bias, std=0.02)  # as diet_rel: the paper names no initializer
@@ -30,4 +28,4 @@ class SegmentAttention(nn.Module):
             i, j = (segments.clamp(max=self.num_segments - 1) for segments in positions.segment_pairs)
             return i[:, :, None] * self.num_segments + j[:, None, :]
 
-        return look_up(self.segment_bias.flatten(1), positions.index(("segments", self.num_segments), pairs))
+        return look_up(self.segment_bias.flatten(1), positions.cached(("segments", self.num_segments), pairs))

@@ -10,6 +10,7 @@ from .base import (
     register_encoding,
 )
 from .clipped import CLIPPED, ClippedEncoding
+from .tables import per_head, take_distances
 
 
 @register_encoding("shaw")
@@ -64,32 +65,16 @@ class Shaw(ClippedEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_keys is None:
             return None
-        rows, index = self.clipped(positions)
+        rows, index = self.rows_and_index(positions)
         return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_values is None:
             return None
-        rows, index = self.clipped(positions)
+        rows, index = self.rows_and_index(positions)
         table = self.relative_values[:, rows]
         # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
         sum_dtype = torch.promote_types(weights.dtype, torch.float32)
         by_distance = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
         by_distance = by_distance.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
         return per_head(by_distance.to(weights.dtype), table)
-
-
-def per_head(x: Tensor, tables: Tensor) -> Tensor:
-    """x (B, H, T, m) times each head's own table (H, m, n), or one for all heads (1, m, n): (B, H, T, n).
-
-    A plain ``x @ tables`` would copy the tables for each sentence of the batch.
-    """
-    tables = tables.to(x.dtype)
-    if tables.size(0) == 1:
-        return x @ tables[0]
-    return torch.einsum("bhtm,hmn->bhtn", x, tables)
-
-
-def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
-    """From the logits of each query and row (B, H, T, rows) those of the rows at (T, S) that ``index`` names."""
-    return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions, log_buckets
+from ..positions import Positions, clamped, log_buckets
 from .base import (
     BIDIRECTIONAL,
     MAX_DISTANCE,
@@ -60,7 +60,7 @@ class T5(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         def by_pair() -> Tensor:
-            distances = positions.span.clamp(-self.max_distance, self.max_distance)
-            return positions.expand(self.relative_bias[:, self.buckets[distances + self.max_distance]])
+            by_distance = self.relative_bias[:, clamped(self.buckets, positions.span)]
+            return positions.by_distance(by_distance.to(q.dtype))
 
-        return positions.once(self, by_pair).to(q.dtype)
+        return positions.once(self, by_pair)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .base import Option, PositionEncoding, parse_bool, register_encoding
-from .shaw import take_distances
+from .tables import per_head, take_distances
 
 QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")
 
@@ -52,9 +52,10 @@ class TransformerXL(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         vectors = self.relative_projection @ relative_sinusoids(positions, self.num_heads * self.head_dim).to(q.dtype).T
         if self.position_bias is None or self.content_bias is None:
-            return take_distances(q @ vectors, positions.span_index)  # vectors: (H, d, distances)
+            return take_distances(per_head(q, vectors), positions.span_index)  # vectors: (H, d, distances)
         u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
-        return take_distances((q + v) @ vectors, positions.span_index) + u @ k.transpose(-2, -1)
+        of_keys = per_head(k, u.transpose(-2, -1)).transpose(-2, -1)  # (B, H, 1, S)
+        return take_distances(per_head(q + v, vectors), positions.span_index) + of_keys
 
 
 def relative_sinusoids(positions: Positions, width: int) -> Tensor:
@@ -65,7 +66,7 @@ def relative_sinusoids(positions: Positions, width: int) -> Tensor:
         angles = -positions.span[:, None] * frequencies  # R is by i - j
         return torch.cat([angles.sin(), angles.cos()], dim=1)
 
-    return positions.index(("relative sinusoids", width), make)
+    return positions.cached(("relative sinusoids", width), make)
 
 
 @register_encoding("xlnet")
@@ -88,7 +89,9 @@ class XLNet(TransformerXL):
         super().__init__(num_heads, head_dim, query_biases)
         self.segment_query_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if segment_vectors else None
         self.segment_vectors = nn.Parameter(torch.empty(2, num_heads, head_dim)) if segment_vectors else None
-        self.reset_parameters()
+        for parameter in (self.segment_query_bias, self.segment_vectors):
+            if parameter is not None:
+                nn.init.normal_(parameter, std=0.02)
 
     @property
     def needs_segments(self) -> bool:
@@ -106,7 +109,7 @@ class XLNet(TransformerXL):
         if self.segment_vectors is None or self.segment_query_bias is None:
             return bias
         query = q + self.segment_query_bias.to(q.dtype)[:, None] * self.scaling
-        same_or_other = query @ self.segment_vectors.to(q.dtype).permute(1, 2, 0)  # (B, H, T, 2)
+        same_or_other = per_head(query, self.segment_vectors.permute(1, 2, 0))  # (B, H, T, 2)
         of_queries, of_keys = positions.segment_pairs
         other = (of_queries[:, None, :, None] != of_keys[:, None, None, :]).long()  # (B, 1, T, S)
         return bias + same_or_other.gather(-1, other.expand(-1, self.num_heads, -1, -1))

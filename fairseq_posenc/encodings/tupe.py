@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import log_buckets, relative_distances
+from ..positions import clamped, log_buckets, relative_distances
 from .base import (
     BIDIRECTIONAL,
     MAX_DISTANCE,
@@ -128,8 +128,7 @@ class TupeRel(TupeAbs):
         absolute = super().matrix(queries, keys)
         longest = max(queries, keys)
         distances = relative_distances(longest, longest, absolute.device)[:queries, :keys]
-        buckets = self.buckets[distances.clamp(-self.max_distance, self.max_distance) + self.max_distance]
-        relative = self.relative_bias[:, buckets]
+        relative = self.relative_bias[:, clamped(self.buckets, distances)]
         if self.first_token_bias is not None:
             relative = with_first_token(relative, *self.first_token_bias.split(1, dim=1))
         return absolute + relative

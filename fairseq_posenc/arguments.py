@@ -1,0 +1,153 @@
+"""The flags of this package's architectures: what they mean together, and what has no meaning."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Any
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
+
+from .encodings import ENCODINGS
+from .encodings.base import (
+    NUM_SEGMENTS,
+    Option,
+    default_options,
+    find_encoding,
+    flag,
+    flags_of,
+    known_options,
+    parse_bool,
+)
+
+SIDES = ("source", "target")
+INPUT_POSITIONS = ("none", "sinusoidal", "learned")
+MODEL_FLAGS = {
+    "input_positions": Option(
+        str,
+        "what is added to the embeddings of both stacks; an encoding inside attention may stand on any",
+        INPUT_POSITIONS,
+    ),
+    "source_position_encoding": Option(
+        str, "the encoder's encoding, where it is another than the architecture's", tuple(ENCODINGS)
+    ),
+    "target_position_encoding": Option(
+        str, "the decoder's encoding, where it is another than the architecture's", tuple(ENCODINGS)
+    ),
+    "cross_attention_positions": Option(
+        parse_bool, "the decoder's encoding in encoder-decoder attention too, true or false (the default)"
+    ),
+    "segment_separator": Option(
+        str, "tells segments apart by this token: the segment of a token is the number of separators before it"
+    ),
+    "num_segments": NUM_SEGMENTS,
+}
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Those of the model and of every encoding."""
+    for name, option in (MODEL_FLAGS | flags_of(known_options())).items():
+        parser.add_argument(flag(name), type=_argparse_type(option.parse), choices=option.choices, help=option.help)
+
+
+def _argparse_type(parse: Any) -> Any:
+    """``parse``, so that argparse prints the words of its ValueError. Of int and float it has words of its own."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return parse if isinstance(parse, type) else convert
+
+
+def encoding_of(args: Any, side: str) -> str:
+    """The encoding's name in the encoder, "source", or the decoder, "target"."""
+    own = getattr(args, f"{side}_position_encoding", None)
+    if own is not None:
+        return own
+    # what an encoding is not defined for in a decoder, another does
+    return (side == "target" and find_encoding(args.position_encoding).in_decoder) or args.position_encoding
+
+
+def input_positions_of(args: Any, side: str) -> str:
+    """What is added to the embeddings of this side: what the user said, else what its encoding wants."""
+    return getattr(args, "input_positions", None) or find_encoding(encoding_of(args, side)).input_positions
+
+
+def options_of(args: Any, encoding: str) -> dict[str, Any]:
+    """The value of each flag of an encoding: the user's, else the encoding's default."""
+    cls = find_encoding(encoding)
+    defaults = default_options(cls)
+    typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
+    return {name: defaults[name] if value is None else value for name, value in typed.items()}
+
+
+def check_arguments(args: Namespace) -> None:
+    """Refuses what has no meaning together, before anything is built.
+
+    Raises:
+        ValueError: one sentence that names the flag and the mend.
+    """
+    arch = getattr(args, "arch", None) or getattr(args, "_name", "")
+    encodings = {side: encoding_of(args, side) for side in SIDES}
+    described = " and ".join(dict.fromkeys(encodings.values()))
+    own = {option for encoding in encodings.values() for option in find_encoding(encoding).options}
+    for option in flags_of(known_options()):
+        if option not in own and getattr(args, option, None) is not None:
+            raise ValueError(f"{flag(option)} has no meaning for {arch} (encoding {described}): leave it out.")
+    if find_encoding(encodings["target"]).in_decoder is not None:
+        raise ValueError(
+            f"--target-position-encoding {encodings['target']}: it is not defined in a decoder; say "
+            f"{find_encoding(encodings['target']).in_decoder} instead."
+        )
+    for key, value in input_flags(args).items():
+        if getattr(args, key) != value:
+            wanted = " and ".join(dict.fromkeys(input_positions_of(args, side) for side in SIDES))
+            raise ValueError(
+                f"{flag(key)} contradicts {arch}, whose positions at the input are: {wanted}; say --input-positions "
+                "with the ones that are meant instead."
+            )
+    if args.cross_attention_positions and args.no_cross_attention:
+        raise ValueError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
+    if args.cross_attention_positions and not find_encoding(encodings["target"]).crosses:
+        crossing = ", ".join(name for name, cls in ENCODINGS.items() if cls.crosses)
+        raise ValueError(
+            f"--cross-attention-positions: {encodings['target']} is not defined between source and target; the "
+            f"decoder's encoding must be one of {crossing}."
+        )
+    if args.num_segments is not None and args.segment_separator is None:
+        raise ValueError("--num-segments has no meaning without --segment-separator, which tells segments apart.")
+    if getattr(args, "cross_self_attention", False):
+        raise ValueError(
+            "--cross-self-attention cannot be used: its keys are of two sentences, between which there is no distance."
+        )
+    for key in ("encoder_xformers_att_config", "decoder_xformers_att_config"):
+        if getattr(args, key, None):
+            raise ValueError(f"{flag(key)} cannot be used: xFormers attention knows nothing of position encodings.")
+
+
+def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None:
+    """Refuses a misspelt key of fairseq-hydra-train, which fairseq takes in silence for a model with presets.
+
+    Raises:
+        ValueError: one sentence that names the key.
+    """
+    parser = ArgumentParser()
+    model.add_args(parser)
+    preset = Namespace()
+    ARCH_CONFIG_REGISTRY[args._name](preset)
+    known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"}
+    for key in vars(args):
+        if key not in known:
+            raise ValueError(f"model.{key} is no option of {args._name}: mend its spelling or leave it out.")
+
+
+def input_flags(args: Any) -> dict[str, bool]:
+    """fairseq's own settings for what is added to the embeddings."""
+    source, target = (input_positions_of(args, side) for side in SIDES)
+    return {
+        "no_token_positional_embeddings": source == target == "none",
+        "encoder_learned_pos": source == "learned",
+        "decoder_learned_pos": target == "learned",
+    }
