@@ -50,7 +50,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def _argparse_type(parse: Any) -> Any:
-    """``parse``, so that argparse prints the words of its ValueError. Of int and float it has words of its own."""
+    """``parse``, so that argparse prints the words of its ValueError. Of float it has words of its own."""
 
     def convert(text: str) -> Any:
         try:

@@ -44,8 +44,9 @@ def attend(
         mixtures) of an encoding that projects the length.
 
     Raises:
-        ValueError: the encoding was built for other heads, the positions for other lengths or without the padding, the
-            sequence is longer than the encoding's tables, or a mask is given to an encoding that mixes all keys.
+        ValueError: the encoding was built for other heads; the positions are of other lengths, without the padding, or
+            between source and target where the encoding is not defined; the sequence is longer than the encoding's
+            tables; or a mask is given to an encoding that mixes all keys.
     """
     if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
         raise ValueError(
@@ -55,6 +56,10 @@ def attend(
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
     _check_positions(positions, q, k, key_padding_mask)
+    if positions.crossing and not encoding.crosses:
+        raise ValueError(
+            f"{encoding.name} is not defined between source and target: use Positions, or another encoding."
+        )
     if encoding.projects_length:
         if attn_mask is not None:
             raise ValueError(

@@ -200,9 +200,10 @@ def _separator(cfg: Any, dictionary: Any, side: str) -> int | None:
     """
     if cfg.segment_separator is None:
         return None
-    if cfg.segment_separator not in dictionary:
+    index = dictionary.indices.get(cfg.segment_separator, 0)
+    if index < dictionary.nspecial:
         raise ValueError(
-            f"--segment-separator {cfg.segment_separator}: the {side} dictionary has no such token; give one that "
+            f"--segment-separator {cfg.segment_separator}: the {side} dictionary has no such word; give one that "
             "stands in the training text by itself, as subword segmentation leaves it."
         )
-    return dictionary.index(cfg.segment_separator)
+    return index

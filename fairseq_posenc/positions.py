@@ -97,6 +97,9 @@ class Positions:
         generation: what lives as long as the generation of one batch, over all of its steps.
     """
 
+    #: whether they are between source and target
+    crossing = False
+
     def __init__(
         self,
         queries: int,
@@ -125,14 +128,18 @@ class Positions:
             raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
 
     @cached_property
-    def key_positions(self) -> Tensor:
-        """Position of each key among the real tokens, from 0, int64: (1, keys) where it is its column, for padding
-        stands on the right only, else (batch, keys)."""
-        columns = torch.arange(self.keys, device=self.device)[None, :]
+    def are_columns(self) -> bool:
+        """Whether the position of every real token is its column, since padding stands on the right only."""
         mask = self.padding_mask
-        if mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all()):
-            return columns
-        return absolute_positions(mask)
+        return mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all())
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        """Position of each key among the real tokens, from 0, (batch, keys), or (1, keys) where it is its column;
+        int64."""
+        if self.padding_mask is None or self.are_columns:
+            return torch.arange(self.keys, device=self.device)[None, :]
+        return absolute_positions(self.padding_mask)
 
     @property
     def query_positions(self) -> Tensor:
@@ -184,7 +191,7 @@ class Positions:
 
     def by_position(self, matrix: Tensor) -> Tensor:
         """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
-        if self.query_positions.size(0) == self.key_positions.size(0) == 1:
+        if self.are_columns:
             first = self.extent[0] - self.queries
             return matrix[:, first : first + self.queries, : self.keys]
         width = matrix.size(2)
@@ -228,6 +235,8 @@ class CrossPositions(Positions):
         segments: (batch, source length), int64.
     """
 
+    crossing = True
+
     def __init__(self, target: Positions, padding_mask: Tensor, segments: Tensor | None = None) -> None:
         super().__init__(
             target.queries,
@@ -241,6 +250,10 @@ class CrossPositions(Positions):
 
     def _check_lengths(self, queries: int, keys: int) -> None:
         """Source and target may have any lengths."""
+
+    @cached_property
+    def are_columns(self) -> bool:
+        return self.target.are_columns and super().are_columns
 
     @property
     def query_positions(self) -> Tensor:

@@ -52,10 +52,8 @@ def test_documents_train_and_translate_by_every_door(documents, data, checkpoint
     assert hypotheses(interactive.stdout) == expected
 
 
-def test_another_separator_than_trained_with_is_refused(data, checkpoint):
-    run = generate(
-        data, checkpoint, "--model-overrides", "{'segment_separator': '</s>'}", user_dir=PACKAGE, check=False
-    )
+def test_other_segments_than_trained_with_are_refused(data, checkpoint):
+    run = generate(data, checkpoint, "--model-overrides", "{'num_segments': 3}", user_dir=PACKAGE, check=False)
     assert run.returncode != 0
     assert "trained with other positions" in run.stderr
 
@@ -64,7 +62,7 @@ def test_a_separator_that_the_dictionary_does_not_have_is_refused(data, tmp_path
     flags = ("--segment-separator", "<doc>")
     run = train(data, tmp_path, "transformer_diet_rel_tiny", *flags, user_dir=PACKAGE, check=False)
     assert run.returncode != 0
-    assert "--segment-separator <doc>: the source dictionary has no such token" in run.stdout + run.stderr
+    assert "--segment-separator <doc>: the source dictionary has no such word" in run.stdout + run.stderr
     assert not list(tmp_path.iterdir())
 
 

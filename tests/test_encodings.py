@@ -106,6 +106,8 @@ def test_sentence_alone_equals_sentence_in_a_padded_batch(name, options, side):
         real = ~mask[b]
         alone, _ = attend(*(x[b : b + 1, :, real] for x in (q, k, v)), encoding)
         torch.testing.assert_close(alone[0], together[b][:, real], rtol=0, atol=1e-12)
+        padded, _ = attend(*(x[b : b + 1] for x in (q, k, v)), encoding, key_padding_mask=mask[b : b + 1])
+        torch.testing.assert_close(padded[0, :, real], alone[0], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -327,6 +329,22 @@ def test_positions_of_another_pass_are_refused():
             attend(q, k, v, encoding, mask, positions=Positions(LENGTH, LENGTH))
 
 
+def test_positions_between_source_and_target_are_refused_where_nothing_is_defined():
+    (q, k, v), mask = inputs(), padding(left=True)
+    crossing = CrossPositions(Positions(LENGTH, LENGTH), mask)
+    for name in ("shaw", "rotary"):
+        with pytest.raises(ValueError, match=f"{name} is not defined between source and target"):
+            attend(q, k, v, build_encoding(name, HEADS, DIM), mask, positions=crossing)
+
+
+@pytest.mark.parametrize(("name", "options"), ALONE)
+def test_a_module_in_single_precision_takes_queries_in_double(name, options):
+    encoding, (q, k, v) = make(name, options, torch.float32, std=0.3), inputs()
+    output, _ = attend(q, k, v, encoding)
+    assert output.dtype == torch.float64
+    torch.testing.assert_close(output, attend(q, k, v, encoding.double())[0], rtol=1e-4, atol=1e-4)
+
+
 def test_one_pass_serves_many_encodings():
     """What is kept for one that is gone is not taken for another that got its place in memory."""
     (q, k, v), positions = inputs(), Positions(LENGTH, LENGTH)
@@ -373,6 +391,9 @@ def test_shaw_is_initialized_as_in_tensor2tensor():
         ("shaw", {"relative_keys": "perhaps"}, "--relative-keys 'perhaps': say true or false"),
         ("nopos", {"clipping_distance": 4}, "nopos has no option --clipping-distance"),
         ("t5", {"buckets": 4}, r"t5 has no option --buckets \(its options: --num-buckets, .*, bidirectional\)"),
+        ("shaw", {"clipping_distance": 4.5}, "--clipping-distance 4.5: say a whole number, not 4.5"),
+        ("shaw", {"clipping_distance": True}, "--clipping-distance True: say a whole number"),
+        ("rotary", {"rotary_base": "inf"}, "--rotary-base must be more than 0 and finite"),
         ("t5", {"bidirectional": "perhaps"}, "^bidirectional 'perhaps': say true or false"),
         ("diet_abs", {"max_positions": 0}, "^max_positions 0: it must be 1 or more"),
         ("diet_abs", {"position_rank": 0}, "--position-rank 0: it must be 1 or more"),

@@ -157,6 +157,42 @@ def test_sharing_shares_what_it_says(name, sharing, tables, heads):
     assert both[0] is not both[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "common", "own"),
+    [
+        (
+            "deberta",
+            {"relative_vectors"},
+            {"key_projection.weight", "query_projection.weight", "query_projection.bias"},
+        ),
+        ("transformer_xl", {"content_bias", "position_bias"}, {"relative_projection"}),
+        ("xlnet", set(), {"content_bias", "position_bias", "relative_projection"}),
+        ("diet_abs_lin", {"query_positions", "key_positions"}, {"projection.keys", "projection.values"}),
+    ],
+)
+def test_layers_share_a_part(name, common, own):
+    layers = build_model(architecture_name(name, "tiny")).encoder.layers
+    first, second = (dict(layer.self_attn.position_encoding.named_parameters()) for layer in layers)
+    assert {key for key in first if first[key] is second[key]} == common
+    assert {key for key in first if first[key] is not second[key]} == own
+
+
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.crosses])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_attention_to_a_source_padded_on_the_left_is_that_to_the_source_alone(task, name, beam):
+    """Also when one sentence of the batch is left, and when fairseq tells the modules the beam."""
+    model = variant(name, {"cross_attention_positions": True})
+    for layer in model.decoder.layers:
+        layer.encoder_attn.set_beam_size(beam)
+    sources = sentences(task, [9, 4, 2])
+    together = translate(model, task, batch(task, sources, left_pad=True), beam=beam)
+    for source, hypotheses in zip(sources, together, strict=True):
+        padded = batch(task, [sources[0], source], left_pad=True)[1:]  # a batch of one sentence, with padding
+        for tokens in (source[None], padded):
+            alone = translate(model, task, tokens, beam=beam)[0]
+            assert [h["tokens"].tolist() for h in hypotheses] == [h["tokens"].tolist() for h in alone]
+
+
 # Kinship with stock fairseq
 
 
@@ -263,6 +299,7 @@ def test_fine_tuning_keeps_the_position_parameters_that_fit(tmp_path):
         (["transformer_t5_tiny"], ["transformer_t5_tiny", "--cross-attention-positions", "true"]),
         (["transformer_t5_tiny"], ["transformer_t5_tiny", "--source-position-encoding", "shaw"]),
         (["transformer_t5_tiny"], ["transformer_t5_tiny", "--segment-separator", "w3"]),
+        (["transformer_t5_tiny", "--segment-separator", "w4"], ["transformer_t5_tiny", "--segment-separator", "w3"]),
         (["transformer_diet_abs_tiny"], ["transformer_diet_abs_tiny", "--max-target-positions", "500"]),
         (["transformer_diet_rel_tiny"], ["transformer_diet_rel_tiny", "--position-sharing", "head"]),
     ],
@@ -320,7 +357,7 @@ def test_signature_names_the_encoding_and_every_option():
             ["transformer_t5_tiny", "--cross-attention-positions", "true", "--no-cross-attention"],
             "--cross-attention-positions has no meaning with --no-cross-attention",
         ),
-        (["transformer_rotary_tiny", "--rotary-base", "0"], "--rotary-base must be more than 0, not 0"),
+        (["transformer_rotary_tiny", "--rotary-base", "0"], "--rotary-base must be more than 0 and finite, not 0"),
         (
             ["transformer_rotary_tiny", "--encoder-embed-dim", "18", "--encoder-attention-heads", "2"],
             "the width of a head must be even, not 9",
@@ -331,7 +368,9 @@ def test_signature_names_the_encoding_and_every_option():
             "deberta without --content-to-position and --position-to-content has no positions: use nopos",
         ),
         (["transformer_relative_key_tiny", "--left-clip", "-1"], "--left-clip must be 0 or more, not -1"),
-        (["transformer_t5_tiny", "--segment-separator", "<sep>"], "the source dictionary has no such token; give one"),
+        (["transformer_t5_tiny", "--segment-separator", "<sep>"], "the source dictionary has no such word; give one"),
+        (["transformer_t5_tiny", "--segment-separator", "</s>"], "the source dictionary has no such word"),
+        (["transformer_t5_tiny", "--segment-separator", "<unk>"], "the source dictionary has no such word"),
         (["transformer_t5_tiny", "--num-segments", "3"], "--num-segments has no meaning without --segment-separator"),
         (["transformer_xlnet_tiny", "--segment-vectors", "true"], "xlnet with these flags tells segments apart"),
         (["transformer_linformer_tiny", "--segment-separator", "w3"], "linformer cannot have segments"),
@@ -439,6 +478,21 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
     moved = source.clone()
     moved[0, 3], moved[0, 4] = source[0, 4], source[0, 3]
     assert not torch.allclose(logits_with, logits(model, moved, previous[None]), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["diet_abs", "tupe_abs", "tupe_rel"])
+def test_matrices_of_positions_are_computed_once_a_pass_and_kept_over_a_generation(task, pairs, monkeypatch, name):
+    model, made = build_model(architecture_name(name, "tiny")), []
+    cls = ENCODINGS[name]
+    matrix = cls.matrix
+    monkeypatch.setattr(cls, "matrix", lambda self, *lengths: made.append(lengths) or matrix(self, *lengths))
+    source, previous = pairs[0][0][None], shift_right(pairs[1])[0][None]
+    logits(model, source, previous)
+    assert made == [(8, 8), (6, 6)]  # two layers each in encoder and decoder
+    made.clear()
+    hypotheses = translate(model, task, source, beam=2, min_len=11)[0]
+    assert len(hypotheses[0]["tokens"]) > 10
+    assert made == [(8, 8), (64, 64)]
 
 
 def test_nothing_but_the_flags_decides_about_segments(task, pairs):

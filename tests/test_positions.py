@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
 from fairseq_posenc.positions import CrossPositions, Positions, absolute_positions, relative_distances
 
 
@@ -54,6 +55,15 @@ def test_values_by_distance_and_by_pair_find_their_places():
         padding = torch.zeros(2, keys, dtype=torch.bool) if positions.padding_mask is None else positions.padding_mask
         real = ~padding[:, None, :].expand_as(distances)
         assert torch.equal(distances[real], (j - i)[real])
+
+
+def test_one_object_serves_tables_of_different_clips_and_widths():
+    positions = Positions(5, 5)
+    for left, right in ((2, 3), (2, 1), (1, 3)):
+        rows, index = positions.clipped(left, right)
+        table = torch.arange(-left, right + 1)
+        assert torch.equal(table[rows][index], relative_distances(5, 5).clamp(-left, right))
+    assert [relative_sinusoids(positions, width).size(1) for width in (4, 6)] == [4, 6]
 
 
 def test_more_queries_than_keys_are_refused():

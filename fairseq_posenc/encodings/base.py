@@ -33,11 +33,27 @@ def parse_bool(text: Any) -> bool:
         raise ValueError(f"say true or false, not {text!r}") from None
 
 
+def integer(value: Any) -> int:
+    """A whole number, as typed on a command line or in YAML."""
+    try:
+        return int(str(value))  # of 4.5 or True, int() itself would make a number
+    except ValueError:
+        raise ValueError(f"say a whole number, not {value!r}") from None
+
+
+def positive_integer(value: Any) -> int:
+    """A whole number of things of which there must be one at least."""
+    number = integer(value)
+    if number < 1:
+        raise ValueError(f"it must be 1 or more, not {number}")
+    return number
+
+
 SHARING = ("none", "head", "layer", "all")
 SHARED_BY_LAYERS = ("layer", "all")
 
 # Notions that several encodings have; one flag each, with one meaning.
-CLIPPING_DISTANCE = Option(int, "distances beyond K are clipped to K (Shaw et al.'s k); 0 means no order")
+CLIPPING_DISTANCE = Option(integer, "distances beyond K are clipped to K (Shaw et al.'s k); 0 means no order")
 POSITION_SHARING = Option(
     str,
     "which position parameters are shared: none (own ones for each layer and head), head (one table for the heads of "
@@ -45,25 +61,15 @@ POSITION_SHARING = Option(
     "decoder never share",
     SHARING,
 )
+NUM_BUCKETS = Option(integer, "buckets of distances; both directions together in the encoder")
+MAX_DISTANCE = Option(integer, "distances from here on share the last bucket")
 
-
-def positive_int(text: Any) -> int:
-    """An integer that counts something of which there must be one at least."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"it must be 1 or more, not {number}")
-    return number
-
-
-NUM_BUCKETS = Option(int, "buckets of distances; both directions together in the encoder")
-MAX_DISTANCE = Option(int, "distances from here on share the last bucket")
-
-NUM_SEGMENTS = Option(positive_int, "segments that are told apart, 2 by default; later ones count as the last")
+NUM_SEGMENTS = Option(positive_integer, "segments that are told apart, 2 by default; later ones count as the last")
 
 # What an encoding may have to know of the place where it stands; the model says it, not the user.
 BIDIRECTIONAL = Option(parse_bool, "whether queries see keys after them: not in a decoder", is_flag=False)
 MAX_POSITIONS = Option(
-    positive_int, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
+    positive_integer, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
 )
 
 

@@ -10,14 +10,14 @@ from .base import (
     MAX_POSITIONS,
     POSITION_SHARING,
     Option,
-    positive_int,
+    positive_integer,
     register_encoding,
     table_heads,
 )
 from .clipped import CLIPPED, ClippedEncoding
 from .pairs import PairBias
 
-POSITION_RANK = Option(positive_int, "width D of the position vectors of each head; by default that of a head")
+POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default that of a head")
 
 
 @register_encoding("diet_rel")

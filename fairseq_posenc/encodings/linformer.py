@@ -13,13 +13,13 @@ from .base import (
     Option,
     PositionEncoding,
     check_length,
-    positive_int,
+    positive_integer,
     register_encoding,
     table_heads,
 )
 from .diet import POSITION_RANK
 
-PROJECTION_LENGTH = Option(positive_int, "number of mixtures of keys and values that Linformer attends to")
+PROJECTION_LENGTH = Option(positive_integer, "number of mixtures of keys and values that Linformer attends to")
 
 
 class LengthProjection(nn.Module):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .base import POSITION_SHARING, Option, PositionEncoding, register_encoding, table_heads
+from .base import POSITION_SHARING, Option, PositionEncoding, integer, register_encoding, table_heads
 from .tables import per_head, take_distances
 
 
@@ -20,8 +20,8 @@ class RelativeKey(PositionEncoding):
     """
 
     options = {
-        "left_clip": Option(int, "distances to the left beyond L are clipped to L"),
-        "right_clip": Option(int, "distances to the right beyond R are clipped to R"),
+        "left_clip": Option(integer, "distances to the left beyond L are clipped to L"),
+        "right_clip": Option(integer, "distances to the right beyond R are clipped to R"),
         "position_sharing": POSITION_SHARING,
     }
 

@@ -35,8 +35,8 @@ class Rotary(PositionEncoding):
         super().__init__(num_heads, head_dim)
         if head_dim % 2:
             raise ValueError(f"rotary turns pairs of dimensions: the width of a head must be even, not {head_dim}.")
-        if not rotary_base > 0:
-            raise ValueError(f"--rotary-base must be more than 0, not {rotary_base}.")
+        if not 0 < rotary_base < float("inf"):
+            raise ValueError(f"--rotary-base must be more than 0 and finite, not {rotary_base}.")
         self.rotary_layout = rotary_layout
         self.rotary_base = rotary_base
 

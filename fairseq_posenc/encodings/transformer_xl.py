@@ -50,7 +50,8 @@ class TransformerXL(PositionEncoding):
         self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        vectors = self.relative_projection @ relative_sinusoids(positions, self.num_heads * self.head_dim).to(q.dtype).T
+        sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)
+        vectors = self.relative_projection.to(q.dtype) @ sinusoids.to(q.dtype).T
         if self.position_bias is None or self.content_bias is None:
             return take_distances(per_head(q, vectors), positions.span_index)  # vectors: (H, d, distances)
         u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
