@@ -42,6 +42,7 @@ def test_values_by_distance_and_by_pair_find_their_places():
         Positions(2, 4),
         Positions(2, 4, source),
         CrossPositions(Positions(2, 3, target), source),
+        CrossPositions(Positions(2, 3, target), source.flip(1)),
         CrossPositions(Positions(1, 3, target.flip(1)), source.flip(1)),
         CrossPositions(Positions(1, 3), source),
     ):
