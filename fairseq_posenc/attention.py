@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -11,6 +14,9 @@ from torch import Tensor
 
 from .encodings.base import PositionEncoding
 from .positions import Positions
+
+#: of the forward pass under way in this thread: fairseq's layers hand nothing of ours on to their attention
+_positions: ContextVar[Positions | None] = ContextVar("positions", default=None)
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
@@ -132,6 +138,21 @@ def merge_masks(
     return bias[(None,) * (4 - bias.dim())]  # the fused kernel wants all four dimensions
 
 
+@contextmanager
+def passing(positions: Positions | None) -> Iterator[None]:
+    """Makes ``positions`` those of the forward pass inside."""
+    token = _positions.set(positions)
+    try:
+        yield
+    finally:
+        _positions.reset(token)
+
+
+def current_positions() -> Positions | None:
+    """Those of the forward pass under way."""
+    return _positions.get()
+
+
 class PositionAttention(MultiheadAttention):
     """Attention of a fairseq layer with a position encoding; this class serves self-attention.
 
@@ -144,8 +165,6 @@ class PositionAttention(MultiheadAttention):
     ) -> None:
         super().__init__(embed_dim, num_heads, dropout=dropout, **other)
         self.position_encoding = encoding
-        #: of the forward pass under way, left here by the layer
-        self.positions: Positions | None = None
 
     def forward(
         self,
@@ -164,7 +183,6 @@ class PositionAttention(MultiheadAttention):
         of each head are asked for."""
         assert not before_softmax, "nothing in fairseq asks for the logits"
         k, v, key_padding_mask = self._keys_and_values(query, key, key_padding_mask, incremental_state)
-        positions, self.positions = self.positions, None
         output, weights = attend(
             self._split_heads(self.q_proj(query)),
             k,
@@ -174,12 +192,15 @@ class PositionAttention(MultiheadAttention):
             attn_mask=attn_mask,
             need_weights=need_weights or need_head_weights,
             dropout=self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
-            positions=positions,
+            positions=self._positions(),
         )
         output = self.out_proj(output.permute(2, 0, 1, 3).reshape(query.shape))
         if weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _positions(self) -> Positions | None:
+        return current_positions()
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """(length, B, C) into (B, H, length, d)."""
@@ -219,6 +240,10 @@ class PositionAttention(MultiheadAttention):
 
 class PositionCrossAttention(PositionAttention):
     """Encoder-decoder attention of a fairseq layer with a position encoding."""
+
+    def _positions(self) -> Positions | None:
+        positions = current_positions()
+        return None if positions is None else positions.cross
 
     def set_beam_size(self, beam_size: int) -> None:
         """Ignored: with it fairseq keeps the source once for all beams, each of which needs its own biases here."""

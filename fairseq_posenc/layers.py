@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from fairseq.distributed import fsdp_wrap
@@ -13,7 +12,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .attention import IncrementalState, PositionAttention, PositionCrossAttention
+from .attention import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
 from .encodings.base import PositionEncoding
 from .positions import CrossPositions, Positions, count_separators
 
@@ -38,7 +37,7 @@ class LayerEncodings:
 
 
 class Stack:
-    """What the layers of one stack share: who makes their encodings, and the positions of the pass under way.
+    """What the layers of one stack share: who makes their encodings, and how positions are told.
 
     Args:
         self_attention: the encodings of its layers.
@@ -58,19 +57,9 @@ class Stack:
         self.cross = cross
         self.separator = separator
         self.recomputed = recomputed
-        self.positions: Positions | None = None
 
     def segments(self, tokens: Tensor) -> Tensor | None:
         return None if self.separator is None else count_separators(tokens, self.separator)
-
-    @contextmanager
-    def passing(self, positions: Positions) -> Iterator[None]:
-        """Makes ``positions`` those of the forward pass inside."""
-        self.positions = positions
-        try:
-            yield
-        finally:
-            self.positions = None
 
 
 class _PositionLayer(nn.Module):
@@ -80,18 +69,16 @@ class _PositionLayer(nn.Module):
     long after the pass is over, with the arguments of the first.
     """
 
-    self_attn: PositionAttention
-
     def __init__(self, cfg: Any, *args: Any, stack: Stack, **kwargs: Any) -> None:
         self.stack = stack  # before fairseq's constructor, which calls build_self_attention
         super().__init__(cfg, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return super().__call__(*args, positions=self.stack.positions, **kwargs)
+        return super().__call__(*args, positions=current_positions(), **kwargs)
 
     def forward(self, *args: Any, positions: Positions | None = None, **kwargs: Any) -> Any:
-        self.self_attn.positions = positions
-        return super().forward(*args, **kwargs)
+        with passing(positions):
+            return super().forward(*args, **kwargs)
 
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
@@ -106,13 +93,6 @@ class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
 
 
 class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
-    encoder_attn: Any
-
-    def forward(self, *args: Any, positions: Positions | None = None, **kwargs: Any) -> Any:
-        if self.stack.cross is not None and positions is not None:
-            self.encoder_attn.positions = positions.cross
-        return super().forward(*args, positions=positions, **kwargs)
-
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> PositionAttention:
@@ -170,7 +150,7 @@ class PositionEncoder(TransformerEncoderBase):
             segments=self.stack.segments(src_tokens),
             recomputed=self.stack.recomputed,
         )
-        with self.stack.passing(positions):
+        with passing(positions):
             output = super().forward(src_tokens, *args, **kwargs)
         output["src_tokens"] = [src_tokens]  # for attention from the decoder; fairseq reorders them with the beams
         return output
@@ -208,5 +188,5 @@ class PositionDecoder(TransformerDecoderBase):
         if self.stack.cross is not None and encoder_out is not None:
             source = encoder_out["src_tokens"][0]
             positions.cross = CrossPositions(positions, source.eq(self.padding_idx), self.stack.segments(source))
-        with self.stack.passing(positions):
+        with passing(positions):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)

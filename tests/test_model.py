@@ -2,6 +2,7 @@
 
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -191,6 +192,19 @@ def test_attention_to_a_source_padded_on_the_left_is_that_to_the_source_alone(ta
         for tokens in (source[None], padded):
             alone = translate(model, task, tokens, beam=beam)[0]
             assert [h["tokens"].tolist() for h in hypotheses] == [h["tokens"].tolist() for h in alone]
+
+
+def test_one_model_serves_several_threads(task):
+    model = variant("tupe_rel", {})
+    rows = sentences(task, [9, 5, 3, 7])
+    batches = [batch(task, rows[:n], left_pad=left) for n in (1, 2, 4) for left in (True, False)]
+    previous = shift_right([rows[1]])[0]
+    inputs = [(tokens, previous.expand(len(tokens), -1)) for tokens in batches] * 10
+    expected = [logits(model, *pair) for pair in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda pair: logits(model, *pair), inputs))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 # Kinship with stock fairseq
