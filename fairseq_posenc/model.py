@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from typing import Any
 
 import torch
@@ -175,9 +176,9 @@ def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidi
     name = encoding_of(cfg, side)
     of_place = {"max_positions": max_positions, "bidirectional": bidirectional}
     options = {option: value for option, value in of_place.items() if option in find_encoding(name).options}
-
-    def make() -> PositionEncoding:
-        encoding = build_encoding(
+    return LayerEncodings(
+        partial(
+            _make_encoding,
             name,
             of_side.attention_heads,
             of_side.embed_dim // of_side.attention_heads,
@@ -185,11 +186,21 @@ def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidi
             **options,
             **options_of(cfg, name),
         )
-        if encoding.needs_segments and cfg.segment_separator is None:
-            raise ValueError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
-        return encoding
+    )
 
-    return LayerEncodings(make)
+
+def _make_encoding(
+    name: str, num_heads: int, head_dim: int, num_segments: int | None, **options: Any
+) -> PositionEncoding:
+    """An encoding for one layer.
+
+    Raises:
+        ValueError: it needs segments, and nobody tells them.
+    """
+    encoding = build_encoding(name, num_heads, head_dim, num_segments, **options)
+    if encoding.needs_segments and num_segments is None:
+        raise ValueError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
+    return encoding
 
 
 def _separator(cfg: Any, dictionary: Any, side: str) -> int | None:

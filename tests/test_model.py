@@ -1,7 +1,9 @@
 """The conformance suite at the level of the whole model, and its kinship with stock fairseq."""
 
+import copy
 import io
 import json
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -127,6 +129,14 @@ def test_saved_and_loaded_it_is_the_same(task, pairs, name, options):
     other.load_state_dict(torch.load(file))
     source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
     assert torch.equal(logits(other, source, previous), logits(model, source, previous))
+
+
+@pytest.mark.parametrize("name", ["t5", "deberta", "rotary"])
+def test_copied_or_pickled_whole_it_is_the_same(task, pairs, name):
+    model = variant(name, {})
+    source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.testing.assert_close(logits(other, source, previous), logits(model, source, previous), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
