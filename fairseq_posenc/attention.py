@@ -243,7 +243,11 @@ class PositionCrossAttention(PositionAttention):
 
     def _positions(self) -> Positions | None:
         positions = current_positions()
-        return None if positions is None else positions.cross
+        if positions is None or positions.cross is None:
+            raise RuntimeError(
+                "attention to the source with positions works inside a forward pass of the decoder only."
+            )
+        return positions.cross
 
     def set_beam_size(self, beam_size: int) -> None:
         """Ignored: with it fairseq keeps the source once for all beams, each of which needs its own biases here."""

@@ -86,7 +86,8 @@ class PositionTransformer(TransformerModel):
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """As fairseq's, but refuses a checkpoint that was trained with other positions; under
+        """As fairseq's, but refuses a checkpoint that was trained with other positions (a stock one without positions
+        cannot be told from one with sinusoids, which leave no trace in its parameters); under
         ``--finetune-from-model`` its other parameters are taken and the new tables stay fresh.
 
         Raises:

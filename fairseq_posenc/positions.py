@@ -246,22 +246,28 @@ class CrossPositions(Positions):
             recomputed=target.recomputed,
             generation=target.generation,
         )
-        self.target = target
+        if target.device is None:
+            target.device = self.device
+        # What is needed of the target, not the target itself: it holds this object, and neither would be freed.
+        self._query_positions = target.query_positions
+        self._query_extent = target.keys
+        self._query_segments = None if target.segments is None else target.segment_pairs[0]
+        self._target_are_columns = target.are_columns
 
     def _check_lengths(self, queries: int, keys: int) -> None:
         """Source and target may have any lengths."""
 
     @cached_property
     def are_columns(self) -> bool:
-        return self.target.are_columns and super().are_columns
+        return self._target_are_columns and super().are_columns
 
     @property
     def query_positions(self) -> Tensor:
-        return self.target.query_positions
+        return self._query_positions
 
     @property
     def extent(self) -> tuple[int, int]:
-        return self.target.keys, self.keys
+        return self._query_extent, self.keys
 
     @cached_property
     def distances(self) -> Tensor:
@@ -270,10 +276,10 @@ class CrossPositions(Positions):
 
     @property
     def _span_ends(self) -> tuple[int, int]:
-        return 1 - self.target.keys, self.keys
+        return 1 - self._query_extent, self.keys
 
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:
-        if self.segments is None or self.target.segments is None:
+        if self.segments is None or self._query_segments is None:
             raise ValueError("segment attention between source and target needs the segments of both.")
-        return self.target.segment_pairs[0], self.segments
+        return self._query_segments, self.segments

@@ -1,9 +1,11 @@
 """The conformance suite at the level of the whole model, and its kinship with stock fairseq."""
 
 import copy
+import gc
 import io
 import json
 import pickle
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -202,6 +204,35 @@ def test_attention_to_a_source_padded_on_the_left_is_that_to_the_source_alone(ta
         for tokens in (source[None], padded):
             alone = translate(model, task, tokens, beam=beam)[0]
             assert [h["tokens"].tolist() for h in hypotheses] == [h["tokens"].tolist() for h in alone]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_nothing_of_a_pass_outlives_it(task, pairs, monkeypatch, training):
+    """Without waiting for the collector of cycles, which knows nothing of a GPU's memory."""
+    model, made = variant("t5", {"cross_attention_positions": True}).train(training), []
+    create = Positions.__init__
+    monkeypatch.setattr(
+        Positions, "__init__", lambda self, *args, **rest: made.append(weakref.ref(self)) or create(self, *args, **rest)
+    )
+    source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
+    gc.collect()
+    gc.disable()
+    try:
+        output = logits(model, source, previous)
+        if training:
+            output.sum().backward()
+        del output
+        assert len(made) == 3
+        assert not [reference for reference in made if reference() is not None]
+    finally:
+        gc.enable()
+
+
+def test_attention_to_the_source_needs_a_pass_of_the_decoder(task, pairs):
+    model = variant("t5", {"cross_attention_positions": True})
+    encoder_out = model.encoder(pairs[0][0][None])
+    with pytest.raises(RuntimeError, match="inside a forward pass of the decoder only"):
+        model.decoder.extract_features_scriptable(shift_right(pairs[1])[0][None], encoder_out)
 
 
 def test_one_model_serves_several_threads(task):

@@ -60,7 +60,6 @@ class T5(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         def by_pair() -> Tensor:
-            by_distance = self.relative_bias[:, clamped(self.buckets, positions.span)]
-            return positions.by_distance(by_distance.to(q.dtype))
+            return positions.by_distance(self.relative_bias[:, clamped(self.buckets, positions.span)])
 
-        return positions.once(self, by_pair)
+        return (positions.once(self, by_pair) if self.shared_by_layers else by_pair()).to(q.dtype)

@@ -96,7 +96,7 @@ class XLNet(TransformerXL):
 
     @property
     def needs_segments(self) -> bool:
-        return self.segment_vectors is not None
+        return self.segment_vectors is not None or super().needs_segments
 
     def tie(self, first: PositionEncoding) -> None:
         """Nothing: each layer has its own u and v."""
