@@ -263,6 +263,16 @@ def test_stock_checkpoint_gives_the_same_outputs(task, pairs, name, flags, norm)
     source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
     for mode in (True, False):
         assert torch.equal(logits(ours.train(mode), source, previous), logits(stock.train(mode), source, previous))
+    for model in (ours, stock):
+        logits(model.train(), source, previous).square().sum().backward()
+    for key, parameter in stock.named_parameters():
+        gradient = dict(ours.named_parameters())[key].grad
+        if ".self_attn." in key and key.endswith("_proj.bias"):  # sums over another layout in memory
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-4)
+        else:
+            assert torch.equal(gradient, parameter.grad), key
+    ours.eval()
+    stock.eval()
     for mine, theirs in zip(translate(ours, task, source), translate(stock, task, source), strict=True):
         assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
         for a, b in zip(mine, theirs, strict=True):
