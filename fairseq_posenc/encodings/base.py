@@ -125,6 +125,10 @@ class PositionEncoding(nn.Module):
         """Whether one instance serves all layers of a stack."""
         return self.position_sharing in SHARED_BY_LAYERS
 
+    def once_for_layers(self, positions: Positions, make: Callable[[], Tensor]) -> Tensor:
+        """``make()``, computed once a pass where all layers share this encoding; else kept by nobody."""
+        return positions.once(self, make) if self.shared_by_layers else make()
+
     @property
     def needs_segments(self) -> bool:
         """Whether it must be told the segments of tokens."""

@@ -27,12 +27,10 @@ class PairBias(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         extent = positions.extent
         check_length(self, max(extent), self.max_positions)
-        if positions.generation is not None:
-            matrix = self._kept_matrix(positions.generation, extent)
-        elif self.shared_by_layers:
-            matrix = positions.once(self, lambda: self.matrix(*extent))
+        if positions.generation is None:
+            matrix = self.once_for_layers(positions, lambda: self.matrix(*extent))
         else:
-            matrix = self.matrix(*extent)
+            matrix = self._kept_matrix(positions.generation, extent)
         return positions.by_position(matrix.to(q.dtype))
 
     def _kept_matrix(self, generation: dict[Any, Any], extent: tuple[int, int]) -> Tensor:

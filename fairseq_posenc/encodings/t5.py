@@ -62,4 +62,4 @@ class T5(PositionEncoding):
         def by_pair() -> Tensor:
             return positions.by_distance(self.relative_bias[:, clamped(self.buckets, positions.span)])
 
-        return (positions.once(self, by_pair) if self.shared_by_layers else by_pair()).to(q.dtype)
+        return self.once_for_layers(positions, by_pair).to(q.dtype)
