@@ -2,6 +2,8 @@
 
 * ``data_utils.batch_by_size`` drops the last batch when its size is no multiple of ``--required-batch-size-multiple``
   (8 by default): 20 sentences in, 16 translations out, exit status 0, and validation that skips the longest pairs.
+* With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch, for
+  which the trainer forgets the sizes of the real batches before it, so that the update's gradient is too large.
 * A damaged or unsafe checkpoint ends in an error of the unpickler that names no file and advises to switch safety off.
 """
 
@@ -9,19 +11,23 @@ from __future__ import annotations
 
 import functools
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from fairseq import checkpoint_utils
-from fairseq.data import data_utils
+from fairseq.data import data_utils, iterators
+from fairseq.tasks import FairseqTask
 
 from .checkpoints import load_checkpoint
 
 
 def install() -> None:
-    """Wraps the two functions once, however often the package is imported."""
+    """Wraps the functions once, however often the package is imported."""
     for module, name, wrap in (
         (data_utils, "batch_by_size", keep_every_sentence),
+        (iterators, "_chunk_iterator", dummies_first),
+        (FairseqTask, "train_step", count_no_dummy),
         (checkpoint_utils, "load_checkpoint_to_cpu", explain_failure),
     ):
         function = getattr(module, name)
@@ -45,6 +51,31 @@ def keep_every_sentence(batch_by_size: Any) -> Any:
         return batches
 
     return complete
+
+
+def dummies_first(chunk_iterator: Any) -> Any:
+    """The trainer takes all batches of an update for dummies if its last one is. None is left out, as sharded models
+    need the same number of passes in each process."""
+
+    @functools.wraps(chunk_iterator)
+    def ordered(*args: Any, **kwargs: Any) -> Iterator[list[Any]]:
+        for chunk in chunk_iterator(*args, **kwargs):
+            yield sorted(chunk, key=lambda batch: batch is not None and len(batch) > 0)
+
+    return ordered
+
+
+def count_no_dummy(train_step: Any) -> Any:
+    """A batch whose gradient is ignored adds nothing to an update's sizes and statistics either."""
+
+    @functools.wraps(train_step)
+    def step(*args: Any, ignore_grad: bool = False, **kwargs: Any) -> tuple[Any, Any, dict[str, Any]]:
+        loss, sample_size, logging_output = train_step(*args, ignore_grad=ignore_grad, **kwargs)
+        if ignore_grad:
+            sample_size, logging_output = sample_size * 0, {name: value * 0 for name, value in logging_output.items()}
+        return loss, sample_size, logging_output
+
+    return step
 
 
 def explain_failure(load_checkpoint_to_cpu: Any) -> Any:
