@@ -1,10 +1,10 @@
-"""The command line of every recipe: `python -m recipes.common --conf recipes/<corpus>/<corpus>.conf
-[options]`.
-"""
+"""The command line of every recipe: `python -m recipes.common --recipe recipes/<corpus> [--conf NAME] [options]`."""
 
 import errno
+import importlib.util
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -63,8 +63,49 @@ def count_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def find_conf(folder: Path | None, conf: str | None) -> Path:
+    """The .conf that is meant: a path, or the name of one in the recipe's directory."""
+    if conf is None:
+        if folder is None:
+            raise RecipeError("--conf is missing: name a .conf file, or call a recipe's run.sh.")
+        conf = folder.name
+    if folder is None or conf.endswith(".conf"):
+        return Path(conf)
+    path = folder / f"{conf}.conf"
+    if not path.is_file():
+        names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
+        raise RecipeError(f"--conf {conf}: {folder} has no {path.name}; it has {names}.")
+    return path
+
+
+def check_hardware(
+    gpus: int,
+    processes: int | None,
+    nodes: int,
+    node_rank: int,
+    rendezvous: str,
+    precision: str | None,
+    wandb: str | None,
+) -> None:
+    """RecipeError for options that do not go together."""
+    if gpus and processes not in (None, gpus):
+        raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
+    if node_rank >= nodes:
+        raise RecipeError(f"--node-rank {node_rank}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
+    if nodes > 1 and not re.fullmatch(r"[^\s:]+:\d+|\[[^\s\]]+\]:\d+", rendezvous):
+        raise RecipeError(f"--rendezvous '{rendezvous}': --nodes {nodes} need node 0's address, such as host0:29500.")
+    if precision == "bf16" and not gpus:
+        raise RecipeError("--precision bf16 needs a GPU: fairseq takes bf16 without one for a TPU; leave it out.")
+    if precision == "fp16" and not gpus:
+        raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
+    if wandb and importlib.util.find_spec("wandb") is None:
+        raise RecipeError(f"--wandb {wandb}: the package wandb is not installed; run `pip install wandb` and log in.")
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.option("--conf", type=click.Path(path_type=Path), required=True, help="The recipe; its run.sh sets this.")
+@click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
+@click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
+@click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Changes a value of the .conf.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
 @click.option("--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out.")
 @click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3.")
@@ -91,7 +132,20 @@ def count_gpus() -> int:
     default=ROOT / "output",
     help="Experiment directories.  [default: output]",
 )
-@click.option("--gpus", type=click.IntRange(min=0), help="GPUs to train on, 0 for the CPU; all there are if left out.")
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of this node, 0 for the CPU; all there are if left out.")
+@click.option("--processes", type=click.IntRange(min=1), help="Training processes on a CPU; on GPUs it is one a GPU.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines that train together.")
+@click.option(
+    "--node-rank",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",
+)
+@click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0.")
+@click.option("--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="In training.  [default: the .conf's]")
+@click.option("--tensorboard", is_flag=True, help="Writes event files into each experiment's directory.")
+@click.option("--wandb", metavar="PROJECT", help="Reports to this project of Weights & Biases.")
 @click.option(
     "--cpus",
     type=click.IntRange(min=1),
@@ -108,7 +162,9 @@ def count_gpus() -> int:
 @click.option("--dry-run", is_flag=True, help="Print every command that would be run; run and write nothing.")
 @click.argument("extra", nargs=-1, metavar="[-- FAIRSEQ-TRAIN FLAGS]")
 def main(
-    conf: Path,
+    folder: Path | None,
+    conf: str | None,
+    overrides: tuple[str, ...],
     pair: str | None,
     experiments: str | None,
     seeds: str,
@@ -117,6 +173,13 @@ def main(
     data_dir: Path,
     output_dir: Path,
     gpus: int | None,
+    processes: int | None,
+    nodes: int,
+    node_rank: int,
+    rendezvous: str,
+    precision: str | None,
+    tensorboard: bool,
+    wandb: str | None,
     cpus: int,
     jobs: int,
     dry_run: bool,
@@ -129,13 +192,14 @@ def main(
     """
     quiet_logging()
     try:
-        recipe = read_recipe(conf)
+        recipe = read_recipe(find_conf(folder, conf), overrides)
         names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
         if source is not None and recipe.corpus.generator is not None:
             raise RecipeError(f"--source: {recipe.corpus.name} makes its text itself; leave the option out.")
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
         gpus = count_gpus() if gpus is None else gpus
+        check_hardware(gpus, processes, nodes, node_rank, rendezvous, precision, wandb)
         run = Run(
             recipe=recipe,
             pair=choose_pair(recipe, pair),
@@ -143,8 +207,15 @@ def main(
             output_dir=output_dir.absolute(),
             python=sys.executable,
             gpus=gpus,
+            cpu_processes=processes or 1,
+            nodes=nodes,
+            node_rank=node_rank,
+            rendezvous=rendezvous,
+            precision=precision,
+            tensorboard=tensorboard,
+            wandb=wandb,
             cpus=cpus,
-            jobs=1 if gpus else min(jobs or cpus, cpus),
+            jobs=1 if gpus or nodes > 1 else min(jobs or cpus, cpus),
             source_dir=source.absolute() if source else None,
             extra=parse_flags(list(extra), "the flags behind --"),
             dry_run=dry_run,

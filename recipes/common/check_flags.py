@@ -92,17 +92,17 @@ def refusal(run: Run, kind: str, words: list[str], complaint: str, experiments: 
     recipe = run.recipe
     mine = [one for one in experiments if kind == "train" and str(one.checkpoints) in words]
     if mine and complaint.startswith("argument --arch"):
-        where = f"section [experiments], key '{mine[0].name}', or section [model], key 'size'"
-        return f"{recipe.path}, {where}: there is no architecture '{mine[0].arch}'."
+        where = f"{recipe.where('experiments', mine[0].name)}, or {recipe.where('model', 'size')}"
+        return f"{where}: there is no architecture '{mine[0].arch}'."
     sections = {"generate": recipe.generate} if kind == "generate" else {"model": recipe.model, "train": recipe.train}
     where = str(recipe.path)
     for flag in re.findall(r"--([a-z][a-z0-9-]*)", complaint):
         if kind == "train" and flag in run.extra:
             where = f"--{flag} behind --"
         elif mine and flag in mine[0].flags:
-            where = f"{recipe.path}, section [experiments], key '{mine[0].name}'"
+            where = recipe.where("experiments", mine[0].name)
         elif found := [section for section, flags in sections.items() if flag in flags]:
-            where = f"{recipe.path}, section [{found[-1]}], key '{flag}'"
+            where = recipe.where(found[-1], flag)
         else:
             continue
         break

@@ -102,8 +102,10 @@ class Experiment:
 
     @property
     def directory(self) -> Path:
+        recipe = self.run.recipe
         name = directory_name(self.arch, without_hardware(self.flags))
-        return self.run.output_dir / self.run.recipe.corpus.name / self.run.pair / name / f"seed{self.seed}"
+        pair = self.run.output_dir / recipe.corpus.name / self.run.pair
+        return pair / (recipe.setup or "") / name / f"seed{self.seed}"
 
     @property
     def checkpoints(self) -> Path:
@@ -138,6 +140,7 @@ class Experiment:
         return {
             "corpus": self.run.recipe.corpus.name,
             "pair": self.run.pair,
+            "setup": self.run.recipe.setup,
             "arch": self.arch,
             "encoding": self.encoding,
             "flags": flags,
@@ -197,20 +200,20 @@ def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
     if "update-freq" in flags:
         raise RecipeError("--update-freq follows from [train] batch-tokens: change that in the .conf instead.")
     try:
-        step = int(flags["max-tokens"]) * max(run.gpus, 1)
+        step = int(flags["max-tokens"]) * run.workers
     except ValueError:
         raise RecipeError(f"--max-tokens {flags['max-tokens']}: this is not a whole number.") from None
-    if step > run.recipe.batch_tokens and run.gpus > 1:
+    if step > run.recipe.batch_tokens and run.workers > 1:
         raise RecipeError(
-            f"One step of {run.gpus} GPUs is {step:,} tokens, more than [train] batch-tokens "
-            f"{run.recipe.batch_tokens:,}: give --gpus 1, or change batch-tokens in the .conf."
+            f"One step of {run.workers} processes is {step:,} tokens, more than [train] batch-tokens "
+            f"{run.recipe.batch_tokens:,}: take fewer, or lower max-tokens by --set train.max-tokens=N."
         )
     update_freq = max(1, round(run.recipe.batch_tokens / step))
     batch = update_freq * step
     if batch == run.recipe.batch_tokens:
         return update_freq, None
     return update_freq, (
-        f"warning: {max(run.gpus, 1)} x {flags['max-tokens']} tokens does not divide batch-tokens "
+        f"warning: {run.workers} x {flags['max-tokens']} tokens does not divide batch-tokens "
         f"{run.recipe.batch_tokens:,}: "
         f"with --update-freq {update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to "
         f"have it exact."
@@ -244,17 +247,42 @@ def train_command(experiment: Experiment) -> list[str]:
     # fairseq puts sentences of equal length into batches by chance that depends on the epoch in which the process
     # started: made anew each epoch, the batches of a resumed run are those of an unbroken one.
     flags.setdefault("update-epoch-batch-itr", "True")
-    launcher = [run.python]
-    if run.gpus > 1:
-        launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(run.gpus)]
+    flags.update(_hardware(experiment))
     return [
-        *(*launcher, "-m", "fairseq_cli.train", *common_words(run), "--arch", experiment.arch),
+        *(*_launcher(run), "-m", "fairseq_cli.train", *common_words(run), "--arch", experiment.arch),
         *flag_words(flags),
         *("--seed", str(experiment.seed), "--save-dir", str(experiment.checkpoints)),
-        # fairseq takes every GPU it sees unless told how many.
-        *("--distributed-world-size", str(max(run.gpus, 1))),
-        *([] if run.gpus else ["--cpu"]),
     ]
+
+
+def _launcher(run: Run) -> list[str]:
+    """What starts the training's processes on this node: Python alone, or torchrun."""
+    if run.workers == 1:
+        return [run.python]
+    host, _, port = run.rendezvous.rpartition(":")
+    several = ["--nnodes", str(run.nodes), "--node_rank", str(run.node_rank)]
+    meet = ["--standalone"] if run.nodes == 1 else [*several, "--master_addr", host.strip("[]"), "--master_port", port]
+    return [run.python, "-m", "torch.distributed.run", *meet, "--nproc_per_node", str(run.processes)]
+
+
+def _hardware(experiment: Experiment) -> Flags:
+    """The flags that say where it runs, and what it reports to."""
+    run = experiment.run
+    # fairseq takes every GPU it sees unless told how many.
+    flags = {"distributed-world-size": str(run.workers)}
+    if run.precision in ("fp16", "bf16"):
+        flags[run.precision] = ""
+    if run.tensorboard:
+        flags["tensorboard-logdir"] = str(experiment.directory / "tensorboard")
+    if run.wandb:
+        flags["wandb-project"] = run.wandb
+    if not run.gpus:
+        flags["cpu"] = ""
+        if run.workers > 1:
+            # Without these, fairseq starts as many trainings as there are processes, which race on one directory.
+            flags |= {"distributed-backend": "gloo", "ddp-backend": "legacy_ddp", "distributed-init-method": "env://"}
+            flags |= {"distributed-no-spawn": "", "distributed-rank": "-1"}
+    return flags
 
 
 def train_environment(run: Run) -> dict[str, str]:

@@ -9,6 +9,7 @@ from recipes.common.average import average
 from recipes.common.check_flags import check_flags
 from recipes.common.compare import compare
 from recipes.common.experiment import Experiment, make_experiments
+from recipes.common.nodes import join
 from recipes.common.run import Run, Stopped
 from recipes.common.score import score
 from recipes.common.train import train
@@ -16,8 +17,14 @@ from recipes.common.translate import translate
 
 
 def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) -> None:
-    """Runs the stages asked for: those on data once, the others experiment by experiment."""
+    """Runs the stages asked for: those on data once, the others experiment by experiment. Nodes but the first only
+    take part in trainings.
+    """
     experiments = make_experiments(run, names, seeds)
+    if run.node_rank and not run.dry_run:
+        for number, experiment in enumerate(experiments, 1):
+            join(experiment, f"{number} of {len(experiments)}")
+        return
     if not run.dry_run:
         check_flags(run, experiments, stages)
     if "download" in stages:

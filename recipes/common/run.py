@@ -33,7 +33,14 @@ class Run:
     data_dir: Path
     output_dir: Path
     python: str
-    gpus: int = 0  # 0: on the CPU
+    gpus: int = 0  # of each node; 0: on the CPU
+    cpu_processes: int = 1  # training processes of each node without GPUs
+    nodes: int = 1
+    node_rank: int = 0
+    rendezvous: str = ""  # host:port of node 0, where there are several
+    precision: str | None = None  # None: what the .conf says
+    tensorboard: bool = False
+    wandb: str | None = None  # a project's name
     cpus: int = 1
     jobs: int = 1  # experiments at a time
     source_dir: Path | None = None
@@ -52,9 +59,19 @@ class Run:
         return self.pair.split("-")[1]
 
     @property
+    def processes(self) -> int:
+        """Training processes on this node: one a GPU, or as many as asked for on the CPU."""
+        return self.gpus or self.cpu_processes
+
+    @property
+    def workers(self) -> int:
+        """Training processes on all nodes."""
+        return self.nodes * self.processes
+
+    @property
     def job_cpus(self) -> int:
-        """CPU threads of one experiment."""
-        return max(1, self.cpus // self.jobs)
+        """CPU threads of one process of one experiment."""
+        return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
 
     @property
     def download_dir(self) -> Path:

@@ -8,4 +8,4 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/env.sh
 source "$root/scripts/env.sh"
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-exec "$PYTHON" -m recipes.common --conf "$root/recipes/$corpus/$corpus.conf" "$@"
+exec "$PYTHON" -m recipes.common --recipe "$root/recipes/$corpus" "$@"

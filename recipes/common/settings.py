@@ -4,21 +4,24 @@
 own flag names and are passed through as `--key value` (an empty value makes a bare `--key`); the only keys
 there that are not fairseq's are those in `OWN_KEYS`. `[experiments]` has one row an experiment, `name =
 ENCODING [flags]`, and `default`, the names run when none are asked for.
+
+`[extends] conf = a.conf b.conf` reads other files first, in order, relative to the file that says so; later values
+win, key by key. `--set SECTION.KEY=VALUE` wins over all files.
 """
 
 import configparser
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from recipes.common.errors import RecipeError
 
-SECTIONS = ("corpus", "prepare", "model", "train", "generate", "experiments")
+SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "experiments")
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")
-OWN_KEYS = {"model": {"size"}, "train": {"batch-tokens"}, "generate": {"average"}}
+OWN_KEYS = {"model": {"size", "setup"}, "train": {"batch-tokens"}, "generate": {"average"}}
 T = TypeVar("T")
 Flags = dict[str, str]
 
@@ -57,6 +60,7 @@ class Recipe:
     corpus: Corpus
     prepare: Prepare
     size: str
+    setup: str | None  # tells experiments of several .conf files on one corpus apart
     model: Flags
     train: Flags
     batch_tokens: int | None
@@ -64,17 +68,41 @@ class Recipe:
     average: int
     experiments: dict[str, list[str]]
     default_experiments: list[str]
+    origins: dict[tuple[str, str], Path | None] = field(default_factory=dict)  # of section and key; None: --set
+
+    def where(self, section: str, key: str) -> str:
+        """Where a value was written, for an error."""
+        return _where(self.origins.get((section, key), self.path), section, key)
+
+
+@dataclass(frozen=True)
+class _Value:
+    """What a key was set to, and in which file; None: by --set."""
+
+    text: str
+    origin: Path | None
+
+
+def _where(origin: Path | None, section: str, key: str) -> str:
+    return f"--set {section}.{key}" if origin is None else f"{origin}, section [{section}], key '{key}'"
 
 
 class _Section:
     """One section of a .conf, with errors that name file, section and key."""
 
-    def __init__(self, path: Path, name: str, values: dict[str, str]) -> None:
-        self.path, self.name, self.values = path, name, values
+    def __init__(self, path: Path, name: str, values: dict[str, _Value]) -> None:
+        self.path, self.name = path, name
+        self.values = {key: value.text for key, value in values.items()}
+        self.origins = {key: value.origin for key, value in values.items()}
         self.asked: set[str] = set()
 
     def error(self, key: str, problem: str) -> RecipeError:
-        return RecipeError(f"{self.path}, section [{self.name}], key '{key}': {problem}")
+        return RecipeError(f"{_where(self.origins.get(key, self.path), self.name, key)}: {problem}")
+
+    def folder(self, key: str) -> Path:
+        """What a path in this value is relative to: its file's directory, or the current one for --set."""
+        origin = self.origins.get(key, self.path)
+        return Path() if origin is None else origin.parent
 
     def get(self, key: str, convert: Callable[[str], T], default: T | None = None) -> T:
         self.asked.add(key)
@@ -110,6 +138,12 @@ def _boolean(text: str) -> bool:
     return text == "true"
 
 
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ValueError(f"'{text}' is not a name of letters, digits, '.', '_' and '-'")
+    return text
+
+
 def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
@@ -132,12 +166,14 @@ def _pairs(text: str) -> list[str]:
 
 
 def _corpus(section: _Section) -> Corpus:
-    folder = section.path.parent
+    def file(key: str) -> Path | None:
+        def convert(text: str) -> Path | None:
+            path = section.folder(key) / text
+            if not path.is_file():
+                raise ValueError(f"there is no file {path}")
+            return path
 
-    def file(text: str) -> Path | None:
-        if not (folder / text).is_file():
-            raise ValueError(f"there is no file {folder / text}")
-        return folder / text
+        return section.get(key, convert)
 
     has = section.values.keys() & {"sources", "generator"}
     if len(has) != 1:
@@ -148,8 +184,8 @@ def _corpus(section: _Section) -> Corpus:
         train=section.get("train", str),
         valid=section.get("valid", str),
         tests=section.get("tests", _words),
-        sources=section.get("sources", file) if "sources" in has else None,
-        generator=section.get("generator", file) if "generator" in has else None,
+        sources=file("sources") if "sources" in has else None,
+        generator=file("generator") if "generator" in has else None,
         generator_options=section.get("generator-options", shlex.split, []),
     )
     section.refuse_rest()
@@ -175,7 +211,7 @@ def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
     for name, row in rows.items():
         if not row or row[0].startswith("-"):
             raise section.error(name, "starts with an encoding's name, such as 'shaw --clipping-distance 16'.")
-        parse_flags(row[1:], f"{section.path}, section [experiments], key '{name}'")
+        parse_flags(row[1:], _where(section.origins[name], "experiments", name))
     if not rows:
         raise section.error(
             "default", "there is no experiment; add a row such as 'shaw-k16 = shaw --clipping-distance 16'."
@@ -216,8 +252,19 @@ def flag_words(flags: Flags) -> list[str]:
     return words
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Reads and checks a .conf; RecipeError names file, section and key of the first fault."""
+def parse_override(text: str) -> tuple[str, str, str]:
+    """`train.lr=1e-3` as section, key and value."""
+    name, has_value, value = text.partition("=")
+    section, has_key, key = name.partition(".")
+    if not has_value or not has_key or not key.strip():
+        raise RecipeError(f"--set {text}: write SECTION.KEY=VALUE, such as train.max-update=1000.")
+    if section not in SECTIONS[1:]:
+        raise RecipeError(f"--set {text}: [{section}] is not a section; the sections are {', '.join(SECTIONS[1:])}.")
+    return section, key.strip(), value.strip()
+
+
+def _read_file(path: Path, reading: tuple[Path, ...] = ()) -> dict[str, dict[str, _Value]]:
+    """The values of a file and, below them, of those that it extends."""
     parser = configparser.ConfigParser(
         interpolation=None,
         delimiters=("=",),
@@ -229,16 +276,44 @@ def read_recipe(path: Path) -> Recipe:
     try:
         with open(path, encoding="utf-8") as file:
             parser.read_file(file)
-    except FileNotFoundError:
-        raise RecipeError(f"--conf {path}: there is no such file.") from None
+    except (FileNotFoundError, IsADirectoryError):
+        where = f"{reading[-1]}, section [extends]" if reading else "--conf"
+        raise RecipeError(f"{where}: there is no file {path}.") from None
     except (configparser.Error, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not a valid .conf: {' '.join(str(error).split())}") from None
     for name in parser.sections():
         if name not in SECTIONS:
             raise RecipeError(f"{path}: [{name}] is not a section; the sections are {', '.join(SECTIONS)}.")
-    sections = {name: _Section(path, name, dict(parser[name]) if name in parser else {}) for name in SECTIONS}
+    values: dict[str, dict[str, _Value]] = {name: {} for name in SECTIONS}
+    extends = _Section(path, "extends", {key: _Value(text, path) for key, text in _items(parser, "extends")})
+    others: list[str] = []
+    for name in extends.get("conf", _words, others):
+        other = path.parent / name
+        if other.resolve() in [one.resolve() for one in (*reading, path)]:
+            raise extends.error("conf", f"{other} extends itself.")
+        for section, found in _read_file(other, (*reading, path)).items():
+            values[section].update(found)
+    extends.refuse_rest()
+    for section in SECTIONS[1:]:
+        values[section].update({key: _Value(text, path) for key, text in _items(parser, section)})
+    return values
+
+
+def _items(parser: configparser.ConfigParser, section: str) -> list[tuple[str, str]]:
+    return list(parser[section].items()) if section in parser else []
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Reads and checks a .conf with the `--set` values over it; RecipeError names file, section and key of the first
+    fault.
+    """
+    values = _read_file(path)
+    for section, key, value in map(parse_override, overrides):
+        values[section][key] = _Value(value, None)
+    sections = {name: _Section(path, name, values[name]) for name in SECTIONS}
     corpus, prepare = _corpus(sections["corpus"]), _prepare(sections["prepare"])
     size = sections["model"].get("size", str)
+    setup = sections["model"].get("setup", _name, "")
     batch_tokens = sections["train"].get("batch-tokens", _whole(0), 0)
     if batch_tokens and "max-tokens" not in sections["train"].values:
         raise sections["train"].error("max-tokens", "is missing; batch-tokens needs it, to derive --update-freq.")
@@ -258,6 +333,7 @@ def read_recipe(path: Path) -> Recipe:
         corpus=corpus,
         prepare=prepare,
         size=size,
+        setup=setup or None,
         model=sections["model"].rest(),
         train=sections["train"].rest(),
         batch_tokens=batch_tokens or None,
@@ -265,4 +341,5 @@ def read_recipe(path: Path) -> Recipe:
         average=average,
         experiments=experiments,
         default_experiments=default,
+        origins={(name, key): origin for name in SECTIONS for key, origin in sections[name].origins.items()},
     )

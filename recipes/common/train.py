@@ -9,6 +9,7 @@ from pathlib import Path
 from recipes.common import prepare
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, derive_update_freq, train_command, train_environment
+from recipes.common.nodes import announced
 from recipes.common.run import run_command
 from recipes.common.stages import TEMPORARY, atomic_path, locked, read_json, write_json
 from recipes.common.train_log import TrainLog
@@ -39,15 +40,16 @@ def train(experiment: Experiment, which: str) -> None:
         )
         log = TrainLog()
         display = _Display(experiment, log, which)
-        run_command(
-            run,
-            command,
-            experiment.train_log,
-            f"Training {experiment.title}",
-            environment,
-            lock,
-            display.show,
-        )
+        with announced(experiment):
+            run_command(
+                run,
+                command,
+                experiment.train_log,
+                f"Training {experiment.title}",
+                environment,
+                lock,
+                display.show,
+            )
         display.close()
         log.follow(experiment.train_log)
         if not whole_checkpoint(experiment.last_checkpoint):

@@ -23,11 +23,16 @@ def value(words: list[str], flag: str) -> str:
     return words[words.index(flag) + 1]
 
 
-@pytest.mark.parametrize(("gpus", "update_freq"), [(0, 2), (1, 2), (2, 1)])
-def test_update_freq_keeps_the_batch_whatever_the_gpus(tmp_path: Path, gpus: int, update_freq: int) -> None:
-    one = experiment(tmp_path, gpus=gpus)  # 400 tokens in batches of 200
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "update_freq"), [(0, 1, 8), (1, 1, 8), (2, 1, 4), (8, 1, 1), (1, 2, 4), (4, 2, 1)]
+)
+def test_update_freq_keeps_the_batch_whatever_the_gpus(tmp_path: Path, gpus: int, nodes: int, update_freq: int) -> None:
+    conf = CONF.replace("batch-tokens = 400", "batch-tokens = 1600")  # in batches of 200
+    one = experiment(tmp_path, conf=conf, gpus=gpus, nodes=nodes, rendezvous="host0:29500")
     assert derive_update_freq(one) == (update_freq, None)
-    assert value(train_command(one), "--update-freq") == str(update_freq)
+    words = train_command(one)
+    assert value(words, "--update-freq") == str(update_freq)
+    assert value(words, "--distributed-world-size") == str(max(gpus, 1) * nodes)
 
 
 def test_a_batch_that_no_update_freq_makes_is_warned_of(tmp_path: Path) -> None:
@@ -41,7 +46,7 @@ def test_a_batch_that_no_update_freq_makes_is_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gpus", [3, 8])
 def test_gpus_that_would_enlarge_the_batch_are_refused(tmp_path: Path, gpus: int) -> None:
     with pytest.raises(
-        RecipeError, match=rf"One step of {gpus} GPUs is .* more than .*batch-tokens 400: give --gpus 1"
+        RecipeError, match=rf"One step of {gpus} processes is .* more than .*batch-tokens 400: take fewer"
     ):
         train_command(experiment(tmp_path, gpus=gpus))
 
@@ -67,6 +72,7 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
     assert other.description() == {
         "corpus": "tiny",
         "pair": "en-de",
+        "setup": None,
         "arch": "transformer_shaw_tiny",
         "encoding": "shaw",
         "flags": {"clipping-distance": 2, "dropout": 0.5},
@@ -99,6 +105,29 @@ def test_several_gpus_are_started_by_torchrun_and_one_process_takes_one(tmp_path
     assert words[1:3] == ["-m", "fairseq_cli.train"]
     assert value(words, "--distributed-world-size") == "1"
     assert "--cpu" in train_command(experiment(tmp_path))
+
+
+def test_nodes_meet_at_the_first(tmp_path: Path) -> None:
+    words = train_command(experiment(tmp_path, nodes=2, node_rank=1, rendezvous="[fd00::1]:29500"))
+    expected = {"--nnodes": "2", "--node_rank": "1", "--master_addr": "fd00::1", "--master_port": "29500"}
+    assert {flag: value(words, flag) for flag in expected} == expected
+
+
+def test_a_setup_has_its_own_directory(tmp_path: Path) -> None:
+    one = experiment(tmp_path, conf=CONF.replace("size = tiny", "size = tiny\nsetup = small"))
+    assert one.directory.parts[-5:-2] == ("tiny", "en-de", "small")
+    assert one.description()["setup"] == "small"
+
+
+def test_where_it_runs_and_reports_to_makes_no_other_experiment(tmp_path: Path) -> None:
+    one = experiment(tmp_path)
+    other = experiment(tmp_path, gpus=2, precision="bf16", tensorboard=True, wandb="posenc")
+    assert one.train_inputs() == other.train_inputs()
+    assert one.directory == other.directory
+    words = train_command(other)
+    assert "--bf16" in words
+    assert value(words, "--wandb-project") == "posenc"
+    assert value(words, "--tensorboard-logdir") == str(one.directory / "tensorboard")
 
 
 def test_what_will_be_averaged_is_kept(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_everything_that_was_promised_is_there(made: Path) -> None:
     assert about == {
         "corpus": "tiny",
         "pair": "en-de",
+        "setup": None,
         "arch": "transformer_shaw_tiny",
         "encoding": "shaw",
         "flags": {"clipping-distance": 2},

@@ -83,3 +83,46 @@ def test_flags_survive_the_round_trip() -> None:
     assert flag_words(parse_flags(words, "here")) == words
     with pytest.raises(RecipeError, match="here: --a is given twice"):
         parse_flags(["--a", "1", "--a", "2"], "here")
+
+
+@pytest.mark.parametrize(
+    "conf", sorted((ROOT / "recipes").glob("wmt*/[!c]*.conf")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_the_papers_confs_are_valid_and_tell_their_experiments_apart(conf: Path) -> None:
+    recipe = read_recipe(conf)
+    assert recipe.corpus.name == conf.parent.name
+    assert recipe.setup == conf.stem
+    assert recipe.batch_tokens == 8 * 4096
+    assert recipe.generate["lenpen"] == "0.6"
+
+
+def test_a_conf_extends_others_key_by_key(tmp_path: Path) -> None:
+    make_recipe(tmp_path)
+    child = tmp_path / "child.conf"
+    child.write_text("[extends]\nconf = recipe/tiny.conf\n[train]\nlr = 2\n[experiments]\ndefault = sinusoidal\n")
+    recipe = read_recipe(child, ["train.max-epoch=9", "corpus.name=other"])
+    assert (recipe.train["lr"], recipe.train["max-epoch"], recipe.train["optimizer"]) == ("2", "9", "adam")
+    assert recipe.corpus.name == "other"
+    assert recipe.corpus.sources == tmp_path / "recipe" / "sources.tsv"  # relative to the file that says it
+    assert recipe.default_experiments == ["sinusoidal"]
+    assert recipe.where("train", "lr") == f"{child}, section [train], key 'lr'"
+    assert recipe.where("train", "optimizer").startswith(f"{child.parent / 'recipe/tiny.conf'}, ")
+    assert recipe.where("train", "max-epoch") == "--set train.max-epoch"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[extends]\nconf = none.conf\n", ["child.conf, section [extends]", "there is no file", "none.conf"]),
+        ("[extends]\nconf = child.conf\n", ["key 'conf'", "extends itself"]),
+        ("[extends]\nfile = recipe/tiny.conf\n", ["[extends]", "'file'", "not an option"]),
+        ("[extends]\nconf = recipe/tiny.conf\n[train]\nbatch-tokens = x\n", ["child.conf", "'batch-tokens'"]),
+    ],
+)
+def test_faults_of_extended_files_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
+    make_recipe(tmp_path)
+    (tmp_path / "child.conf").write_text(text)
+    with pytest.raises(RecipeError) as error:
+        read_recipe(tmp_path / "child.conf")
+    for word in words:
+        assert word in str(error.value)

@@ -1,0 +1,104 @@
+"""Trainings in several processes and on several nodes: the same experiment as in one process."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_posenc.checkpoints import load_checkpoint
+from tests.recipes.tiny import make_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
+# Dropout would draw other numbers in each process.
+NO_DROPOUT = ["--set", "model.dropout=0", "--set", "train.max-tokens=100", "--stages", "download..train"]
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def start(conf: Path, root: Path, output: str, *options: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "recipes.common", "--conf", str(conf), "--gpus", "0", "--cpus", "1", *NO_DROPOUT]
+    words += ["--source", str(root / "corpus"), "--data-dir", str(root / "data"), "--output-dir", str(root / output)]
+    return subprocess.Popen(
+        [*words, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe trained by one process."""
+    root = tmp_path_factory.mktemp("nodes")
+    conf, _ = make_recipe(root, lines=300)
+    finish(start(conf, root, "one"))
+    return root
+
+
+def require_equal_trainings(root: Path, output: str) -> None:
+    one, other = (root / name / SETTING for name in ("one", output))
+    losses = [json.loads((path / "training.json").read_text())["valid_loss"] for path in (one, other)]
+    assert losses[0] == losses[1]  # printed with three decimals
+    ours, theirs = (load_checkpoint(path / "checkpoints" / "checkpoint_last.pt")["model"] for path in (one, other))
+    for name, tensor in ours.items():
+        # A bias of keys adds the same to all logits of a query: its gradient is noise, which Adam enlarges.
+        if not name.endswith("k_proj.bias"):
+            torch.testing.assert_close(theirs[name], tensor, atol=1e-4, rtol=1e-3, msg=name)
+
+
+def test_two_processes_train_the_same_model(root: Path) -> None:
+    finish(start(root / "recipe" / "tiny.conf", root, "two", "--processes", "2"))
+    assert "--update-freq 4" in (root / "one" / SETTING / "command.sh").read_text()
+    assert "--update-freq 2" in (root / "two" / SETTING / "command.sh").read_text()
+    require_equal_trainings(root, "two")
+
+
+def test_two_nodes_train_the_same_model(root: Path) -> None:
+    conf = root / "recipe" / "tiny.conf"
+    meet = ["--nodes", "2", "--rendezvous", f"127.0.0.1:{free_port()}"]
+    second = start(conf, root, "nodes", *meet, "--node-rank", "1")
+    first = start(conf, root, "nodes", *meet)
+    finish(first)
+    said = finish(second)
+    assert "waits for node 0" in said
+    assert "joins" in said
+    assert not (root / "nodes" / SETTING / "nodes.json").exists()
+    require_equal_trainings(root, "nodes")
+    # Started again, neither trains anything.
+    again = [start(conf, root, "nodes", *meet, "--node-rank", rank) for rank in ("0", "1")]
+    assert ["joins" in finish(process) for process in again] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--nodes", "2"], "--rendezvous '': --nodes 2 need node 0's address, such as host0:29500"),
+        (["--nodes", "2", "--node-rank", "2", "--rendezvous", "a:1"], "--node-rank 2: with --nodes 2 ranks go from 0"),
+        (["--gpus", "2", "--processes", "4"], "--processes 4: with --gpus 2 it is one process a GPU"),
+        (["--precision", "bf16"], "--precision bf16 needs a GPU"),
+        (["--set", "train.lr"], "--set train.lr: write SECTION.KEY=VALUE"),
+        (["--set", "training.lr=1"], "--set training.lr=1: [training] is not a section"),
+        (["--set", "prepare.subwords=bytes"], "--set prepare.subwords: 'bytes' is not one of sentencepiece"),
+    ],
+)
+def test_senseless_options_are_refused_in_one_sentence(tmp_path: Path, options: list[str], words: str) -> None:
+    conf, _ = make_recipe(tmp_path)
+    process = start(conf, tmp_path, "output", *options)
+    said, _ = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert said.startswith(f"error: {words}")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "output").exists()
