@@ -4,12 +4,16 @@
   (8 by default): 20 sentences in, 16 translations out, exit status 0, and validation that skips the longest pairs.
 * With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch, for
   which the trainer forgets the sizes of the real batches before it, so that the update's gradient is too large.
+* A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
 * A damaged or unsafe checkpoint ends in an error of the unpickler that names no file and advises to switch safety off.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
+import signal
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
@@ -35,6 +39,15 @@ def install() -> None:
             guarded = wrap(function)
             guarded.guarded = True
             setattr(module, name, guarded)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()
+
+
+def die_with_parent() -> None:
+    """Asks Linux to kill this process when its parent ends (elsewhere, nothing is done)."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def keep_every_sentence(batch_by_size: Any) -> Any:

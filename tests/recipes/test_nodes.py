@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,33 @@ def test_two_processes_train_the_same_model(root: Path) -> None:
     assert "--update-freq 4" in (root / "one" / SETTING / "command.sh").read_text()
     assert "--update-freq 2" in (root / "two" / SETTING / "command.sh").read_text()
     require_equal_trainings(root, "two")
+
+
+def trainings_in(directory: Path) -> list[int]:
+    """The processes that train there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(directory / SETTING).encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_killed_with_several_processes_none_goes_on_and_it_resumes(root: Path) -> None:
+    conf, checkpoints = root / "recipe" / "tiny.conf", root / "killed" / SETTING / "checkpoints"
+    process = start(conf, root, "killed", "--processes", "2")
+    deadline = time.monotonic() + 120
+    while not (checkpoints / "checkpoint2.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    assert not (root / "killed" / SETTING / "done" / "train.json").exists()
+    deadline = time.monotonic() + 10
+    while trainings_in(root / "killed") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert trainings_in(root / "killed") == []
+    assert "goes on from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
+    require_equal_trainings(root, "killed")
 
 
 def test_two_nodes_train_the_same_model(root: Path) -> None:
