@@ -1,18 +1,18 @@
-"""Stage `download`: brings the corpus's files to disk, whole and verified, or has the recipe's generator make
-them.
+"""Stage `download`: brings the corpus's archives to disk, whole and verified, or has the recipe's generator make
+its text.
 """
 
-import csv
+import contextlib
 import shutil
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
 from recipes.common.errors import RecipeError
+from recipes.common.fetch import PART, FetchError, fetch, free_bytes, is_whole, part_path, verify
 from recipes.common.run import Run, run_command
+from recipes.common.sources import Archive, wanted_archives, wanted_sources
 from recipes.common.stages import (
     Markers,
     atomic_path,
@@ -23,58 +23,6 @@ from recipes.common.stages import (
     replace_directory,
 )
 
-COLUMNS = ("split", "language", "file", "url", "bytes", "sha256")
-ATTEMPTS = 4
-
-
-@dataclass(frozen=True)
-class Source:
-    """One row of sources.tsv: one side of one split."""
-
-    split: str
-    language: str
-    file: str
-    url: str
-    bytes: int
-    sha256: str
-
-
-def read_sources(path: Path) -> list[Source]:
-    """Reads a table of sources; RecipeError names the line at fault."""
-    with open(path, encoding="utf-8", newline="") as file:
-        lines = [(number, line.rstrip("\n")) for number, line in enumerate(file, 1)]
-    rows = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
-    if not rows or tuple(rows[0][1].split("\t")) != COLUMNS:
-        raise RecipeError(f"{path}: the first row must name the columns {', '.join(COLUMNS)}, separated by tabs.")
-    sources = []
-    for (number, _), row in zip(rows[1:], csv.reader([line for _, line in rows[1:]], delimiter="\t"), strict=True):
-        if len(row) != len(COLUMNS) or not row[4].isdigit() or len(row[5]) != 64:
-            raise RecipeError(f"{path}, line {number}: write {', '.join(COLUMNS)}, separated by tabs.")
-        sources.append(Source(row[0], row[1], row[2], row[3], int(row[4]), row[5]))
-    return sources
-
-
-def wanted_sources(run: Run) -> list[Source]:
-    """The rows that this pair needs."""
-    table = run.recipe.corpus.sources
-    assert table is not None
-    sources = read_sources(table)
-    corpus = run.recipe.corpus
-    for split in (corpus.train, corpus.valid, *corpus.tests):
-        for language in (run.source, run.target):
-            if not any(row.split == split and row.language == language for row in sources):
-                raise RecipeError(f"{table} has no file for split '{split}', language '{language}': add a row.")
-    return [row for row in sources if row.language in (run.source, run.target)]
-
-
-def raw_files(run: Run, split: str, language: str) -> list[Path]:
-    """The files that hold one side of a split, in order; sides of one split match file by file."""
-    if run.recipe.corpus.generator is not None:
-        return [run.download_dir / f"{split}.{language}"]
-    return [
-        run.download_dir / row.file for row in wanted_sources(run) if (row.split, row.language) == (split, language)
-    ]
-
 
 def inputs(run: Run, splits: Sequence[str] | None = None) -> str:
     """The fingerprint of what decides this stage's outputs, or only those of some splits."""
@@ -84,13 +32,25 @@ def inputs(run: Run, splits: Sequence[str] | None = None) -> str:
         folder = corpus.generator.parent
         code = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*.py"))}
         return fingerprint([code, corpus.generator_options])
+    archives = wanted_archives(run)
+    # An archive's first row is the original and the others are copies, so that another mirror changes nothing.
     return fingerprint(
         [
-            [row.split, row.language, row.file, row.sha256]
+            [row.split, row.language, row.member, archives[row.archive][0].checksum]
             for row in wanted_sources(run)
             if splits is None or row.split in splits
         ]
     )
+
+
+def archive_path(run: Run, name: str) -> Path:
+    """The file of an archive, whichever of its alternatives was had."""
+    rows = wanted_archives(run)[name]
+    paths = [run.download_dir / row.path for row in rows]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise RecipeError(f"{paths[0]} is missing: run the stage download.")
 
 
 def download(run: Run) -> None:
@@ -120,7 +80,7 @@ def _generate(run: Run) -> None:
         log = corpus_dir / "generate.log"
         log.unlink(missing_ok=True)
         run_command(run, command, log, f"The generator {corpus.generator}")
-        splits = (corpus.train, corpus.valid, *corpus.tests)
+        splits = (*corpus.train_splits(run.pair), corpus.valid, *corpus.tests)
         names = [f"{split}.{language}" for split in splits for language in (run.source, run.target)]
         for name in names:
             if not (temporary / name).is_file():
@@ -132,100 +92,131 @@ def _generate(run: Run) -> None:
         run.say(f"download: generated by {corpus.generator.name} into {run.download_dir}")
 
 
+def _stage(name: str) -> str:
+    return f"download-{name}"
+
+
+def _inputs(rows: list[Archive]) -> str:
+    return fingerprint([[row.file, row.checksum] for row in rows])
+
+
 def _fetch_all(run: Run) -> None:
-    rows = wanted_sources(run)
+    archives = wanted_archives(run)
     if run.dry_run:
-        for row in rows:
-            here = run.download_dir / row.file
-            origin = run.source_dir / row.file if run.source_dir else None
-            run.dry(["cp", origin, here] if origin else ["curl", "--continue-at", "-", "--output", here, row.url])
+        for rows in archives.values():
+            _dry(run, rows)
         return
-    stage = f"download-{run.pair}"
-    corpus_dir = run.download_dir.parent
-    markers = Markers(corpus_dir)
-    with locked(corpus_dir):
-        if markers.is_done(stage, inputs(run)):
-            run.say("download: done before")
-            return
-        for row in rows:
-            final = run.download_dir / row.file
-            if final.is_file() and final.stat().st_size == row.bytes and file_hash(final) == row.sha256:
+    markers = Markers(run.download_dir.parent)
+
+    def missing() -> dict[str, list[Archive]]:
+        return {name: rows for name, rows in archives.items() if not markers.is_done(_stage(name), _inputs(rows))}
+
+    if not missing():  # asked before the lock is, so that runs which only read never disturb each other
+        run.say("download: done before")
+        return
+    with locked(run.download_dir.parent):
+        wanted = missing()
+        _require_space(run, wanted)
+        for name, rows in wanted.items():
+            final = _had_before(run, rows) or (_copy(run, rows) if run.source_dir is not None else _fetch(run, rows))
+            for stale in final.parent.glob(f"*{PART}"):
+                if any(stale == part_path(row, run.download_dir / row.path) for row in rows):
+                    stale.unlink()
+            markers.set_done(_stage(name), _inputs(rows), [final])
+        run.say(f"download: {len(archives)} files, sizes and checksums verified, in {run.download_dir}")
+
+
+def _dry(run: Run, rows: list[Archive]) -> None:
+    if run.source_dir is not None:
+        run.dry(["cp", run.source_dir / rows[0].file, run.download_dir / rows[0].path])
+        return
+    for number, row in enumerate(rows):
+        here = run.download_dir / row.path
+        command: list[str | Path] = ["curl", "--location", "--continue-at", "-", "--output", here, row.url]
+        if number:
+            run.say(f"# or, if that fails: {row.url}")
+        else:
+            run.dry(command)
+
+
+def _had_before(run: Run, rows: list[Archive]) -> Path | None:
+    """A whole file whose marker is lost, or which the user put there."""
+    for row in rows:
+        path = run.download_dir / row.path
+        if path.is_file():
+            if is_whole(path, row):
+                return path
+            path.unlink()
+    return None
+
+
+def _require_space(run: Run, archives: dict[str, list[Archive]]) -> None:
+    """Said before the first byte, not after some hours."""
+    needed = 0
+    for rows in archives.values():
+        paths = [run.download_dir / row.path for row in rows]
+        if not any(path.is_file() for path in paths):
+            part = part_path(rows[0], paths[0])
+            needed += (rows[0].bytes or 0) - (part.stat().st_size if part.exists() else 0)
+    run.download_dir.mkdir(parents=True, exist_ok=True)
+    free = free_bytes(run.download_dir)
+    if needed > free:
+        raise RecipeError(
+            f"The disk of {run.download_dir} has {free:,} bytes free, and the archives missing there have "
+            f"{needed:,}: free some, or give another directory with --data-dir."
+        )
+
+
+def _copy(run: Run, rows: list[Archive]) -> Path:
+    """Takes an archive, any of its alternatives, from --source; two archives of one name may lie in subdirectories."""
+    assert run.source_dir is not None
+    wrong = None
+    for row in rows:
+        for origin in dict.fromkeys((run.source_dir / row.path, run.source_dir / row.file)):
+            if not origin.is_file():
                 continue
-            if run.source_dir is not None:
-                _copy(run.source_dir / row.file, final, row)
-            else:
-                run.say(f"download: {row.url} ({row.bytes:,} bytes)")
-                _fetch(row, final)
-        markers.set_done(stage, inputs(run), [run.download_dir / row.file for row in rows])
-        run.say(f"download: {len(rows)} files, sizes and SHA-256 verified, in {run.download_dir}")
+            try:
+                verify(origin, row)
+            except FetchError as error:
+                wrong = wrong or RecipeError(f"{origin} {error}.")
+                continue
+            final = run.download_dir / row.path
+            with atomic_path(final) as temporary:
+                shutil.copyfile(origin, temporary)
+                verify(temporary, row)
+            return final
+    names = " or ".join(dict.fromkeys(row.file for row in rows))
+    raise wrong or RecipeError(
+        f"--source {run.source_dir}: there is no file {names}; add it, or leave --source out to download it."
+    )
 
 
-def _verify(path: Path, row: Source, origin: str) -> None:
-    size = path.stat().st_size
-    if size != row.bytes:
-        raise RecipeError(
-            f"{origin} has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for."
-        )
-    found = file_hash(path)
-    if found != row.sha256:
-        raise RecipeError(f"{origin} has SHA-256 {found} instead of {row.sha256}: it is damaged or another version.")
-
-
-def _copy(origin: Path, final: Path, row: Source) -> None:
-    if not origin.is_file():
-        raise RecipeError(
-            f"--source {origin.parent}: there is no file {origin.name}; add it, or leave --source out to download it."
-        )
-    with atomic_path(final) as temporary:
-        shutil.copyfile(origin, temporary)
-        _verify(temporary, row, str(origin))
-
-
-def _fetch(row: Source, final: Path) -> None:
-    """Downloads into `<name>.part`, going on from what an earlier run left there; a wrong file never gets the
-    final name.
-    """
-    part = final.with_name(final.name + ".part")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    for attempt in range(1, ATTEMPTS + 1):
+def _fetch(run: Run, rows: list[Archive]) -> Path:
+    """Downloads from the first place that has the file; each that has not is named."""
+    reasons = []
+    for number, row in enumerate(rows, 1):
+        size = f" ({row.bytes:,} bytes)" if row.bytes is not None else ""
+        run.say(f"download: {row.url}{size}")
+        final = run.download_dir / row.path
         try:
-            _fetch_rest(row, part)
-            break
-        except urllib.error.HTTPError as error:
-            if error.code < 500 or attempt == ATTEMPTS:
-                raise RecipeError(
-                    f"{row.url} answered '{error.code} {error.reason}': get {row.file} elsewhere and "
-                    f"give its directory with --source."
-                ) from None
-        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
-            if attempt == ATTEMPTS:
-                reason = getattr(error, "reason", error)
-                raise RecipeError(
-                    f"{row.url} cannot be reached ({reason}): check the network and run again (it resumes), "
-                    "or give the files' directory with --source."
-                ) from None
-        time.sleep(attempt)
-    try:
-        _verify(part, row, row.url)
-    except RecipeError:
-        part.unlink()  # a wrong file must not be resumed
-        raise
-    part.replace(final)
+            with _shown(run) as progress:
+                fetch(row, final, progress)
+            return final
+        except FetchError as error:
+            reasons.append(f"{row.url} {error}")
+            if number < len(rows):
+                run.say(f"download: {reasons[-1]}; the next place is tried")
+    files = " or ".join(dict.fromkeys(row.file for row in rows))
+    raise RecipeError(
+        f"{'; '.join(reasons)}: check the network and run again (it resumes), or get {files} elsewhere and give its "
+        "directory with --source."
+    )
 
 
-def _fetch_rest(row: Source, part: Path) -> None:
-    have = part.stat().st_size if part.exists() else 0
-    if have > row.bytes:
-        part.unlink()
-        have = 0
-    if have == row.bytes:
-        return
-    request = urllib.request.Request(row.url, headers={"Range": f"bytes={have}-"} if have else {})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        # A server that ignores the range answers 200 and sends all of it again.
-        file = open(part, "ab" if answer.status == 206 else "wb")  # noqa: SIM115
-        with file:
-            shutil.copyfileobj(answer, file, 1 << 20)
-    size = part.stat().st_size
-    if size < row.bytes:
-        raise ConnectionError(f"the connection ended after {size:,} of {row.bytes:,} bytes")
+@contextlib.contextmanager
+def _shown(run: Run) -> Iterator[Callable[[int, int | None], None]]:
+    """Shows the bytes that came, on a terminal."""
+    columns = (TextColumn("  "), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=run.console, transient=True, disable=not run.console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda had, total: progress.update(task, completed=had, total=total)

@@ -2,28 +2,35 @@
 
 `prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set as it came
 (`<test>.<language>`, what scores are computed against), and the account of what was found: prepare.json, and
-prepare.txt for people.
+prepare.txt for people. The steps on the way lie in `prepare.work/` until the last is done.
 """
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-from recipes.common import download, text
+from recipes.common import clean, download, encode, text
+from recipes.common.counts import EvalCounts, TrainCounts, compare, compare_known
 from recipes.common.errors import RecipeError
+from recipes.common.parallel import in_order
+from recipes.common.raw import Raw, extract, has_members, raw_files
 from recipes.common.run import Run, run_command
-from recipes.common.stages import Markers, empty_directory, fingerprint, locked, replace_directory, write_json
+from recipes.common.sources import known_counts
+from recipes.common.stages import Markers, fingerprint, locked, replace_directory, write_json
+from recipes.common.steps import Step, Steps
 from recipes.common.subwords import METHODS, Subwords
-
-TOKENS = "tokens"  # a folder of what is only needed until it is binarized
 
 
 def inputs(run: Run) -> str:
     """The fingerprint of what decides this stage's outputs."""
     corpus = run.recipe.corpus
-    splits = [corpus.train, corpus.valid, corpus.tests]
+    splits = [corpus.train_splits(run.pair), corpus.valid, corpus.tests]
     return fingerprint([download.inputs(run), run.pair, splits, asdict(run.recipe.prepare)])
 
 
@@ -31,7 +38,7 @@ def training_inputs(run: Run) -> str:
     """The fingerprint of what decides the training and validation data: another test set makes no other training."""
     corpus, settings = run.recipe.corpus, asdict(run.recipe.prepare)
     del settings["eval_max_tokens"]
-    splits = (corpus.train, corpus.valid)
+    splits = [*corpus.train_splits(run.pair), corpus.valid]
     return fingerprint([download.inputs(run, splits), run.pair, splits, settings])
 
 
@@ -43,152 +50,190 @@ def subset(run: Run, test: str) -> str:
 
 def prepare(run: Run) -> None:
     """Runs the stage."""
-    temporary = run.prepared_dir.with_name("prepared.tmp")
+    work = run.pair_dir / "prepare.work"
     if run.dry_run:
         settings = run.recipe.prepare
-        run.say(f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode into {temporary}")
-        run.dry(_preprocess_command(run, temporary))
-        run.dry(["mv", temporary, run.prepared_dir])
+        if has_members(run):
+            run.say(f"# take the members that sources.tsv names out of {run.download_dir}")
+        run.say(f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
+        run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
+        run.dry(["mv", work / "publish", run.prepared_dir])
         return
     markers = Markers(run.pair_dir)
+    if markers.is_done("prepare", inputs(run)):
+        run.say(f"prepare: done before, in {run.prepared_dir}")
+        return
     with locked(run.pair_dir):
-        if markers.is_done("prepare", inputs(run)):
-            run.say(f"prepare: done before, in {run.prepared_dir}")
-            return
         markers.clear("prepare")
-        empty_directory(temporary)
+        steps = make_steps(run, work)
         try:
-            said = _prepare(run, temporary)
+            result = steps.run(lambda words: run.say(f"prepare: {words}"))
         except BaseException:
-            shutil.rmtree(temporary)
+            steps.delete_if_nothing_is_done()
             raise
-        replace_directory(temporary, run.prepared_dir)
+        said = steps.facts("publish")["said"]
+        replace_directory(result, run.prepared_dir)
         files = [path for path in run.prepared_dir.rglob("*") if path.is_file()]
         markers.set_done("prepare", inputs(run), files)
+        steps.delete()
     for line in said:
         run.say(f"prepare: {line}")
     run.say(f"prepare: binarized in {run.binarized_dir}")
 
 
-def _prepare(run: Run, directory: Path) -> list[str]:
+def make_steps(run: Run, work: Path) -> Steps:
+    """The stage's steps; what decides a step's outputs is what decides those that it reads, and its own settings."""
     corpus, settings = run.recipe.corpus, run.recipe.prepare
-    (directory / TOKENS).mkdir()
-    counts = text.TrainCounts()
-    _clean_training(run, directory, counts)
-    cleaned = counts.read - counts.bad_utf8 - counts.empty
-    if cleaned:
-        _learn(run, directory, cleaned)
-        _encode_training(run, directory, counts)
-    if not counts.kept:
-        raise RecipeError(
-            f"None of the {counts.read:,} pairs of '{corpus.train}' is fit for training "
-            f"({'; '.join(counts.sentences(settings.max_tokens))}): check {run.download_dir}."
-        )
-    said = [f"{corpus.train}: {'; '.join(counts.sentences(settings.max_tokens))}"]
-    evals = {}
-    for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in corpus.tests)]:
-        found = _encode_eval(run, directory, name, split)
-        evals[split] = {"subset": name, **text.as_dict(found)}
-        said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
-    run_command(run, _preprocess_command(run, directory), run.pair_dir / "preprocess.log", "fairseq-preprocess")
-    # 36 million pairs of these would only fill the disk: what training reads is binarized.
-    shutil.rmtree(directory / TOKENS)
-    write_json(
-        directory / "prepare.json",
-        {"pair": run.pair, "settings": asdict(settings), "train": text.as_dict(counts), "evaluation": evals},
-    )
-    (directory / "prepare.txt").write_text("\n".join(said) + "\n", encoding="utf-8")
+    made: dict[str, Step] = {}
+
+    def add(name: str, reads: tuple[str, ...], own: object, function: Any) -> None:
+        reads = tuple(read for read in reads if read in made)
+        decided = fingerprint([name, own, [made[read].inputs for read in reads]])
+        made[name] = Step(name, reads, decided, partial(function, run, steps))
+
+    steps = Steps(work, [])
+    limits = [settings.min_tokens, settings.max_tokens, settings.max_ratio, settings.eval_max_tokens]
+    if has_members(run):
+        add("extract", (), download.inputs(run), _extract)
+    raw = [download.inputs(run), run.pair]
+    add("evaluation", ("extract",), [raw, corpus.valid, corpus.tests], _evaluation)
+    add("clean", ("extract",), [raw, corpus.train_splits(run.pair), settings.drop_identical], _clean)
+    add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample], _learn)
+    add("encode", ("evaluation", "clean", "learn"), limits, _encode)
+    add("binarize", ("encode",), settings.joined_dictionary, _binarize)
+    add("publish", ("evaluation", "learn", "binarize"), None, _publish)
+    steps.steps = list(made.values())
+    return steps
+
+
+def _extract(run: Run, steps: Steps, directory: Path) -> None:
+    extract(run, directory)
+
+
+def _raw(run: Run, steps: Steps, split: str) -> list[tuple[Raw, Raw]]:
+    sides = [raw_files(run, steps.path("extract"), split, side) for side in (run.source, run.target)]
+    return list(zip(*sides, strict=True))  # wanted_sources has seen that they are equally many
+
+
+def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
+    """The sets to validate and test on, as they came, of which no line may be dropped; before all that takes hours."""
+    corpus, said = run.recipe.corpus, []
+    for split in dict.fromkeys((corpus.valid, *corpus.tests)):
+        raw = _raw(run, steps, split)
+        if len(raw) != 1:
+            raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(raw)}.")
+        lines = []
+        for side, one in zip((run.source, run.target), raw[0], strict=True):
+            lines.append(sum(1 for _ in text.clean_eval_lines(one.path, one.name)))
+            with text.open_raw(one.path) as file, open(directory / f"{split}.{side}", "wb") as copy:
+                shutil.copyfileobj(file, copy)
+        if lines[0] != lines[1]:
+            raise RecipeError(
+                f"{split}.{run.source} has {lines[0]:,} lines and {split}.{run.target} has {lines[1]:,}: "
+                f"mend or replace them in {run.download_dir}."
+            )
+        if not lines[0]:
+            raise RecipeError(f"{split} is empty: check {run.download_dir}.")
+        if (known := raw[0][0].known_lines) is not None:
+            said.append(compare(split, lines[0], known, str(corpus.sources)))
     return said
 
 
-def _clean_training(run: Run, directory: Path, counts: text.TrainCounts) -> None:
-    train = run.recipe.corpus.train
-    source, target = download.raw_files(run, train, run.source), download.raw_files(run, train, run.target)
-    if len(source) != len(target):
-        raise RecipeError(
-            f"{run.recipe.corpus.sources}: '{train}' has {len(source)} files in {run.source}, "
-            f"{len(target)} in {run.target}."
-        )
+def _clean(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
+    corpus = run.recipe.corpus
+    named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(run, steps, split)]
+    sizes: list[int] = []
+    batches = clean.read_batches([raw for _, raw in named], sizes)
+    function = partial(clean.clean_batch, drop_identical=run.recipe.prepare.drop_identical)
+    counts = _write(run, directory, "train", in_order(function, batches, run.cpus))
+    said = [
+        compare(split, size, raw[0].known_lines, str(corpus.sources))
+        for (split, raw), size in zip(named, sizes, strict=True)
+        if raw[0].known_lines is not None
+    ]
+    if counts.read == counts.bad_utf8 + counts.empty + counts.identical:
+        raise _nothing_left(run, counts)
+    splits = [{"split": split, "pairs": size} for (split, _), size in zip(named, sizes, strict=True)]
+    return {"counts": asdict(counts), "splits": splits, "said": said}
+
+
+def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
+    splits = " ".join(run.recipe.corpus.train_splits(run.pair))
+    return RecipeError(
+        f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
+        f"({'; '.join(counts.sentences(run.recipe.prepare))}): check {run.download_dir}."
+    )
+
+
+def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Cleaned]) -> TrainCounts:
+    """Writes both sides of each batch, in order, and adds their counts up."""
+    counts = TrainCounts()
     with (
-        _write(directory / TOKENS / f"clean.{run.source}") as left,
-        _write(directory / TOKENS / f"clean.{run.target}") as right,
+        open(directory / f"{prefix}.{run.source}", "wb") as left,
+        open(directory / f"{prefix}.{run.target}", "wb") as right,
     ):
-        for one, other in text.clean_training_pairs(source, target, counts):
-            left.write(one + "\n")
-            right.write(other + "\n")
+        for one, other, found in batches:
+            left.write(one)
+            right.write(other)
+            counts.add(found)
+    return counts
 
 
-def _write(path: Path):  # type: ignore[no-untyped-def]
-    return open(path, "w", encoding="utf-8", newline="\n")
-
-
-def _clean_lines(directory: Path, language: str) -> Iterator[str]:
-    return (line.decode("utf-8") for line in text.read_lines(directory / TOKENS / f"clean.{language}"))
-
-
-def _learn(run: Run, directory: Path, pairs: int) -> None:
+def _learn(run: Run, steps: Steps, directory: Path) -> None:
     """Learns from every n-th pair, so that a sample needs no random numbers and is spread over the whole
     corpus.
     """
     settings = run.recipe.prepare
+    counts = TrainCounts(**steps.facts("clean")["counts"])
+    pairs = counts.after_steps()["different"]
     step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
 
     def lines() -> Iterator[tuple[str, str]]:
         # In the languages' order, not the pair's: both directions learn the same subwords.
         for language in sorted((run.source, run.target)):
-            for number, line in enumerate(_clean_lines(directory, language)):
+            for number, line in enumerate(text.read_lines(steps.path("clean") / f"train.{language}")):
                 if number % step == 0:
-                    yield language, line
+                    yield language, line.decode("utf-8")
 
     METHODS[settings.subwords].learn(directory, lines(), settings, run.cpus)
 
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
     """The learnt subwords, for encoding or decoding one language."""
-    return METHODS[run.recipe.prepare.subwords](directory or run.prepared_dir, language, run.cpus)
+    return METHODS[run.recipe.prepare.subwords](directory or run.prepared_dir, language)
 
 
-def _encode_training(run: Run, directory: Path, counts: text.TrainCounts) -> None:
-    limit = run.recipe.prepare.max_tokens
-    sides = [
-        load_subwords(run, side, directory).encode(_clean_lines(directory, side)) for side in (run.source, run.target)
-    ]
-    with (
-        _write(directory / TOKENS / f"train.{run.source}") as left,
-        _write(directory / TOKENS / f"train.{run.target}") as right,
-    ):
-        for source, target in zip(*sides, strict=True):
-            if not source or not target:  # characters that subwords leave out, such as zero-width spaces
-                counts.empty += 1
-            elif max(len(source), len(target)) > limit:
-                counts.too_long += 1
-            else:
-                counts.kept += 1
-                left.write(" ".join(source) + "\n")
-                right.write(" ".join(target) + "\n")
+def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
+    corpus, settings, learnt = run.recipe.corpus, run.recipe.prepare, steps.path("learn")
+    cleaned = steps.facts("clean")
+    sides = [steps.path("clean") / f"train.{side}" for side in (run.source, run.target)]
+    batches = clean.read_batches([(Raw(sides[0], sides[0].name), Raw(sides[1], sides[1].name))], [])
+    start = (learnt, run.source, run.target, settings)
+    counts = TrainCounts(**cleaned["counts"])
+    counts.add(_write(run, directory, "train", in_order(encode.encode_batch, batches, run.cpus, encode.start, start)))
+    if not counts.kept:
+        raise _nothing_left(run, counts)
+    said = [f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings))}", *cleaned["said"]]
+    said += compare_known(counts.after_steps(), known_counts(run))
+    evals = {}
+    for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in corpus.tests)]:
+        found = _encode_eval(run, steps, directory, name, split)
+        evals[name] = {"split": split, **asdict(found)}
+        said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
+    train = {"splits": cleaned["splits"], **asdict(counts), "after": counts.after_steps()}
+    return {"train": train, "evaluation": evals, "said": said + steps.facts("evaluation")}
 
 
-def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalCounts:
-    counts, limit = text.EvalCounts(), run.recipe.prepare.eval_max_tokens
+def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str) -> EvalCounts:
+    counts, limit = EvalCounts(), run.recipe.prepare.eval_max_tokens
     encoded = []
     for side in (run.source, run.target):
-        raw = download.raw_files(run, split, side)
-        if len(raw) != 1:
-            raise RecipeError(f"{run.recipe.corpus.sources}: '{split}' must have one file in {side}, not {len(raw)}.")
-        untouched = directory / f"{split}.{side}"
-        with text.open_raw(raw[0]) as file, open(untouched, "wb") as copy:
-            shutil.copyfileobj(file, copy)
-        encoded.append(load_subwords(run, side, directory).encode(text.clean_eval_lines(raw[0])))
-        counts.odd_separators += sum(map(text.odd_separators, text.read_lines(untouched)))
-    sizes = [sum(1 for _ in text.read_lines(directory / f"{split}.{side}")) for side in (run.source, run.target)]
-    if sizes[0] != sizes[1]:
-        raise RecipeError(
-            f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: "
-            f"mend or replace them in {run.download_dir}."
-        )
+        path = steps.path("evaluation") / f"{split}.{side}"
+        encoded.append(load_subwords(run, side, steps.path("learn")).encode(text.clean_eval_lines(path)))
+        counts.odd_separators += sum(map(text.odd_separators, text.read_lines(path)))
     with (
-        _write(directory / TOKENS / f"{name}.{run.source}") as left,
-        _write(directory / TOKENS / f"{name}.{run.target}") as right,
+        _text(directory / f"{name}.{run.source}") as left,
+        _text(directory / f"{name}.{run.target}") as right,
     ):
         for number, (source, target) in enumerate(zip_longest(*encoded), 1):
             counts.lines += 1
@@ -197,13 +242,35 @@ def _encode_eval(run: Run, directory: Path, name: str, split: str) -> text.EvalC
             counts.cut += [number] if max(len(source), len(target)) > limit else []
             left.write(" ".join(source[:limit]) + "\n")
             right.write(" ".join(target[:limit]) + "\n")
-    if not counts.lines:
-        raise RecipeError(f"{split} is empty: check {run.download_dir}.")
     return counts
 
 
-def _preprocess_command(run: Run, directory: Path) -> list[str]:
-    tokens = directory / TOKENS
+def _text(path: Path):  # type: ignore[no-untyped-def]
+    return open(path, "w", encoding="utf-8", newline="\n")
+
+
+def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
+    command = _preprocess_command(run, steps.path("encode"), directory)
+    run_command(run, command, run.pair_dir / "preprocess.log", "fairseq-preprocess")
+    facts = steps.facts("encode")
+    require_lines(run, directory, facts["train"]["kept"])
+    return facts
+
+
+def require_lines(run: Run, directory: Path, pairs: int) -> None:
+    """Its workers find their parts of a text by seeking; that none was lost is worth asking."""
+    from fairseq.data.indexed_dataset import MMapIndexedDataset, index_file_path
+
+    for side in (run.source, run.target):
+        index = MMapIndexedDataset.Index(index_file_path(str(directory / f"train.{run.pair}.{side}")))
+        if len(index) != pairs:
+            raise RecipeError(
+                f"fairseq-preprocess wrote {len(index):,} sentences of {side} instead of {pairs:,}: see "
+                f"{run.pair_dir / 'preprocess.log'}, and run again with fewer --cpus."
+            )
+
+
+def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
     tests = ",".join(str(tokens / subset(run, test)) for test in run.recipe.corpus.tests)
     words = [
         run.python,
@@ -215,8 +282,30 @@ def _preprocess_command(run: Run, directory: Path) -> list[str]:
         run.target,
     ]
     words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
-    words += ["--testpref", tests, "--destdir", str(directory / "binarized"), "--workers", str(run.cpus)]
+    words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.cpus)]
     return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
+
+
+def _publish(run: Run, steps: Steps, directory: Path) -> Any:
+    """Puts together what training and scoring read: as links, so that nothing is twice on the disk or half moved."""
+    corpus, facts = run.recipe.corpus, steps.facts("binarize")
+    shutil.copytree(steps.path("binarize"), directory / "binarized", copy_function=_link)
+    for path in steps.path("learn").iterdir():
+        _link(path, directory / path.name)
+    for test in corpus.tests:
+        for side in (run.source, run.target):
+            _link(steps.path("evaluation") / f"{test}.{side}", directory / f"{test}.{side}")
+    report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
+    write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
+    (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
+    return facts
+
+
+def _link(origin: str | Path, copy: str | Path) -> None:
+    with suppress(OSError):
+        os.link(origin, copy)
+        return
+    shutil.copyfile(origin, copy)  # not every file system has links
 
 
 def require(run: Run) -> None:

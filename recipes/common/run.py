@@ -75,8 +75,8 @@ class Run:
 
     @property
     def download_dir(self) -> Path:
-        """The corpus as it came; shared by all pairs."""
-        return self.data_dir / self.recipe.corpus.name / "download"
+        """The corpus as it came; shared by all pairs, and by recipes that name the same directory."""
+        return self.data_dir / self.recipe.corpus.downloads
 
     @property
     def pair_dir(self) -> Path:
@@ -99,10 +99,8 @@ class Run:
         self.say(shlex.join(str(word) for word in words))
 
 
-def _die_with_parent() -> None:
-    """In the child, before exec: be killed when the pipeline is, so that a second run never meets a forgotten
-    first.
-    """
+def die_with_parent() -> None:
+    """In the child: be killed when the pipeline is, so that a second run never meets a forgotten first."""
     if PRCTL is not None:
         PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -129,7 +127,7 @@ def run_command(
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
             pass_fds=() if lock is None else (lock,),
         )
         try:

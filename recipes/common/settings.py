@@ -32,12 +32,24 @@ class Corpus:
 
     name: str
     pairs: list[str]
-    train: str
+    train: list[str]
     valid: str
     tests: list[str]
+    train_by_pair: dict[str, list[str]] = field(default_factory=dict)  # instead of `train`, for some pairs
     sources: Path | None = None
+    archives: Path | None = None  # where the files named in `sources` are
+    counts: Path | None = None  # known numbers of pairs
+    downloads: str = ""  # a directory under --data-dir; two recipes may share one
     generator: Path | None = None
     generator_options: list[str] = field(default_factory=list)
+
+    def train_splits(self, pair: str) -> list[str]:
+        """The splits that a pair trains on; the reverse pair has the same."""
+        source, target = pair.split("-")
+        for name in (pair, f"{target}-{source}"):
+            if name in self.train_by_pair:
+                return self.train_by_pair[name]
+        return self.train
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,12 @@ class Prepare:
     vocabulary: int = 32000
     sample: int = 5_000_000  # pairs from which subwords are learnt, in memory; 0: all
     joined_dictionary: bool = True
-    max_tokens: int = 250  # a longer training sentence is dropped
+    min_tokens: int = 1  # a training sentence of fewer tokens is dropped
+    max_tokens: int = 250  # and one of more
+    max_ratio: float = (
+        0.0  # a pair whose longer side has more than so many times the other's tokens is dropped; 0: none
+    )
+    drop_identical: bool = False  # a pair whose sides are equal is dropped
     eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
 
 
@@ -148,6 +165,25 @@ def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 
+def _some_words(text: str) -> list[str]:
+    words = _words(text)
+    if not words or len(set(words)) != len(words):
+        raise ValueError(f"'{text}' must name at least one, and each once")
+    return words
+
+
+def _ratio(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text) or 0 < float(text) < 1:
+        raise ValueError(f"'{text}' is not a ratio of at least 1, such as 1.5, or 0 for any")
+    return float(text)
+
+
+def _folder_name(text: str) -> str:
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", text) or ".." in text.split("/"):
+        raise ValueError(f"'{text}' is not the name of a directory under --data-dir, such as wmt/download")
+    return text
+
+
 def _choice(choices: tuple[str, ...]) -> Callable[[str], str]:
     def convert(text: str) -> str:
         if text not in choices:
@@ -178,13 +214,30 @@ def _corpus(section: _Section) -> Corpus:
     has = section.values.keys() & {"sources", "generator"}
     if len(has) != 1:
         raise section.error("sources", "give either 'sources' or 'generator'")
+    name = section.get("name", str)
+    pairs = section.get("pairs", _pairs)
+    of_pairs = [key for key in section.values if key.startswith("train.")]
+    for key in of_pairs:
+        pair = key.removeprefix("train.")
+        if pair not in pairs and "-".join(reversed(pair.split("-"))) not in pairs:
+            raise section.error(key, f"'{pair}' is not a pair of this recipe; its pairs are {', '.join(pairs)}")
+    sources = file("sources") if "sources" in has else None
+    archives = file("archives") if "archives" in section.values else None
+    if sources is not None and archives is None:
+        archives = sources.with_name("archives.tsv")
+        if not archives.is_file():
+            raise section.error("archives", f"is missing, and there is no {archives} either; add the key or the table.")
     corpus = Corpus(
-        name=section.get("name", str),
-        pairs=section.get("pairs", _pairs),
-        train=section.get("train", str),
+        name=name,
+        pairs=pairs,
+        train=section.get("train", _some_words),
         valid=section.get("valid", str),
         tests=section.get("tests", _words),
-        sources=file("sources") if "sources" in has else None,
+        train_by_pair={key.removeprefix("train."): section.get(key, _some_words) for key in of_pairs},
+        sources=sources,
+        archives=archives,
+        counts=file("counts") if "counts" in section.values else None,
+        downloads=section.get("downloads", _folder_name, f"{name}/download"),
         generator=file("generator") if "generator" in has else None,
         generator_options=section.get("generator-options", shlex.split, []),
     )
@@ -199,7 +252,10 @@ def _prepare(section: _Section) -> Prepare:
         vocabulary=section.get("vocabulary", _whole(1), default.vocabulary),
         joined_dictionary=section.get("joined-dictionary", _boolean, default.joined_dictionary),
         sample=section.get("sample", _whole(0), default.sample),
+        min_tokens=section.get("min-tokens", _whole(1), default.min_tokens),
         max_tokens=section.get("max-tokens", _whole(1), default.max_tokens),
+        max_ratio=section.get("max-ratio", _ratio, default.max_ratio),
+        drop_identical=section.get("drop-identical", _boolean, default.drop_identical),
         eval_max_tokens=section.get("eval-max-tokens", _whole(1), default.eval_max_tokens),
     )
     section.refuse_rest()

@@ -4,7 +4,6 @@ end.
 
 import io
 import itertools
-import multiprocessing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +15,7 @@ from subword_nmt import apply_bpe, learn_bpe
 from recipes.common.errors import RecipeError
 from recipes.common.settings import Prepare
 
-BATCH = 20_000  # lines held at once
+BATCH = 2_000  # lines held at once
 
 
 class Subwords(Protocol):
@@ -30,13 +29,12 @@ class Subwords(Protocol):
 
 
 class SentencePiece:
-    """Kudo and Richardson 2018, as BPE: learnt on raw text, encoded by its C++ threads."""
+    """Kudo and Richardson 2018, as BPE: learnt on raw text."""
 
     file = "sentencepiece.model"
 
-    def __init__(self, directory: Path, language: str, workers: int = 1) -> None:
+    def __init__(self, directory: Path, language: str) -> None:
         self.model = sentencepiece.SentencePieceProcessor(model_file=str(directory / self.file))
-        self.workers = workers
 
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
@@ -64,7 +62,7 @@ class SentencePiece:
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
         for batch in batches(lines):
-            yield from self.model.encode(batch, out_type=str, num_threads=self.workers)
+            yield from self.model.encode(batch, out_type=str, num_threads=1)
 
     def decode(self, tokens: list[str]) -> str:
         return str(self.model.decode(tokens))
@@ -75,8 +73,10 @@ class SubwordNmt:
 
     file = "bpe.codes"
 
-    def __init__(self, directory: Path, language: str, workers: int = 1) -> None:
-        self.codes, self.language, self.workers = directory / self.file, language, workers
+    def __init__(self, directory: Path, language: str) -> None:
+        with open(directory / self.file, encoding="utf-8") as file:
+            self.bpe = apply_bpe.BPE(file)
+        self.tokenizer = sacremoses.MosesTokenizer(lang=language)
         self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
 
     @classmethod
@@ -93,10 +93,8 @@ class SubwordNmt:
             learn_bpe.learn_bpe(tokens(), codes, settings.vocabulary)
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        # Moses is slow and pure Python, so here processes are needed where SentencePiece has threads.
-        with multiprocessing.Pool(self.workers, _start_worker, (self.codes, self.language)) as pool:
-            for batch in batches(lines, BATCH * self.workers):
-                yield from pool.imap(_encode_line, batch, chunksize=500)
+        for line in lines:
+            yield str(self.bpe.process_line(self.tokenizer.tokenize(line, return_str=True))).split()
 
     def decode(self, tokens: list[str]) -> str:
         text = " ".join(tokens).replace("@@ ", "").removesuffix("@@")
@@ -108,7 +106,7 @@ class Words:
 
     file = ""
 
-    def __init__(self, directory: Path, language: str, workers: int = 1) -> None:
+    def __init__(self, directory: Path, language: str) -> None:
         pass
 
     @classmethod
@@ -134,17 +132,3 @@ def batches(lines: Iterable[str], size: int = BATCH) -> Iterator[list[str]]:
     iterator = iter(lines)
     while batch := list(itertools.islice(iterator, size)):
         yield batch
-
-
-_worker: tuple[sacremoses.MosesTokenizer, apply_bpe.BPE]
-
-
-def _start_worker(codes: Path, language: str) -> None:
-    global _worker
-    with open(codes, encoding="utf-8") as file:
-        _worker = sacremoses.MosesTokenizer(lang=language), apply_bpe.BPE(file)
-
-
-def _encode_line(line: str) -> list[str]:
-    tokenizer, bpe = _worker
-    return str(bpe.process_line(tokenizer.tokenize(line, return_str=True))).split()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common import download
+from recipes.common import download, fetch, text
 from recipes.common.errors import RecipeError
-from recipes.common.stages import file_hash
+from recipes.common.run import Run
+from recipes.common.sources import read_archives, read_sources, wanted_archives
 from tests.recipes.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +60,12 @@ def serve(
             thread.join()
 
 
+def part(run: Run, name: str, alternative: int = 0) -> Path:
+    """Where the unfinished download of an archive lies."""
+    row = wanted_archives(run)[name][alternative]
+    return fetch.part_path(row, run.download_dir / row.path)
+
+
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -81,7 +88,7 @@ def test_from_disk_a_changed_byte_is_refused_and_nothing_is_left(tmp_path: Path)
     run = make_run(tmp_path, conf, corpus)
     with pytest.raises(
         RecipeError,
-        match=r"corpus/train\.en has SHA-256 .* instead of .*: it is damaged or another version\.",
+        match=r"corpus/train\.en has SHA-256 .* instead of .*: it is damaged or another version\.$",
     ):
         download.download(run)
     (corpus / "train.en").write_bytes(data + b"X")
@@ -112,7 +119,7 @@ def test_what_a_killed_download_left_is_used(tmp_path: Path, ranges: bool) -> No
         write_sources(conf.parent, corpus, url)
         run = make_run(tmp_path, conf, None)
         run.download_dir.mkdir(parents=True)
-        (run.download_dir / "train.en.part").write_bytes((corpus / "train.en").read_bytes()[:100])
+        part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         download.download(run)
     assert ("/train.en", "bytes=100-") in asked
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
@@ -136,7 +143,7 @@ def test_a_connection_that_always_breaks_off_leaves_only_a_part(tmp_path: Path) 
         run = make_run(tmp_path, conf, None)
         with pytest.raises(RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"):
             download.download(run)
-    assert [path.name for path in run.download_dir.iterdir()] == ["train.en.part"]
+    assert list(run.download_dir.iterdir()) == [part(run, "train.en")]
 
 
 def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
@@ -165,21 +172,23 @@ def test_faults_of_the_table_name_file_and_line(tmp_path: Path) -> None:
     table = conf.parent / "sources.tsv"
     lines = table.read_text().split("\n")
     table.write_text("\n".join(["# a comment", *lines[:2], lines[2].replace("\t", " "), *lines[3:]]))
-    with pytest.raises(RecipeError, match=r"sources\.tsv, line 4: write split, language"):
+    with pytest.raises(RecipeError, match=r"sources\.tsv, line 4: write split, pairs, language"):
         download.inputs(make_run(tmp_path, conf, None))
-    table.write_text("\n".join(line for line in lines if not line.startswith("valid\tde")))
+    table.write_text("\n".join(line for line in lines if not line.startswith("valid\t*\tde")))
     with pytest.raises(RecipeError, match=r"no file for split 'valid', language 'de'"):
         download.inputs(make_run(tmp_path, conf, None))
 
 
 def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
-    rows = download.read_sources(ROOT / "recipes/multi30k/sources.tsv")
+    archives = read_archives(ROOT / "recipes/multi30k/archives.tsv")
+    rows = read_sources(ROOT / "recipes/multi30k/sources.tsv")
     assert len(rows) == 12
     for row in rows:
-        path = shared / "data/multi30k" / row.file
-        assert (path.stat().st_size, file_hash(path)) == (row.bytes, row.sha256)
-        assert row.file == f"{row.split}.{row.language}.gz"
-        assert row.url.endswith("/" + row.file)
+        (archive,) = archives[row.archive]
+        path = shared / "data/multi30k" / archive.file
+        fetch.verify(path, archive)
+        assert archive.path == Path(f"{row.split}.{row.language}.gz")
+        assert sum(1 for _ in text.read_lines(path)) == row.lines
 
 
 def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(tmp_path: Path) -> None:

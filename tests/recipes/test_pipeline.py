@@ -376,10 +376,10 @@ def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) ->
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
     download(run)
-    marker = run.download_dir.parent / "done" / "download-en-de.json"
+    marker = run.download_dir.parent / "done" / "download-train.en.json"
     write_json(marker, ["not", "a", "marker"])
     download(run)
-    assert read_json(marker)["stage"] == "download-en-de"
+    assert read_json(marker)["stage"] == "download-train.en"
 
 
 def test_a_recipe_that_makes_its_text_takes_no_source(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from recipes.common.settings import read_recipe
 from tests.toy import make_corpus
 
 SPLITS = ("train", "valid", "test")
-COLUMNS = "split\tlanguage\tfile\turl\tbytes\tsha256\n"
+SOURCES = "split\tpairs\tlanguage\tarchive\tmember\tlines\n"
+ARCHIVES = "archive\turl\tbytes\tchecksum\n"
 
 CONF = """
 [corpus]
@@ -53,18 +54,20 @@ sinusoidal = sinusoidal
 
 
 def write_sources(recipe: Path, corpus: Path, url: str = "http://localhost:1") -> Path:
-    """A table of the corpus's files as they are now."""
-    lines = [COLUMNS]
-    for split in SPLITS:
-        for language in ("en", "de"):
-            data = (corpus / f"{split}.{language}").read_bytes()
-            name = f"{split}.{language}"
-            lines.append(
-                f"{split}\t{language}\t{name}\t{url}/{name}\t{len(data)}\t{hashlib.sha256(data).hexdigest()}\n"
-            )
-    table = recipe / "sources.tsv"
-    table.write_text("".join(lines))
+    """The tables of the corpus's files as they are now; returns that of archives."""
+    names = [(split, language) for split in SPLITS for language in ("en", "de")]
+    rows = [f"{split}\t*\t{language}\t{split}.{language}\t-\t-\n" for split, language in names]
+    (recipe / "sources.tsv").write_text("".join([SOURCES, *rows]))
+    table = recipe / "archives.tsv"
+    files = [corpus / f"{split}.{language}" for split, language in names]
+    table.write_text("".join([ARCHIVES, *(archive_row(path, path.name, f"{url}/{path.name}") for path in files)]))
     return table
+
+
+def archive_row(path: Path, name: str, url: str) -> str:
+    """A row of archives.tsv for a file as it is now."""
+    data = path.read_bytes()
+    return f"{name}\t{url}\t{len(data)}\tsha256:{hashlib.sha256(data).hexdigest()}\n"
 
 
 def make_recipe(directory: Path, conf: str = CONF, lines: int = 120) -> tuple[Path, Path]:

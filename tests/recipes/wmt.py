@@ -1,0 +1,136 @@
+"""Small archives of the real layout: every archive, member and format that a recipe's tables name, with little text.
+
+    archives = write_archives(ROOT / "recipes/wmt14", tmp / "www", lines=200, text=parallel_text(shared))
+    with serve(tmp / "www") as (url, _):
+        table = write_table(archives, tmp / "archives.tsv", url)
+        ...  # run the recipe with `--set corpus.archives=<table>`, or with `--source <tmp/www>`
+
+`write_archives` writes `directory/<archive>/<file name of the real URL>` for each alternative (tgz, tar and zip), and
+returns them. `write_table` writes an archives.tsv that has the same archives in the same order, but these files' URLs,
+sizes and hashes. An archive holds the members of all pairs, and one that nobody asked for. Nothing here needs a network
+or `shared/`: text is generated unless `text(split, pair, language, number)` is given.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from recipes.common.sources import Archive, Source, read_archives, read_sources
+
+Text = Callable[[str, str, int], list[bytes]]
+"""(pair with sorted languages, language, number of lines) -> lines; those of both languages are translations."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """One file that was written, instead of the one that `row` names."""
+
+    row: Archive
+    path: Path
+
+    def url(self, base: str) -> str:
+        return f"{base}/{self.path.parent.name}/{self.path.name}"
+
+
+def generated(pair: str, language: str, lines: int) -> list[bytes]:
+    """Sentences of 3 to 12 invented words; the other language has the same in another order and spelling."""
+    chance = random.Random(f"{pair} {lines}")
+    sentences = [[chance.randrange(300) for _ in range(chance.randint(3, 12))] for _ in range(lines)]
+    if language == "en":
+        return [" ".join(f"word{word}" for word in words).encode() for words in sentences]
+    return [" ".join(f"{language}ü{word}" for word in reversed(words)).encode() for words in sentences]
+
+
+def real(shared: Path) -> Text:
+    """Real sentences from `shared/data`: en-de from mix-en-de, the others from newstest2013."""
+
+    def read(pair: str, language: str, lines: int) -> list[bytes]:
+        other = next(name for name in pair.split("-") if name != "en")
+        path = shared / "data/newstest" / f"newstest2013.en-{other}.{language}.gz"
+        if other == "de":
+            path = shared / "data/mix-en-de" / f"train.{language}.gz"
+        with gzip.open(path) as file:
+            found = file.read().removesuffix(b"\n").split(b"\n")
+        return (found * (lines // len(found) + 1))[:lines]
+
+    return read
+
+
+def as_sgm(lines: list[bytes]) -> bytes:
+    """As WMT gives its test sets out."""
+    segments = b"\n".join(b'<seg id="%d">%b</seg>' % (number, line) for number, line in enumerate(lines, 1))
+    return b'<refset setid="x">\n<doc docid="x" genre="news">\n<p>\n' + segments + b"\n</p>\n</doc>\n</refset>\n"
+
+
+def member_bytes(row: Source, lines: int, text: Text) -> bytes:
+    """What the member of a table's row holds, in the format of its name."""
+    pair = row.pairs.split(",")[0] if row.pairs != "*" else f"en-{row.language if row.language != 'en' else 'de'}"
+    # Another split is other text: a number of lines more, of which the first are left out.
+    skip = sum(map(ord, row.split)) % 50
+    found = text("-".join(sorted(pair.split("-"))), row.language, lines + skip)[skip:]
+    assert row.member is not None
+    if row.member.endswith(".sgm"):
+        return as_sgm(found)
+    data = b"".join(line + b"\n" for line in found)
+    return gzip.compress(data, mtime=0) if row.member.endswith(".gz") else data
+
+
+def write_archives(
+    recipe: Path,
+    directory: Path,
+    lines: int | Mapping[str, int] = 100,
+    text: Text = generated,
+    archives: Path | None = None,
+) -> list[Made]:
+    """Writes every archive that `recipe`/sources.tsv names, in each alternative; `lines` a split, or for all."""
+    rows = read_sources(recipe / "sources.tsv")
+    table = read_archives(archives or recipe.parent / "common/wmt/archives.tsv")
+    made = []
+    for name in dict.fromkeys(row.archive for row in rows):
+        members = {"a member/that nobody wants.txt": b"no\n"}
+        for row in rows:
+            if row.archive == name:
+                assert row.member is not None
+                size = lines if isinstance(lines, int) else lines[row.split]
+                members[row.member] = member_bytes(row, size, text)
+        for alternative in table[name]:
+            made.append(Made(alternative, directory / name / alternative.file))
+            write_archive(made[-1].path, members)
+    return made
+
+
+def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
+    """A .tgz, .tar or .zip with these members, the same bytes each time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for name, data in members.items():
+                zipped.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        return
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as tarred:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tarred.addfile(info, io.BytesIO(data))
+    path.write_bytes(gzip.compress(held.getvalue(), mtime=0) if path.suffix == ".tgz" else held.getvalue())
+
+
+def write_table(made: list[Made], table: Path, url: str = "http://localhost:1") -> Path:
+    """An archives.tsv of these files at `url`, with their sizes (unknown where the real one's is) and hashes."""
+    rows = ["archive\turl\tbytes\tchecksum\n"]
+    for one in made:
+        data, method = one.path.read_bytes(), one.row.checksum.split(":")[0]
+        size = str(len(data)) if one.row.bytes is not None else "-"
+        rows.append(f"{one.row.archive}\t{one.url(url)}\t{size}\t{method}:{hashlib.new(method, data).hexdigest()}\n")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text("".join(rows))
+    return table
