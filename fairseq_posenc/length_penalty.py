@@ -14,16 +14,17 @@ The task is fairseq's `translation` in all else, also for models that were train
     model.translate(text, lenpen=0.6)
 
 **How.** fairseq writes its penalty in one place, `eos_scores /= (step + 1) ** self.len_penalty` (`finalize_hypos`;
-step + 1 is |Y|). Python asks the right operand of ``**`` when the left one, an int, does not know it: so the generator's
-`len_penalty` is a `WuPenalty`, and the search stays fairseq's, whatever its kind: n-best lists, prefixes (their tokens
-count, as in fairseq), sampling, diverse beams, constraints, ensembles, alignments. `--unnormalized` means no penalty
-at all, as ever. `--score-reference` has none either: fairseq's scorer gives the mean log-probability of a token.
+step + 1 is |Y|). Python asks the right operand of ``**`` when the left one, an int, does not know it: so here the
+generator's `len_penalty` is a `WuPenalty`, and the search stays fairseq's, whatever its kind: n-best lists, prefixes
+(their tokens count, as in fairseq), sampling, diverse beams, constraints, ensembles, alignments. `--unnormalized`
+means no penalty at all, as ever. `--score-reference` has none either: fairseq's scorer gives the mean log-probability of a token.
 
 **What still differs from tensor2tensor.** Its search keeps the best `beam` finished hypotheses of all steps, takes them
 from the best 2 * beam candidates, and ends when no living one can overtake the best finished, assuming the largest
 penalty that the length limit allows; fairseq finishes only candidates among the best `beam`, and ends with the first
-`beam` finished. Its length limit is the source's length + 50 (Vaswani et al.; tensor2tensor's default is 100), fairseq's
-is 200: `--max-len-a 1 --max-len-b 50` sets it (counted on the longest source of the batch, with its end-of-sentence).
+`beam` finished. Its length limit is the source's length + 50 (Vaswani et al.; tensor2tensor's default is 100),
+fairseq's is 200: `--max-len-a 1 --max-len-b 50` sets it (counted on the longest source of the batch, with its
+end-of-sentence).
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The papers' length penalty: a beam computed by hand, a naive search over a real model, and fairseq's own doors."""
+"""The papers' length penalty: a beam computed by hand, and a naive search over a real model (its use from fairseq's
+command lines is tested with all other doors)."""
 
-import json
 import math
 import pickle
-import re
-import subprocess
-import sys
 from argparse import Namespace
 
 import pytest
@@ -16,7 +13,6 @@ from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_posenc.length_penalty import TASK, WuPenalty
 from tests.models import batch, build_model, make_task, sentences
-from tests.toy import PACKAGE, binarize, generate, hypotheses, make_corpus, run_fairseq, train
 
 POWER = "translation"
 
@@ -124,7 +120,7 @@ def naive_search(model, task, sentence, beam, penalty, max_len):
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_it_equals_a_naive_search_over_a_real_model(beam):
-    task, model = make_task(), build_model("transformer_shaw_tiny", "--clipping-distance", "3", seed=3)
+    task, model = make_task(), build_model("transformer_shaw_tiny", "--clipping-distance", "3", seed=4)
     with torch.no_grad():  # clear preferences, and ends that are neither at once nor never
         model.decoder.output_projection.weight.mul_(3)
     rows = sentences(task, [3, 9, 5, 1, 7, 4])
@@ -155,53 +151,3 @@ def test_scoring_a_reference_has_no_penalty_of_its_own():
     model = build_model("transformer_shaw_tiny")
     kinds = [type(make_generator(name, model, score_reference=True)) for name in (POWER, TASK)]
     assert kinds[0] is kinds[1]
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Text, binarized text and a model that was trained with `--task translation`."""
-    root = tmp_path_factory.mktemp("penalty")
-    corpus = make_corpus(root / "text", lines={"train": 100, "valid": 2, "test": 9})
-    data = binarize(corpus, root / "data")
-    train(data, root / "model", "transformer_shaw_tiny", user_dir=PACKAGE)
-    return corpus, data, root / "model" / "checkpoint_last.pt"
-
-
-def test_fairseq_generate_and_interactive_and_python(trained):
-    """As printed: H lines hold the score in base 2, P lines log2 of each token's probability."""
-    corpus, data, checkpoint = trained
-    flags = ["--lenpen", "0.6", "--nbest", "2"]
-    power = generate(data, checkpoint, *flags, user_dir=PACKAGE).stdout
-    wu = generate(data, checkpoint, *flags, "--task", TASK, user_dir=PACKAGE).stdout
-    for text, penalty in ((power, lambda length: length**0.6), (wu, lambda length: ((5 + length) / 6) ** 0.6)):
-        scores = [float(value) for value in re.findall(r"^H-\d+\t(\S+)\t", text, re.M)]
-        tokens = [list(map(float, values.split())) for values in re.findall(r"^P-\d+\t(.*)$", text, re.M)]
-        assert len(scores) == len(tokens) == 18
-        expected = [sum(values) / penalty(len(values)) for values in tokens]
-        assert scores == pytest.approx(expected, abs=2e-3)  # tokens are printed with four decimals
-    expected_text = hypotheses(wu)
-
-    lines = (corpus / "test.en").read_text()
-    words = [data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu", *flags, "--task", TASK]
-    run = run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=lines)
-    assert hypotheses(run.stdout) == expected_text
-    assert re.findall(r"^H-0\t(\S+)", run.stdout, re.M)[0][:6] == re.findall(r"^H-0\t(\S+)", wu, re.M)[0][:6]
-
-    program = f"""
-import json, sys
-sys.path.insert(0, {str(PACKAGE.parent)!r})
-from fairseq_posenc.model import PositionTransformer
-model = PositionTransformer.from_pretrained(
-    {str(checkpoint.parent)!r}, {checkpoint.name!r}, {str(data)!r}, task={{"_name": {TASK!r}, "data": {str(data)!r}}}
-)
-assert model.task.cfg._name == {TASK!r}
-sentences = [model.encode(line) for line in {lines.splitlines()!r}]
-found = model.generate(sentences, beam=2, max_len_b=20, lenpen=0.6)
-print("FOUND " + json.dumps([[model.decode(row[0]["tokens"]), float(row[0]["score"])] for row in found]))
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr[-3000:]
-    found = json.loads(run.stdout.split("FOUND ")[1])
-    assert [text for text, _ in found] == [expected_text[number] for number in range(9)]
-    best = {int(number): float(score) for number, score in reversed(re.findall(r"^H-(\d+)\t(\S+)", wu, re.M))}
-    assert [score / math.log(2) for _, score in found] == pytest.approx([best[n] for n in range(9)], abs=1e-4)
