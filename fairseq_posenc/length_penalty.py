@@ -17,7 +17,8 @@ The task is fairseq's `translation` in all else, also for models that were train
 step + 1 is |Y|). Python asks the right operand of ``**`` when the left one, an int, does not know it: so here the
 generator's `len_penalty` is a `WuPenalty`, and the search stays fairseq's, whatever its kind: n-best lists, prefixes
 (their tokens count, as in fairseq), sampling, diverse beams, constraints, ensembles, alignments. `--unnormalized`
-means no penalty at all, as ever. `--score-reference` has none either: fairseq's scorer gives the mean log-probability of a token.
+means no penalty at all, as ever. `--score-reference` has none either: fairseq's scorer gives the mean log-probability
+of a token.
 
 **What still differs from tensor2tensor.** Its search keeps the best `beam` finished hypotheses of all steps, takes them
 from the best 2 * beam candidates, and ends when no living one can overtake the best finished, assuming the largest

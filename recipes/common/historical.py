@@ -47,6 +47,4 @@ def historical_bleu(hypotheses: Sequence[str], references: Sequence[str], langua
     bleu = BLEU(tokenize="none", force=True, smooth_method="none", effective_order=False)
     score = bleu.corpus_score(tokenize(hypotheses, language), [tokenize(references, language)])
     verbose = score.format(width=2, is_json=False).partition(" = ")[2].partition(" ")[2]
-    return [
-        {"name": NAME, "score": round(score.score, 2), "signature": signature(language), "verbose_score": verbose}
-    ]
+    return [{"name": NAME, "score": round(score.score, 2), "signature": signature(language), "verbose_score": verbose}]
