@@ -2,7 +2,8 @@
 plot.
 
 Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json,
-training.json and, for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref), never from logs.
+training.json and, for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref, and perhaps
+<test>.historical.json), never from logs.
 """
 
 import csv
@@ -10,7 +11,7 @@ import io
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-SCORES = ".sacrebleu.json"
+SCORES, HISTORICAL = ".sacrebleu.json", ".historical.json"
 COLUMNS = (
-    *("corpus", "pair", "test", "experiment", "arch", "flags", "seeds"),
-    *("bleu", "bleu_interval", "bleu_spread", "chrf", "parameters", "words_per_second", "p_value"),
-    *("bleu_signature", "chrf_signature"),
+    *("corpus", "pair", "test", "setup", "experiment", "arch", "flags", "seeds"),
+    *("bleu", "bleu_interval", "bleu_spread", "chrf", "tokenized_bleu_historical"),
+    *("parameters", "words_per_second", "p_value"),
+    *("bleu_signature", "chrf_signature", "tokenized_bleu_historical_signature"),
 )
 
 
@@ -42,6 +44,7 @@ class Metric:
     score: float
     interval: float | None
     signature: str
+    reference: str | None = None  # where a SacreBLEU test set was named: how far the reference is that one's
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,17 @@ class Score:
     chrf: Metric | None
     parameters: int | None
     words_per_second: float | None
+    setup: str | None = None  # such as shaw-base: everything but the encoding
+    historical: Metric | None = None
 
     @property
-    def setting(self) -> tuple[str, ...]:
+    def setting(self) -> tuple[str | None, ...]:
         """What seeds of one setting have in common."""
-        return (self.corpus, self.pair, self.test, self.arch, json.dumps(self.flags, sort_keys=True))
+        return (self.corpus, self.pair, self.test, self.setup, self.arch, json.dumps(self.flags, sort_keys=True))
+
+    @property
+    def long_name(self) -> str:
+        return f"{self.setup} {self.name}" if self.setup else self.name
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,15 @@ class Row:
     @property
     def chrf(self) -> float | None:
         return _mean(score.chrf.score if score.chrf else None for score in self.scores)
+
+    @property
+    def historical(self) -> float | None:
+        return _mean(score.historical.score if score.historical else None for score in self.scores)
+
+    @property
+    def historical_spread(self) -> float | None:
+        known = [score.historical.score for score in self.scores if score.historical]
+        return statistics.stdev(known) if len(known) > 1 else None
 
     @property
     def words_per_second(self) -> float | None:
@@ -148,33 +166,44 @@ def _read_json(path: Path) -> Any:
         raise ResultsError(f"{path} cannot be read ({error}): run the stage that makes it again.") from None
 
 
+def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object whose values are of these types (with None among them where they may be missing)."""
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise ResultsError(f"{path} is damaged (it holds no JSON object): run its recipe again.")
+    for key, wanted in types.items():
+        if not isinstance(value.get(key), wanted):
+            problem = f"its {key!r} is {value[key]!r}" if key in value else f"it lacks {key!r}"
+            raise ResultsError(f"{path} is damaged ({problem}): run its recipe again.")
+    return value
+
+
 def _read_experiment(directory: Path) -> list[Score]:
-    about = _read_json(directory / "experiment.json")
+    words = dict.fromkeys(("corpus", "pair", "name", "arch", "encoding"), str)
+    types = {**words, "flags": dict, "seed": int, "setup": str | None}
+    about = _read_object(directory / "experiment.json", types)
     training_file = directory / "training.json"
-    training = _read_json(training_file) if training_file.is_file() else {}
+    numbers = dict.fromkeys(("parameters", "words_per_second"), int | float | None)
+    training = _read_object(training_file, numbers) if training_file.is_file() else {}
     scores = []
     for path in sorted(directory.glob(f"*{SCORES}")):
-        metrics = _read_metrics(path)
-        try:
-            scores.append(
-                Score(
-                    directory=directory,
-                    corpus=about["corpus"],
-                    pair=about["pair"],
-                    test=path.name.removesuffix(SCORES),
-                    name=about["name"],
-                    arch=about["arch"],
-                    encoding=about["encoding"],
-                    flags=about["flags"],
-                    seed=about["seed"],
-                    bleu=metrics["BLEU"],
-                    chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
-                    parameters=training.get("parameters"),
-                    words_per_second=training.get("words_per_second"),
-                )
+        test, metrics = path.name.removesuffix(SCORES), _read_metrics(path)
+        if "BLEU" not in metrics:
+            raise ResultsError(f"{path} holds no BLEU: run the stage score again.")
+        historical = directory / f"{test}{HISTORICAL}"
+        scores.append(
+            Score(
+                directory=directory,
+                test=test,
+                **{key: about[key] for key in (*words, "flags", "seed")},
+                setup=about.get("setup"),
+                bleu=metrics["BLEU"],
+                chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
+                historical=next(iter(_read_metrics(historical).values())) if historical.is_file() else None,
+                parameters=training.get("parameters"),
+                words_per_second=training.get("words_per_second"),
             )
-        except KeyError as error:
-            raise ResultsError(f"{directory} lacks {error} in its JSON files: run its recipe again.") from None
+        )
     return scores
 
 
@@ -182,19 +211,22 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
     """SacreBLEU's JSON: a list of metrics, or one alone."""
     value = _read_json(path)
     try:
-        return {
-            one["name"]: Metric(float(one["score"]), one.get("confidence_var"), one["signature"])
+        found = {
+            one["name"]: Metric(float(one["score"]), one.get("confidence_var"), one["signature"], one.get("reference"))
             for one in (value if isinstance(value, list) else [value])
         }
-    except (TypeError, KeyError, ValueError):
-        raise ResultsError(f"{path} is not what `sacrebleu -f json` prints: run the stage score again.") from None
+    except (AttributeError, TypeError, KeyError, ValueError):
+        found = {}
+    if not found:
+        raise ResultsError(f"{path} is not what `sacrebleu -f json` prints: run the stage score again.")
+    return found
 
 
 def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
-    """One row a setting and test set, in the order given; with `baseline`, a name, each row's p-value against
-    it.
+    """One row a setting and test set, in the order given; with `baseline`, a name (`SETUP NAME` where several
+    setups have one), each row's p-value against it.
     """
-    settings: dict[tuple[str, ...], list[Score]] = {}
+    settings: dict[tuple[str | None, ...], list[Score]] = {}
     for score in scores:
         for other in settings.setdefault(score.setting, []):
             if other.seed == score.seed:
@@ -206,10 +238,20 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
     rows = [row for group in _groups(rows) for row in group]
     if baseline is None:
         return rows
-    names = list(dict.fromkeys(row.first.name for row in rows))
-    if baseline not in names:
+    names = list(dict.fromkeys(name for group in _groups(rows) for name in _names(group)))
+    if not any(_is_named(row, baseline) for row in rows):
         raise ResultsError(f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}.")
     return [row for group in _groups(rows) for row in _tested(group, baseline)]
+
+
+def _is_named(row: Row, name: str) -> bool:
+    return name in (row.first.name, row.first.long_name)
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """What comparable rows are called: with their setups, where these differ."""
+    several = len({row.first.setup for row in rows}) > 1
+    return [row.first.long_name if several else row.first.name for row in rows]
 
 
 def _groups(rows: Iterable[Row]) -> list[list[Row]]:
@@ -223,9 +265,14 @@ def _tested(rows: list[Row], baseline: str) -> list[Row]:
     """Rows with p-values: of several seeds, each against the baseline's same seed (or its first), and the
     largest p counts.
     """
-    base = next((row for row in rows if row.first.name == baseline), None)
-    if base is None:
+    found = [row for row in rows if _is_named(row, baseline)]
+    if not found:
         return rows
+    if len(setups := list(dict.fromkeys(row.first.long_name for row in found))) > 1:
+        raise ResultsError(
+            f"--baseline {baseline}: several setups have one on {rows[0].first.test}; name one of {', '.join(setups)}."
+        )
+    base = found[0]
     of_seed = {score.seed: score for score in base.scores}
     tested = []
     for row in rows:
@@ -285,19 +332,23 @@ def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     """Headers and cells; a column that would be empty is left out."""
     several = any(len(row.scores) > 1 for row in rows)
     tested = any(row.p_value is not None for row in rows)
+    historical = any(row.historical is not None for row in rows)
     headers = [
         "experiment",
         *(["seeds"] if several else []),
         "BLEU",
         "chrF",
+        *(["tok. BLEU (historical)"] if historical else []),
         "parameters",
         "train words/s",
         *(["p"] if tested else []),
     ]
     cells = []
-    for row in rows:
+    for row, name in zip(rows, _names(rows), strict=True):
         bleu = _with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
-        line = [row.first.name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
+        line = [name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
+        if historical:
+            line.append("" if row.historical is None else _with_error(row.historical, row.historical_spread))
         line += [_number(row.first.parameters, 0), _number(row.words_per_second, 0)]
         cells.append([*line, *([("baseline" if row.p_value is None else f"{row.p_value:.3f}")] if tested else [])])
     return headers, cells
@@ -315,9 +366,14 @@ def _notes(rows: list[Row]) -> list[str]:
         notes.append("Several seeds: mean ± standard deviation over the seeds.")
     if any(row.p_value is not None for row in rows):
         notes.append("p: paired bootstrap of BLEU against the baseline; of several seeds, the largest.")
+    if any(row.historical is not None for row in rows):
+        notes.append("tok. BLEU (historical): tokenized BLEU as older papers printed it, not comparable with BLEU.")
+    scores = [(score, name) for row, name in zip(rows, _names(rows), strict=True) for score in row.scores]
+    notes += dict.fromkeys(f"Reference: {score.bleu.reference}" for score, _ in scores if score.bleu.reference)
     for label, signatures in (
-        ("BLEU", {score.bleu.signature: score.name for row in rows for score in row.scores}),
-        ("chrF", {score.chrf.signature: score.name for row in rows for score in row.scores if score.chrf}),
+        ("BLEU", {score.bleu.signature: name for score, name in scores}),
+        ("chrF", {score.chrf.signature: name for score, name in scores if score.chrf}),
+        ("tok. BLEU", {score.historical.signature: name for score, name in scores if score.historical}),
     ):
         notes += [f"{label}: {signature}" for signature in signatures]
         if len(signatures) > 1:
@@ -370,12 +426,14 @@ def as_csv(rows: Sequence[Row]) -> str:
             row.bleu_interval,
             row.bleu_spread,
             row.chrf,
+            row.historical,
             first.parameters,
             row.words_per_second,
             row.p_value,
         ]
-        signatures = [first.bleu.signature, first.chrf.signature if first.chrf else ""]
-        writer.writerow([*row.group, first.name, first.arch, flags, seeds, *numbers, *signatures])
+        others = [metric.signature if metric else "" for metric in (first.chrf, first.historical)]
+        signatures = [first.bleu.signature, *others]
+        writer.writerow([*row.group, first.setup or "", first.name, first.arch, flags, seeds, *numbers, *signatures])
     return text.getvalue()
 
 
@@ -405,31 +463,33 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 
 def draw(axes: Any, rows: list[Row]) -> None:
     """Draws comparable rows into matplotlib's axes."""
-    curves: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    names = dict(zip(map(id, rows), _names(rows), strict=True))
+    curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.clipping_distance is not None:
             other = {name: value for name, value in row.first.flags.items() if name != "clipping-distance"}
-            curves[(row.first.arch, json.dumps(other, sort_keys=True))].append(row)
+            curves[(row.first.setup or "", row.first.arch, json.dumps(other, sort_keys=True))].append(row)
     longest = max((len(curve) for curve in curves.values()), default=0)
     # One distance alone makes no curve, unless nothing does.
     drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
     colours = iter(f"C{number}" for number in range(len(rows) + 1))
     distances: set[int] = set()
-    for (arch, rest), curve in drawn.items():
+    for (setup, arch, rest), curve in drawn.items():
         curve = sorted(curve, key=lambda row: row.clipping_distance or 0)
         distances.update(row.clipping_distance or 0 for row in curve)
         errors = [(row.bleu_interval if row.bleu_spread is None else row.bleu_spread) or 0.0 for row in curve]
-        label = (
-            curve[0].first.encoding
-            if sum(key[0] == arch for key in drawn) == 1
-            else f"{curve[0].first.encoding} {rest}"
-        )
+        words = [
+            *([setup] if setup and len({row.first.setup for row in rows}) > 1 else []),
+            curve[0].first.encoding,
+            *([rest] if sum(key[:2] == (setup, arch) for key in drawn) > 1 else []),
+        ]
+        label = " ".join(words)
         xs, ys = [row.clipping_distance for row in curve], [row.bleu for row in curve]
         axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
     in_curves = [row for curve in drawn.values() for row in curve]
     for row in rows:
         if row not in in_curves:
-            axes.axhline(row.bleu, linestyle="--", color=next(colours), label=row.first.name)
+            axes.axhline(row.bleu, linestyle="--", color=next(colours), label=names[id(row)])
     if distances:
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])

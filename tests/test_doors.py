@@ -1,6 +1,7 @@
 """Every door of fairseq, opened as a user opens it: its command lines in processes of their own, on a toy corpus."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import torch
 from tests.toy import PACKAGE, TINY, binarize, generate, hypotheses, make_corpus, run_fairseq, train
 
 SHAW = "transformer_shaw_tiny"
+PENALTY_TASK = "translation_gnmt_penalty"
 LINES = {"test": 9, "test1": 20, "test2": 461}
 
 
@@ -187,6 +189,49 @@ print("FOUND " + json.dumps(model.translate(lines, beam=2, max_len_b=20)))
     found = json.loads(run.stdout.split("FOUND ")[1])
     expected = hypotheses(generate(data, shaw[0] / "checkpoint_last.pt", user_dir=PACKAGE).stdout)
     assert found == [expected[number] for number in range(9)]
+
+
+def test_the_papers_length_penalty_in_generate_and_interactive_and_python(corpus, data, shaw):
+    """As printed: H lines hold the score in base 2, P lines log2 of each token's probability."""
+    checkpoint = shaw[0] / "checkpoint_last.pt"  # trained with --task translation
+    flags = ["--lenpen", "0.6", "--nbest", "2"]
+    power = generate(data, checkpoint, *flags, user_dir=PACKAGE).stdout
+    wu = generate(data, checkpoint, *flags, "--task", PENALTY_TASK, user_dir=PACKAGE).stdout
+    for text, penalty in ((power, lambda length: length**0.6), (wu, lambda length: ((5 + length) / 6) ** 0.6)):
+        scores = [float(value) for value in re.findall(r"^H-\d+\t(\S+)\t", text, re.M)]
+        tokens = [list(map(float, values.split())) for values in re.findall(r"^P-\d+\t(.*)$", text, re.M)]
+        assert len(scores) == len(tokens) == 18
+        expected = [sum(values) / penalty(len(values)) for values in tokens]
+        assert scores == pytest.approx(expected, abs=2e-3)  # tokens are printed with four decimals
+    expected_text = hypotheses(wu)
+
+    lines = (corpus / "test.en").read_text()
+    words = [data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu", *flags, "--task", PENALTY_TASK]
+    run = run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=lines)
+    assert hypotheses(run.stdout) == expected_text
+    assert re.findall(r"^H-0\t(\S+)", run.stdout, re.M)[0][:6] == re.findall(r"^H-0\t(\S+)", wu, re.M)[0][:6]
+
+    program = f"""
+import json, sys
+sys.path.insert(0, {str(PACKAGE.parent)!r})
+from fairseq_posenc.model import PositionTransformer
+model = PositionTransformer.from_pretrained(
+    {str(checkpoint.parent)!r},
+    {checkpoint.name!r},
+    {str(data)!r},
+    task={{"_name": {PENALTY_TASK!r}, "data": {str(data)!r}}},
+)
+assert model.task.cfg._name == {PENALTY_TASK!r}
+sentences = [model.encode(line) for line in {lines.splitlines()!r}]
+found = model.generate(sentences, beam=2, max_len_b=20, lenpen=0.6)
+print("FOUND " + json.dumps([[model.decode(row[0]["tokens"]), float(row[0]["score"])] for row in found]))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout.split("FOUND ")[1])
+    assert [text for text, _ in found] == [expected_text[number] for number in range(9)]
+    best = {int(number): float(score) for number, score in reversed(re.findall(r"^H-(\d+)\t(\S+)", wu, re.M))}
+    assert [score / math.log(2) for _, score in found] == pytest.approx([best[n] for n in range(9)], abs=1e-4)
 
 
 def test_hydra_train_honours_preset_and_flags(data, tmp_path):

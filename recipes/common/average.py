@@ -12,16 +12,13 @@ ONE_AT_A_TIME = threading.Lock()
 
 def average(experiment: Experiment) -> None:
     """Runs the stage."""
-    run, markers, inputs, last = (
-        experiment.run,
-        experiment.markers,
-        experiment.average_inputs(),
-        experiment.run.recipe.average,
-    )
+    run, markers, inputs = experiment.run, experiment.markers, experiment.average_inputs()
+    last, by_updates = run.recipe.average, run.recipe.average_by == "updates"
     if run.dry_run:
         script = package_directory().parent / "scripts" / "average_checkpoints.py"
         # A training that ends within an epoch has its last state in no epoch's checkpoint.
-        which = [experiment.last_checkpoint] if last == 1 else ["--last-epochs", str(last), experiment.checkpoints]
+        several = ["--last-updates" if by_updates else "--last-epochs", str(last), experiment.checkpoints]
+        which = [experiment.last_checkpoint] if last == 1 else several
         run.dry([run.python, script, "--output", experiment.averaged, *which])
         return
     if markers.is_done("average", inputs):
@@ -32,11 +29,13 @@ def average(experiment: Experiment) -> None:
         )
     with ONE_AT_A_TIME, locked(experiment.directory):
         # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
-        from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, last_epoch_checkpoints
+        from fairseq_posenc import checkpoints
+        from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 
         markers.clear("average")
+        choose = checkpoints.last_update_checkpoints if by_updates else checkpoints.last_epoch_checkpoints
         try:
-            paths = [experiment.last_checkpoint] if last == 1 else last_epoch_checkpoints(experiment.checkpoints, last)
+            paths = [experiment.last_checkpoint] if last == 1 else choose(experiment.checkpoints, last)
             average_checkpoints(paths, experiment.averaged)
         except CheckpointError as error:
             raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None

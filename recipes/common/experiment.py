@@ -1,13 +1,14 @@
 """One experiment: an encoding with its flags on one pair with one seed, its directory and its commands."""
 
+import importlib.metadata
 import importlib.util
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from recipes.common import prepare
+from recipes.common import prepare, testsets
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
 from recipes.common.settings import Flags, flag_words, parse_flags
@@ -44,6 +45,9 @@ HARDWARE_FLAGS = frozenset(
         "skip-invalid-size-inputs-valid-test",
     ]
 )
+
+# The fairseq task that ranks hypotheses with each [generate] length-penalty; any model of either will do.
+GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 
 
 def package_directory() -> Path:
@@ -154,11 +158,26 @@ class Experiment:
         """All flags of the model and the training, later ones winning, before hardware has its say."""
         recipe = self.run.recipe
         flags = {**recipe.model, **recipe.train, **self.flags}
-        # What is averaged later must not be deleted before.
-        keep = int(flags.get("keep-last-epochs", "-1"))
-        if 0 <= keep < recipe.average:
-            flags["keep-last-epochs"] = str(recipe.average)
+        if recipe.average > 1:
+            self._require_checkpoints(flags)
+            # What is averaged later must not be deleted before.
+            key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
+            if 0 <= _whole(flags, key, -1) < recipe.average:
+                flags[key] = str(recipe.average)
         return flags
+
+    def _require_checkpoints(self, flags: Flags) -> None:
+        """RecipeError if training with these flags leaves nothing of the kind that is to be averaged."""
+        recipe = self.run.recipe
+        where = f"{recipe.path}, section [generate], key 'average': averaging {recipe.average} checkpoints "
+        if recipe.average_by == "updates" and _whole(flags, "save-interval-updates", 0) < 1:
+            raise RecipeError(
+                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to [train]."
+            )
+        if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
+            raise RecipeError(
+                f"{where}by epochs needs theirs: leave out no-epoch-checkpoints, or write average-by = updates."
+            )
 
     def train_inputs(self) -> str:
         """The fingerprint of what decides the trained weights."""
@@ -170,15 +189,29 @@ class Experiment:
         )
 
     def average_inputs(self) -> str:
-        return fingerprint([self.train_inputs(), self.run.recipe.average])
+        recipe = self.run.recipe
+        # Of one checkpoint it is always the last.
+        return fingerprint([self.train_inputs(), recipe.average, recipe.average > 1 and recipe.average_by])
 
     def translate_inputs(self) -> str:
-        return fingerprint([self.average_inputs(), self.run.recipe.generate, self.run.recipe.corpus.tests])
+        recipe = self.run.recipe
+        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, recipe.corpus.tests])
 
     def score_inputs(self) -> str:
-        from sacrebleu import __version__
+        """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
+        scoring = self.run.recipe.score
+        tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
+        versions = [importlib.metadata.version(tool) for tool in tools]
+        at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
+        return fingerprint([self.translate_inputs(), versions, asdict(scoring), at_hand])
 
-        return fingerprint([self.translate_inputs(), __version__])
+
+def _whole(flags: Flags, name: str, default: int) -> int:
+    """A flag's whole number."""
+    try:
+        return int(flags.get(name, default))
+    except ValueError:
+        raise RecipeError(f"--{name} {flags[name]}: this is not a whole number.") from None
 
 
 def _number(text: str) -> int | float | str:
@@ -220,9 +253,9 @@ def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
     )
 
 
-def common_words(run: Run) -> list[str]:
+def common_words(run: Run, task: str = "translation") -> list[str]:
     """What training and generation both need to find the data and the plugin."""
-    words = [str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", "translation"]
+    words = [str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", task]
     return [
         *words,
         "--source-lang",
@@ -298,8 +331,9 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
     """Translates one binarized test set into `results`/generate-<subset>.txt."""
     run = experiment.run
     subset = prepare.subset(run, test)
+    task = GENERATION_TASKS[run.recipe.length_penalty]
     return [
-        *(run.python, "-m", "fairseq_cli.generate", *common_words(run), "--path", str(experiment.averaged)),
+        *(run.python, "-m", "fairseq_cli.generate", *common_words(run, task), "--path", str(experiment.averaged)),
         *("--gen-subset", subset, "--results-path", str(results), *flag_words(run.recipe.generate)),
         *("--distributed-world-size", "1", *([] if run.gpus else ["--cpu"])),
     ]

@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 from recipes.common.errors import RecipeError
 from recipes.common.settings import Flags, Recipe
+from recipes.common.stages import atomic_path
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3
@@ -153,6 +154,15 @@ def _wait(process: subprocess.Popen[bytes]) -> int | None:
 
 def _reason(code: int) -> str:
     return f"exit status {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[str, str]) -> None:
+    """Keeps a command as a script that runs it again."""
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    command = shlex.join(str(word) for word in words)
+    with atomic_path(path) as temporary:
+        temporary.write_text(f"#!/usr/bin/env bash\nset -euo pipefail\n{exports}exec {command}\n", encoding="utf-8")
+        temporary.chmod(0o755)
 
 
 def last_words(log: Path) -> str:

@@ -1,14 +1,20 @@
-"""Stage `score`: SacreBLEU's own command on the untouched reference, kept as it prints it."""
+"""Stage `score`: SacreBLEU's own command on the untouched reference, kept as it prints it; where the .conf says so,
+also checked against SacreBLEU's own copy of the test set, and beside it the historical score.
+"""
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
-from recipes.common import text
+from recipes.common import testsets, text
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
+from recipes.common.historical import historical_bleu
 from recipes.common.stages import locked, write_json
+
+SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 
 
 def score(experiment: Experiment) -> None:
@@ -17,7 +23,7 @@ def score(experiment: Experiment) -> None:
     tests = run.recipe.corpus.tests
     if run.dry_run:
         for test in tests:
-            run.dry([*score_command(experiment, test), ">", experiment.test_file(test, "sacrebleu.json")])
+            _dry_run(experiment, test)
         return
     if markers.is_done("score", inputs):
         return
@@ -27,21 +33,85 @@ def score(experiment: Experiment) -> None:
         )
     with locked(experiment.directory):
         markers.clear("score")
-        for test in tests:
-            reference, hypothesis = experiment.test_file(test, "ref"), experiment.test_file(test, "hyp")
-            require_equal_counts(reference, hypothesis)
-            result = sacrebleu(score_command(experiment, test), f"Scoring {test} of {experiment.title}")
-            write_json(experiment.test_file(test, "sacrebleu.json"), result)
-            scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
-            run.say(f"score: {experiment.title}: {test}: {scores}")
-        markers.set_done("score", inputs, [experiment.test_file(test, "sacrebleu.json") for test in tests])
+        # A score of other settings must not stand beside the new ones.
+        for left in experiment.directory.glob(f"*.{HISTORICAL}"):
+            left.unlink()
+        files = [file for test in tests for file in _score(experiment, test)]
+        markers.set_done("score", inputs, files)
+
+
+def _score(experiment: Experiment, test: str) -> list[Path]:
+    run = experiment.run
+    reference, hypothesis = experiment.test_file(test, "ref"), experiment.test_file(test, "hyp")
+    require_equal_counts(reference, hypothesis)
+    result = sacrebleu(score_command(experiment, test), f"Scoring {test} of {experiment.title}")
+    if test in run.recipe.score.testsets:
+        found = compare_with_testset(experiment, test, result)
+        result = [{**row, "reference": found} for row in result]
+        run.say(f"score: {experiment.title}: {test}: reference: {found}")
+    files = [experiment.test_file(test, SACREBLEU)]
+    write_json(files[0], result)
+    if run.recipe.score.historical:
+        files.append(experiment.test_file(test, HISTORICAL))
+        historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target)
+        write_json(files[1], historical)
+        result += historical
+    scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
+    run.say(f"score: {experiment.title}: {test}: {scores}")
+    return files
+
+
+def _dry_run(experiment: Experiment, test: str) -> None:
+    run = experiment.run
+    run.dry([*score_command(experiment, test), ">", experiment.test_file(test, SACREBLEU)])
+    name = run.recipe.score.testsets.get(test)
+    if name is not None and testsets.at_hand(name, run.pair):
+        run.dry(testset_command(experiment, test))
+    if run.recipe.score.historical:
+        run.say(f"# tokenized BLEU (historical) of {test} into {experiment.test_file(test, HISTORICAL)}")
 
 
 def score_command(experiment: Experiment, test: str) -> list[str]:
     """BLEU (13a, cased) and chrF with bootstrap confidence intervals, two decimals."""
-    reference, hypothesis = experiment.test_file(test, "ref"), experiment.test_file(test, "hyp")
-    words = [experiment.run.python, "-m", "sacrebleu", str(reference), "-i", str(hypothesis)]
+    return _sacrebleu_command(experiment, test, [str(experiment.test_file(test, "ref"))])
+
+
+def testset_command(experiment: Experiment, test: str) -> list[str]:
+    """The same against SacreBLEU's own references."""
+    name = experiment.run.recipe.score.testsets[test]
+    return _sacrebleu_command(experiment, test, ["-t", name, "-l", experiment.run.pair])
+
+
+def _sacrebleu_command(experiment: Experiment, test: str, references: list[str]) -> list[str]:
+    words = [experiment.run.python, "-m", "sacrebleu", *references, "-i", str(experiment.test_file(test, "hyp"))]
     return [*words, "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
+
+
+def compare_with_testset(experiment: Experiment, test: str, result: list[dict[str, object]]) -> str:
+    """What the reference is, in words; RecipeError if SacreBLEU's own references give other scores.
+
+    The signature cannot say it: since version 2 SacreBLEU's names no test set.
+    """
+    name, pair = experiment.run.recipe.score.testsets[test], experiment.run.pair
+    option = f"sacrebleu -t {name} -l {pair}"
+    if not testsets.at_hand(name, pair):
+        return (
+            f"{test} as downloaded, not compared with `{option}`, which is not on this machine "
+            f"(`sacrebleu --download {name} -l {pair}` fetches it)"
+        )
+    command = testset_command(experiment, test)
+    other = sacrebleu(command, f"Scoring {test} of {experiment.title} against SacreBLEU's {name}")
+    if other != result:
+        scores = [", ".join(f"{row['name']} {row['score']}" for row in rows) for rows in (result, other)]
+        raise RecipeError(
+            f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, 'hyp')} has {scores[0]} against our "
+            f"reference and {scores[1]} against SacreBLEU's ({shlex.join(command)}); mend [score] testsets or the data."
+        )
+    return f"{option} (same scores from both files)"
+
+
+def _decoded(path: Path) -> list[str]:
+    return [line.decode("utf-8") for line in text.read_lines(path)]
 
 
 def require_equal_counts(reference: Path, hypothesis: Path) -> None:
@@ -56,8 +126,8 @@ def require_equal_counts(reference: Path, hypothesis: Path) -> None:
 
 def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:
     """Runs SacreBLEU and reads the list that it prints."""
-    # SacreBLEU's own seed, whatever the user's environment says: scores must not depend on it.
-    environment = {**os.environ, "SACREBLEU_SEED": "12345"}
+    # SacreBLEU's own seed and form, whatever the user's environment says: scores must not depend on it.
+    environment = {**os.environ, "SACREBLEU_SEED": "12345", "SACREBLEU_FORMAT": "json"}
     process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
     if process.returncode != 0:
         reason = (process.stderr.strip().split("\n") or ["no message"])[-1]

@@ -1,6 +1,6 @@
 """A recipe's .conf: an INI file that holds values only, checked when it is read.
 
-`[corpus]` and `[prepare]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's
+`[corpus]`, `[prepare]` and `[score]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's
 own flag names and are passed through as `--key value` (an empty value makes a bare `--key`); the only keys
 there that are not fairseq's are those in `OWN_KEYS`. `[experiments]` has one row an experiment, `name =
 ENCODING [flags]`, and `default`, the names run when none are asked for.
@@ -12,16 +12,20 @@ win, key by key. `--set SECTION.KEY=VALUE` wins over all files.
 import configparser
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from recipes.common.errors import RecipeError
 
-SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "experiments")
+SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "score", "experiments")
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")
-OWN_KEYS = {"model": {"size", "setup"}, "train": {"batch-tokens"}, "generate": {"average"}}
+OWN_KEYS = {
+    "model": {"size", "setup"},
+    "train": {"batch-tokens"},
+    "generate": {"average", "average-by", "length-penalty"},
+}
 T = TypeVar("T")
 Flags = dict[str, str]
 
@@ -70,6 +74,14 @@ class Prepare:
 
 
 @dataclass(frozen=True)
+class Scoring:
+    """What is scored beside SacreBLEU's BLEU and chrF on the reference."""
+
+    historical: bool = False
+    testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's name of a test set
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything a .conf says."""
 
@@ -82,7 +94,10 @@ class Recipe:
     train: Flags
     batch_tokens: int | None
     generate: Flags
-    average: int
+    average: int  # so many checkpoints as one; 1: the last alone
+    average_by: str  # which ones: epochs or updates
+    length_penalty: str  # power: fairseq's; wu: the papers'
+    score: Scoring
     experiments: dict[str, list[str]]
     default_experiments: list[str]
     origins: dict[tuple[str, str], Path | None] = field(default_factory=dict)  # of section and key; None: --set
@@ -262,6 +277,33 @@ def _prepare(section: _Section) -> Prepare:
     return prepare
 
 
+def _score(section: _Section, tests: list[str]) -> Scoring:
+    def testsets(text: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for word in _words(text):
+            test, _, name = word.partition("=")
+            if test not in tests or not name or test in found:
+                raise ValueError(
+                    f"'{word}' is not a test set of [corpus] ({', '.join(tests)}) with SacreBLEU's name for it, "
+                    f"such as {tests[0]}=wmt14/full"
+                )
+            found[test] = name
+        _known_to_sacrebleu(found.values())
+        return found
+
+    scoring = Scoring(section.get("historical", _boolean, False), section.get("testsets", testsets, {}))
+    section.refuse_rest()
+    return scoring
+
+
+def _known_to_sacrebleu(names: Iterable[str]) -> None:
+    from sacrebleu.dataset import DATASETS
+
+    for name in names:
+        if name not in DATASETS:
+            raise ValueError(f"'{name}' is not a test set of SacreBLEU; `sacrebleu --list` names them all")
+
+
 def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
     rows = {name: shlex.split(value) for name, value in section.values.items() if name != "default"}
     for name, row in rows.items():
@@ -377,6 +419,9 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         sections["train"].get("max-tokens", _whole(1))
         sections["train"].asked.discard("max-tokens")
     average = sections["generate"].get("average", _whole(1), 1)
+    average_by = sections["generate"].get("average-by", _choice(("epochs", "updates")), "epochs")
+    length_penalty = sections["generate"].get("length-penalty", _choice(("power", "wu")), "power")
+    scoring = _score(sections["score"], corpus.tests)
     experiments, default = _experiments(sections["experiments"])
     for name in ("model", "train", "generate"):
         for key in sections[name].rest():
@@ -395,6 +440,9 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         batch_tokens=batch_tokens or None,
         generate=sections["generate"].rest(),
         average=average,
+        average_by=average_by,
+        length_penalty=length_penalty,
+        score=scoring,
         experiments=experiments,
         default_experiments=default,
         origins={(name, key): origin for name in SECTIONS for key, origin in sections[name].origins.items()},

@@ -1,7 +1,6 @@
 """Stage `train`: fairseq-train, resumed where a killed run left it, with exact command, log and summary."""
 
 import os
-import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -10,7 +9,7 @@ from recipes.common import prepare
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, derive_update_freq, train_command, train_environment
 from recipes.common.nodes import announced
-from recipes.common.run import run_command
+from recipes.common.run import run_command, write_command
 from recipes.common.stages import TEMPORARY, atomic_path, locked, read_json, write_json
 from recipes.common.train_log import TrainLog
 
@@ -33,7 +32,7 @@ def train(experiment: Experiment, which: str) -> None:
         markers.clear("train")
         resumed = make_ready(experiment, inputs)
         write_json(experiment.directory / "experiment.json", experiment.description())
-        _write_command(experiment.directory / "command.sh", command, environment)
+        write_command(experiment.directory / "command.sh", command, environment)
         run.say(
             f"train {which}: {experiment.title}: "
             f"{'goes on from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
@@ -120,15 +119,6 @@ def _set_aside(experiment: Experiment) -> None:
         f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "
         f"the earlier checkpoints are in {old}"
     )
-
-
-def _write_command(path: Path, command: list[str], environment: dict[str, str]) -> None:
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
-    with atomic_path(path) as temporary:
-        temporary.write_text(
-            f"#!/usr/bin/env bash\nset -euo pipefail\n{exports}exec {shlex.join(command)}\n", encoding="utf-8"
-        )
-        temporary.chmod(0o755)
 
 
 class _Display:

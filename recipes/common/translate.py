@@ -11,7 +11,7 @@ from pathlib import Path
 from recipes.common import prepare, text
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, threads
-from recipes.common.run import run_command
+from recipes.common.run import run_command, write_command
 from recipes.common.stages import atomic_path, empty_directory, locked
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
@@ -48,7 +48,9 @@ def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> N
     log.unlink(missing_ok=True)
     what = f"Translating {test} with {experiment.title}"
     run.say(f"translate: {experiment.title}: {test}")
-    run_command(run, generate_command(experiment, test, results), log, what, threads(run), lock)
+    command = generate_command(experiment, test, results)
+    write_command(experiment.test_file(test, "generate.sh"), command, threads(run))
+    run_command(run, command, log, what, threads(run), lock)
     raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment, derive_update_freq, make_experiments, train_command
+from recipes.common.experiment import (
+    Experiment,
+    derive_update_freq,
+    generate_command,
+    make_experiments,
+    train_command,
+)
 from recipes.common.train_log import TrainLog
 from tests.recipes.tiny import CONF, make_recipe, make_run
 
@@ -133,6 +139,67 @@ def test_where_it_runs_and_reports_to_makes_no_other_experiment(tmp_path: Path) 
 def test_what_will_be_averaged_is_kept(tmp_path: Path) -> None:
     conf = CONF.replace("average = 2", "average = 7")
     assert value(train_command(experiment(tmp_path, conf=conf)), "--keep-last-epochs") == "7"
+
+
+BY_UPDATES = CONF.replace("average = 2", "average = 7\naverage-by = updates")
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("", None), ("keep-interval-updates = 2\n", "7"), ("", "-1"), ("", "9")])
+def test_what_will_be_averaged_by_updates_is_kept(tmp_path: Path, keep: str, kept: str | None) -> None:
+    conf = BY_UPDATES.replace("[train]\n", f"[train]\nsave-interval-updates = 10\n{keep}")
+    extra = {} if keep or kept is None else {"keep-interval-updates": kept}
+    words = train_command(experiment(tmp_path, conf=conf, extra=extra))
+    assert value(words, "--keep-last-epochs") == "2"  # these are not averaged
+    if kept is None:
+        assert "--keep-interval-updates" not in words  # fairseq keeps all
+    else:
+        assert f"--keep-interval-updates={kept}" in words or value(words, "--keep-interval-updates") == kept
+
+
+@pytest.mark.parametrize(
+    ("conf", "extra", "mend"),
+    [
+        (BY_UPDATES, {}, "add save-interval-updates to"),
+        (
+            BY_UPDATES.replace("[train]\n", "[train]\nsave-interval-updates = 5\n"),
+            {"save-interval-updates": "0"},
+            "add",
+        ),
+        (CONF.replace("[train]\n", "[train]\nno-epoch-checkpoints =\n"), {}, "leave out no-epoch-checkpoints"),
+    ],
+)
+def test_averaging_what_training_does_not_leave_is_refused(
+    tmp_path: Path, conf: str, extra: dict[str, str], mend: str
+) -> None:
+    with pytest.raises(RecipeError, match=rf"tiny\.conf, section \[generate\], key 'average': .*{mend}"):
+        train_command(experiment(tmp_path, conf=conf, extra=extra))
+    train_command(experiment(tmp_path, conf=conf.replace("average = 7", "").replace("average = 2", ""), extra=extra))
+
+
+def test_the_length_penalty_chooses_the_task_that_generates_and_no_other_training(tmp_path: Path) -> None:
+    power = experiment(tmp_path)
+    wu = experiment(tmp_path, conf=CONF.replace("beam = 2", "beam = 2\nlenpen = 0.6\nlength-penalty = wu"))
+    words = generate_command(wu, "test", tmp_path)
+    assert value(words, "--task") == "translation_gnmt_penalty"
+    assert value(words, "--lenpen") == "0.6"
+    assert "--length-penalty" not in words
+    assert value(generate_command(power, "test", tmp_path), "--task") == "translation"
+    assert value(train_command(wu), "--task") == "translation"
+    assert wu.average_inputs() == power.average_inputs()
+    assert wu.translate_inputs() != power.translate_inputs()
+
+
+def test_averaging_by_updates_is_another_average_but_of_one_checkpoint_the_same(tmp_path: Path) -> None:
+    conf = CONF.replace("[train]\n", "[train]\nsave-interval-updates = 10\n")
+    inputs = {
+        (average, by): experiment(
+            tmp_path, conf=conf.replace("average = 2", f"average = {average}\naverage-by = {by}")
+        ).average_inputs()
+        for average in (1, 2)
+        for by in ("epochs", "updates")
+    }
+    assert inputs[1, "epochs"] == inputs[1, "updates"]
+    assert len(set(inputs.values())) == 3
 
 
 def test_a_wrong_max_tokens_is_named(tmp_path: Path) -> None:

@@ -42,9 +42,14 @@ def data_and_output(root: Path, output: Path) -> list[str | Path]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run from download to table; its test set has an empty source line."""
+    """A whole run from download to table; its test set has an empty source line.
+
+    The last three checkpoints of all 5 updates are averaged, of which the .conf would keep one.
+    """
     root = tmp_path_factory.mktemp("pipeline")
-    conf, corpus = make_recipe(root, lines=400)
+    settings = CONF.replace("average = 2", "average = 3\naverage-by = updates\nlength-penalty = wu\nlenpen = 0.6")
+    settings = settings.replace("[train]\n", "[train]\nsave-interval-updates = 5\nkeep-interval-updates = 1\n")
+    conf, corpus = make_recipe(root, settings + "\n[score]\nhistorical = true\n", lines=400)
     lines = (corpus / "test.en").read_bytes().split(b"\n")
     lines[2] = b""
     (corpus / "test.en").write_bytes(b"\n".join(lines))
@@ -78,9 +83,36 @@ def test_everything_that_was_promised_is_there(made: Path) -> None:
     for words in ("OMP_NUM_THREADS=1", "--arch transformer_shaw_tiny", "--update-freq 2", "--seed 1"):
         assert words in command
     assert "--required-batch-size-multiple 1" in command
+    command = (directory / "test.generate.sh").read_text()
+    assert command.startswith("#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\nexec ")
+    for words in ("fairseq_cli.generate", "--task translation_gnmt_penalty", "--lenpen 0.6", "--gen-subset test "):
+        assert words in command
+    assert (directory / "test.generate.sh").stat().st_mode & 0o111
     corpus = made / "corpus"
     assert (directory / "test.src").read_bytes() == (corpus / "test.en").read_bytes()
     assert (directory / "test.ref").read_bytes() == (corpus / "test.de").read_bytes()
+
+
+def test_the_last_checkpoints_by_updates_were_kept_and_averaged(made: Path) -> None:
+    directory = made / "output" / SETTING
+    kept = sorted(
+        (int(path.stem.split("_")[2]), path) for path in (directory / "checkpoints").glob("checkpoint_*_*.pt")
+    )
+    assert len(kept) == 3
+    assert kept[0][0] > 5  # earlier ones were there, and went
+    states = [load_checkpoint(path)["model"] for _, path in kept]
+    average = load_checkpoint(directory / "averaged.pt")["model"]
+    name = "encoder.layers.0.fc1.weight"
+    torch.testing.assert_close(average[name], sum(state[name] for state in states) / 3)
+    assert not torch.equal(average[name], states[-1][name])
+
+
+def test_the_historical_score_is_in_the_table_and_labelled(made: Path) -> None:
+    historical = read_json(made / "output" / SETTING / "test.historical.json")[0]
+    assert historical["name"] == "tokenized BLEU (historical)"
+    said = (made / "said").read_text()
+    assert "tok. BLEU (historical)" in said
+    assert f"tok. BLEU: {historical['signature']}" in said
 
 
 def test_every_source_line_has_its_translation_and_an_empty_one_an_empty(made: Path) -> None:

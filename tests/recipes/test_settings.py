@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recipes.common.errors import RecipeError
-from recipes.common.settings import flag_words, parse_flags, read_recipe
+from recipes.common.settings import Scoring, flag_words, parse_flags, read_recipe
 from tests.recipes.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,11 +23,24 @@ def test_values(tmp_path: Path) -> None:
     recipe = read_recipe(conf)
     assert recipe.corpus.pairs == ["en-de", "de-en"]
     assert recipe.batch_tokens == 400
-    assert recipe.average == 2
+    assert (recipe.average, recipe.average_by, recipe.length_penalty) == (2, "epochs", "power")
+    assert recipe.generate == {"beam": "2"}
+    assert recipe.score == Scoring(historical=False, testsets={})
     assert recipe.train["max-tokens"] == "200"
     assert "batch-tokens" not in recipe.train  # this pipeline's own, not fairseq's
     assert recipe.experiments["shaw-k2"] == ["shaw", "--clipping-distance", "2"]
     assert recipe.default_experiments == ["shaw-k2"]
+
+
+def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
+    more = "average = 20\naverage-by = updates\nlength-penalty = wu"
+    conf, _ = make_recipe(
+        tmp_path, CONF.replace("average = 2", more) + "\n[score]\nhistorical = true\ntestsets = test=wmt14/full\n"
+    )
+    recipe = read_recipe(conf)
+    assert (recipe.average, recipe.average_by, recipe.length_penalty) == (20, "updates", "wu")
+    assert recipe.generate == {"beam": "2"}  # nothing of it is fairseq's
+    assert recipe.score == Scoring(historical=True, testsets={"test": "wmt14/full"})
 
 
 @pytest.mark.parametrize(
@@ -50,6 +63,13 @@ def test_values(tmp_path: Path) -> None:
         ),
         ("subwords = none", "joined-dictionary = yes", ["'joined-dictionary'", "'yes' is not true or false"]),
         ("average = 2", "average = 0", ["[generate]", "'average'", "at least 1"]),
+        ("average = 2", "average-by = hours", ["[generate]", "'average-by'", "epochs, updates"]),
+        ("average = 2", "length-penalty = gnmt", ["[generate]", "'length-penalty'", "power, wu"]),
+        ("[exp", "[score]\nhistoric = true\n[exp", ["[score]", "'historic'", "not an option", "historical"]),
+        ("[exp", "[score]\nhistorical = yes\n[exp", ["[score]", "'historical'", "'yes' is not true or false"]),
+        ("[exp", "[score]\ntestsets = dev=wmt14/full\n[exp", ["[score]", "'testsets'", "'dev=wmt14/full'", "(test)"]),
+        ("[exp", "[score]\ntestsets = test\n[exp", ["[score]", "'testsets'", "'test' is not", "test=wmt14/full"]),
+        ("[exp", "[score]\ntestsets = test=wmt1066\n[exp", ["[score]", "'testsets'", "'wmt1066'", "sacrebleu --list"]),
         ("pairs = en-de", "pairs = ende", ["[corpus]", "'pairs'", "'ende'"]),
         ("name = tiny", "", ["[corpus]", "'name'", "is missing"]),
         ("size = tiny", "", ["[model]", "'size'", "is missing"]),

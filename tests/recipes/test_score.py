@@ -1,0 +1,222 @@
+"""Scores: SacreBLEU's own test sets without a network, and the historical tokenized BLEU."""
+
+import gzip
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from recipes.common import score, testsets
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment
+from recipes.common.historical import NAME, historical_bleu, split_compounds, tokenize
+from recipes.common.stages import read_json
+from tests.recipes.tiny import CONF, make_recipe, make_run
+
+TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"
+
+
+def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf: str = TESTSET) -> Experiment:
+    """An experiment whose stages up to translate are done."""
+    path, _ = make_recipe(tmp_path, conf)
+    experiment = Experiment(make_run(tmp_path, path, None), "shaw-k2", 1)
+    experiment.directory.mkdir(parents=True)
+    for kind, lines in (("ref", reference), ("hyp", hypotheses)):
+        experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
+    experiment.markers.set_done("translate", experiment.translate_inputs(), [experiment.test_file("test", "hyp")])
+    return experiment
+
+
+def make_cache(directory: Path, reference: list[str]) -> Path:
+    """A SacreBLEU cache of wmt14/full en-de."""
+    folder = directory / "wmt14" / "full"
+    folder.mkdir(parents=True)
+    for field in ("src", "ref", "docid", "genre", "origlang"):
+        lines = reference if field == "ref" else ["x"] * len(reference)
+        (folder / f"wmt14_full.en-de.{field}").write_text("".join(line + "\n" for line in lines))
+    return directory
+
+
+REFERENCE = ["Das ist ein kleiner Satz .", "Der Hund\u00a0schläft auf dem  Sofa .", "Ein rich-text Format ist da ."]
+HYPOTHESES = ["Das ist ein kleiner Satz .", "Der Hund schläft auf dem Tisch .", "Ein rich-text Format war da ."]
+
+
+def test_a_test_set_at_hand_confirms_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean = [" ".join(line.split()) for line in REFERENCE]  # as SacreBLEU extracts them
+    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", clean)))
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
+    score.score(experiment)
+    bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
+    assert bleu["reference"] == chrf["reference"] == "sacrebleu -t wmt14/full -l en-de (same scores from both files)"
+    assert 0 < bleu["score"] < 100
+    before = experiment.score_inputs()
+    (tmp_path / "cache/wmt14/full/wmt14_full.en-de.docid").unlink()
+    assert experiment.score_inputs() != before  # scored again, for it says something else now
+
+
+def test_another_test_set_than_was_said_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", list(reversed(REFERENCE)))))
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
+    with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* mend \[score\] testsets"):
+        score.score(experiment)
+    assert not experiment.test_file("test", "sacrebleu.json").exists()
+    assert not experiment.markers.is_done("score", experiment.score_inputs())
+
+
+@pytest.mark.parametrize("missing", ["all", "docid"])
+def test_a_test_set_that_is_not_there_is_said_and_never_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    cache = make_cache(tmp_path / "cache", REFERENCE) if missing != "all" else tmp_path / "none"
+    if missing != "all":
+        (cache / f"wmt14/full/wmt14_full.en-de.{missing}").unlink()
+    monkeypatch.setenv("SACREBLEU", str(cache))
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # whoever goes to the network fails at once
+    score.score(experiment)
+    [found] = {row["reference"] for row in read_json(experiment.test_file("test", "sacrebleu.json"))}
+    assert found.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
+    assert "sacrebleu --download wmt14/full -l en-de" in found
+    assert not (tmp_path / "none").exists()
+
+
+def test_directions_and_later_sets_that_cannot_be_looked_up_are_not_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE)))
+    assert testsets.at_hand("wmt14/full", "en-de")
+    assert not testsets.at_hand("wmt14/full", "de-en")
+    assert not testsets.at_hand("wmt14/full", "xx-yy")
+    assert not testsets.at_hand("wmt18", "en-de")
+    assert not testsets.at_hand("wmt22", "en-de")  # SacreBLEU would fetch it to say what it holds
+
+
+@pytest.mark.parametrize(("pair", "words"), [("en-de", 62688), ("en-fr", 77306)])
+def test_newstest2014_scores_as_sacrebleus_own(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pair: str, words: int
+) -> None:
+    """Of en-fr, 707 raw references hold other spaces than SacreBLEU's copy."""
+    monkeypatch.setenv("SACREBLEU", str(shared / "data" / "sacrebleu"))
+    language = pair[-2:]
+    with gzip.open(shared / "data" / "newstest" / f"newstest2014full.{pair}.{language}.gz") as file:
+        reference = [line.decode().removesuffix("\n") for line in file]
+    assert len(reference) == 3003
+    cache = testsets._files("wmt14/full", pair)[1].read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    assert sum(one != other for one, other in zip(reference, cache, strict=True)) == (707 if pair == "en-fr" else 0)
+    hypotheses = [" ".join(line.split()[: 1 + number % 40]) for number, line in enumerate(reference)]
+    path, _ = make_recipe(tmp_path, TESTSET.replace("pairs = en-de de-en", f"pairs = {pair}"))
+    run = make_run(tmp_path, path, None)
+    run.pair = pair
+    experiment = Experiment(run, "shaw-k2", 1)
+    experiment.directory.mkdir(parents=True)
+    for kind, lines in (("ref", reference), ("hyp", hypotheses)):
+        experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
+    result = score.sacrebleu(score.score_command(experiment, "test"), "Scoring")
+    assert f"ref_len = {words})" in str(result[0]["verbose_score"])
+    found = score.compare_with_testset(experiment, "test", result)
+    assert found == f"sacrebleu -t wmt14/full -l {pair} (same scores from both files)"
+
+
+def naive_multi_bleu(hypotheses: list[str], references: list[str]) -> float:
+    """multi-bleu.perl, statement by statement: clipped n-grams of the whole corpus, no smoothing."""
+    correct, total, hypothesis_length, reference_length = [0] * 4, [0] * 4, 0, 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        words, wanted = hypothesis.split(), reference.split()
+        hypothesis_length += len(words)
+        reference_length += len(wanted)
+        for n in range(1, 5):
+            counts = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+            known = Counter(tuple(wanted[i : i + n]) for i in range(len(wanted) - n + 1))
+            total[n - 1] += sum(counts.values())
+            correct[n - 1] += sum(min(count, known[gram]) for gram, count in counts.items())
+    if min(correct) == 0:
+        return 0.0
+    brevity = min(1.0, math.exp(1 - reference_length / hypothesis_length))
+    return 100 * brevity * math.exp(sum(math.log(c / t) for c, t in zip(correct, total, strict=True)) / 4)
+
+
+def test_the_historical_score_is_multi_bleu_on_moses_tokens_with_split_compounds() -> None:
+    references = [
+        "„Das Rich-Text-Format“ gilt’s — z. B. für E-Mail…",
+        "Er sagte: Ich komme (vielleicht) um 10.30 Uhr.",
+        "Die deutsch-französische Grenze ist 451,5 km lang & sicher.",
+    ]
+    hypotheses = [
+        "„Das Rich-Text-Format“ gilt für E-Mail…",
+        "Er sagte: Ich komme um 10.30 Uhr.",
+        "Die Deutsch-französische Grenze ist 451,5 km lang & sicher.",
+    ]
+    [found] = historical_bleu(hypotheses, references, "de")
+    by_hand = [
+        "„ Das Rich ##AT##-##AT## Text ##AT##-##AT## Format &quot; gilt &apos; s — z. B. für E ##AT##-##AT## Mail ...",
+        "Er sagte : Ich komme ( vielleicht ) um 10.30 Uhr .",
+        "Die deutsch ##AT##-##AT## französische Grenze ist 451,5 km lang &amp; sicher .",
+    ]
+    assert tokenize(references, "de") == by_hand
+    expected = naive_multi_bleu(tokenize(hypotheses, "de"), tokenize(references, "de"))
+    assert 20 < expected < 90
+    assert found["score"] == round(expected, 2)
+    # Cased, unlike the lower-cased variant; and without the splitting another number.
+    assert expected != naive_multi_bleu(
+        [line.lower() for line in tokenize(hypotheses, "de")], [line.lower() for line in tokenize(references, "de")]
+    )
+    assert historical_bleu(hypotheses, references, "fr")[0]["score"] != found["score"]
+
+
+def test_without_a_common_four_gram_it_is_zero() -> None:
+    lines = [["a b c x e"], ["a b c d e"]]
+    assert historical_bleu(*lines, "de")[0]["score"] == naive_multi_bleu(*lines) == 0
+    assert historical_bleu(["a b"], ["a b"], "de")[0]["score"] == 0  # no four words at all
+
+
+def test_it_is_labelled_with_all_that_made_it() -> None:
+    import sacrebleu
+    import sacremoses
+
+    [found] = historical_bleu(["a b c d e"], ["a b c d e"], "de")
+    assert found["name"] == NAME == "tokenized BLEU (historical)"
+    assert found["score"] == 100
+    assert found["signature"] == (
+        "historical tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:mixed|punctuation:unicode-replaced|"
+        "tok:moses-de|compounds:split|smooth:none|like:multi-bleu.perl|"
+        f"sacremoses:{sacremoses.__version__}|sacrebleu:{sacrebleu.__version__}"
+    )
+    assert "compounds:whole" in historical_bleu(["a"], ["a"], "fr")[0]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("rich-text format", "rich ##AT##-##AT## text format"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # matches do not overlap
+        ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
+        ("a-ä-c", "a ##AT##-##AT## ä ##AT##-##AT## c"),  # perl sees the two bytes of ä
+        ("- x- -y a--b", "- x- -y a ##AT##-##AT## -b"),
+        ("", ""),
+    ],
+)
+def test_compounds_are_split_as_perl_does(line: str, split: str) -> None:
+    assert split_compounds(line) == split
+
+
+def test_both_kinds_of_scores_stand_beside_each_other(tmp_path: Path) -> None:
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nhistorical = true\n")
+    score.score(experiment)
+    words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
+    process = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", *words], cwd=experiment.directory, capture_output=True, check=True
+    )
+    assert read_json(experiment.test_file("test", "sacrebleu.json")) == json.loads(process.stdout)
+    [found] = read_json(experiment.test_file("test", "historical.json"))
+    assert found == historical_bleu(HYPOTHESES, REFERENCE, "de")[0]
+    assert experiment.markers.is_done("score", experiment.score_inputs())
+
+    (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without it, none is left
+    again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.conf", None), "shaw-k2", 1)
+    score.score(again)
+    assert not again.test_file("test", "historical.json").exists()
