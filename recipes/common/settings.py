@@ -233,9 +233,10 @@ def _corpus(section: _Section) -> Corpus:
     pairs = section.get("pairs", _pairs)
     of_pairs = [key for key in section.values if key.startswith("train.")]
     for key in of_pairs:
-        pair = key.removeprefix("train.")
-        if pair not in pairs and "-".join(reversed(pair.split("-"))) not in pairs:
-            raise section.error(key, f"'{pair}' is not a pair of this recipe; its pairs are {', '.join(pairs)}")
+        try:
+            _pairs(key.removeprefix("train."))
+        except ValueError as error:
+            raise section.error(key, f"{error}.") from None
     sources = file("sources") if "sources" in has else None
     archives = file("archives") if "archives" in section.values else None
     if sources is not None and archives is None:

@@ -1,0 +1,151 @@
+"""Both WMT recipes as a user runs them, offline: archives of the real layout and names from a local server, every stage
+from download to table; killed at each stage and started again, the same bytes.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recipes.common.stages import file_hash
+from tests.recipes.test_download import serve
+from tests.recipes.wmt import real, write_archives, write_table
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
+LINES = 300
+SMALL = {
+    **{f"model.{side}-layers": "1" for side in ("encoder", "decoder")},
+    **{f"model.{side}-embed-dim": "16" for side in ("encoder", "decoder")},
+    **{f"model.{side}-ffn-embed-dim": "32" for side in ("encoder", "decoder")},
+    **{f"model.{side}-attention-heads": "2" for side in ("encoder", "decoder")},
+    "prepare.vocabulary": "300",
+    "train.batch-tokens": "3000",
+    "train.max-tokens": "1500",
+    "train.max-update": "6",
+    "train.save-interval-updates": "2",
+    "train.warmup-updates": "2",
+    "train.num-workers": "0",
+    "generate.max-len-a": "0",
+    "generate.max-len-b": "8",
+    "generate.beam": "2",
+}
+
+
+def command(module: str, corpus: str, root: Path, *options: str) -> list[str]:
+    words = [sys.executable, "-m", module, "--recipe", str(ROOT / "recipes" / corpus), "--gpus", "0", "--cpus", "1"]
+    words += ["--data-dir", str(root / "data"), "--output-dir", str(root / "output")]
+    for name, value in (SMALL | {"corpus.archives": str(root / f"{corpus}.tsv")}).items():
+        words += ["--set", f"{name}={value}"]
+    return [*words, *options]
+
+
+def run(*words: str) -> str:
+    process = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory with a served copy of each recipe's archives, and the tables that lead there."""
+    root = tmp_path_factory.mktemp("wmt")
+    text = {"text": real(SHARED)} if (SHARED / "data" / "newstest").is_dir() else {}
+    with serve(root / "www") as (url, _):
+        for corpus in ("wmt14", "wmt18"):
+            made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES, **text)
+            write_table(made, root / f"{corpus}.tsv", f"{url}/{corpus}")
+        yield root
+
+
+def results(root: Path) -> dict[str, str]:
+    """The hashes of all that a run leaves, without what tells of time (logs, the training's state, its speed)."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        timed = (
+            path.suffix == ".log" or "/checkpoints/" in name or path.name in ("training.json", "train.json", ".lock")
+        )
+        if path.is_file() and not timed and not path.name.startswith("compare."):
+            found[name] = file_hash(path)
+    return found
+
+
+EXPERIMENT = Path("output/wmt14/en-de/shaw-base/transformer_shaw_wmt_en_de-clipping-distance-16/seed1")
+OPTIONS = ["--conf", "shaw-base", "--pair", "en-de", "--experiments", "shaw-k16"]
+# What is seen on the disk in the middle of each stage.
+IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
+    "download": lambda root: any((root / "data/wmt/download").rglob("*.t?z*")),
+    "extract": lambda root: any((root / "data/wmt14/en-de/prepare.work").glob("*/europarl-v7/*")),
+    "encode": lambda root: (root / "data/wmt14/en-de/prepare.work/encode").is_dir(),
+    "binarize": lambda root: (root / "data/wmt14/en-de/prepare.work/binarize").is_dir(),
+    "train": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_2.pt")),
+    "average": lambda root: (root / EXPERIMENT / "done/train.json").is_file(),
+    "translate": lambda root: (root / EXPERIMENT / "newstest2013.hyp").is_file(),
+    "score": lambda root: (root / EXPERIMENT / "newstest2013.sacrebleu.json").is_file(),
+}
+
+
+def test_killed_at_each_stage_it_ends_with_the_same_bytes(root: Path) -> None:
+    words = command("recipes.common", "wmt14", root, *OPTIONS)
+    said = run(*words)
+    for line in ("prepare: newstest2014: 300 pairs", "tok. BLEU (historical)", "shaw-k16"):
+        assert line in said
+    unbroken = results(root)
+    for name in ("data", "output"):
+        (root / name).rename(root / f"unbroken-{name}")
+    for stage, reached in IN_THE_MIDDLE.items():
+        process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while not reached(root) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert process.poll() is None, f"it ended before it could be killed in {stage}"
+        process.kill()
+        process.wait()
+        assert not (root / EXPERIMENT / "done/score.json").exists()
+    run(*words)
+    broken = {name: value for name, value in results(root).items() if not name.startswith("unbroken-")}
+    kept = {name: value for name, value in unbroken.items() if name in broken}
+    assert broken.keys() == unbroken.keys()
+    assert broken == kept
+    experiment = root / EXPERIMENT
+    assert "Loaded checkpoint" in (experiment / "train.log").read_text()
+
+
+def test_wmt18_from_download_to_the_papers_table(root: Path) -> None:
+    options = ["--pair", "cs-en", "--experiments", "diet_rel"]
+    said = run(*command("recipes.common", "wmt18", root, "--conf", "diet", *options))
+    experiment = root / "output/wmt18/cs-en/diet/transformer_diet_rel_wmt_en_de/seed1"
+    scores = json.loads((experiment / "newstest2018.sacrebleu.json").read_text())
+    assert {row["name"] for row in scores} >= {"BLEU", "chrF2"}
+    assert len((experiment / "newstest2018.hyp").read_text().split("\n")) == LINES + 1
+    for part in ("europarl-v7", "commoncrawl", "news-commentary-v13"):
+        assert f"'{part}'" in said or part in said
+    table = run(*command("recipes.common.table", "wmt18", root, "diet-table4", "--show"))
+    assert "23.93" in table
+    assert f"{scores[0]['score']:.2f}" in table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("corpus", "conf", "pair", "experiment", "average"),
+    [
+        ("wmt14", "shaw-big-en-fr", "fr-en", "shaw-k8", 20),
+        ("wmt14", "shaw-big-en-de", "de-en", "sinusoidal", 20),
+        ("wmt14", "shaw-base-t2t", "en-fr", "alibi", 1),
+        ("wmt18", "diet", "en-de", "shaw-t2t", 1),
+        ("wmt18", "diet", "de-en", "diet_rel-cross", 1),
+        ("wmt18", "diet", "en-cs", "sinusoidal", 1),
+    ],
+)
+def test_every_pair_and_conf(root: Path, corpus: str, conf: str, pair: str, experiment: str, average: int) -> None:
+    updates = ["--set", "train.max-update=22", "--set", "train.save-interval-updates=1"] if average > 1 else []
+    options = ["--conf", conf, "--pair", pair, "--experiments", experiment, *updates]
+    said = run(*command("recipes.common", corpus, root, *options))
+    averaged = next(line for line in said.split("\n") if line.startswith("average: "))
+    assert averaged.count("checkpoint_") == (average if average > 1 else 1)
+    assert next((root / "output" / corpus / pair / conf).rglob("newstest201?.historical.json")).is_file()
