@@ -169,8 +169,9 @@ def test_the_historical_score_is_multi_bleu_on_moses_tokens_with_split_compounds
 
 
 def test_without_a_common_four_gram_it_is_zero() -> None:
-    lines = [["a b c x e"], ["a b c d e"]]
-    assert historical_bleu(*lines, "de")[0]["score"] == naive_multi_bleu(*lines) == 0
+    hypotheses, references = ["a b c x e"], ["a b c d e"]
+    found = historical_bleu(hypotheses, references, "de")[0]["score"]
+    assert found == naive_multi_bleu(hypotheses, references) == 0
     assert historical_bleu(["a b"], ["a b"], "de")[0]["score"] == 0  # no four words at all
 
 
