@@ -204,8 +204,8 @@ def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> Non
     before = results.pool(results.read_experiments([copy]))
     assert header not in results.as_text(before)
     signature = "historical tokenized BLEU, not comparable with SacreBLEU|tok:moses-de"
-    one_seed, *two_seeds = one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")
-    for directory, value in zip([one_seed, *two_seeds], (27.25, 30.0, 32.0), strict=True):
+    directories = [one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
+    for directory, value in zip(directories, (27.25, 30.0, 32.0), strict=True):
         written = [{"name": "tokenized BLEU (historical)", "score": value, "signature": signature}]
         (directory / "test.historical.json").write_text(json.dumps(written))
     rows = results.pool(results.read_experiments([copy]))
