@@ -145,6 +145,119 @@ def test_of_several_seeds_the_largest_p_counts(made: Path) -> None:
     assert row.p_value == wanted
 
 
+def give_setup(experiment: Path, setup: str, root: Path, points: float) -> Path:
+    """A copy of an experiment in another setup, with so many points of BLEU more."""
+    directory = Path(shutil.copytree(experiment, root / setup / experiment.parent.name / experiment.name))
+    about = json.loads((directory / "experiment.json").read_text())
+    (directory / "experiment.json").write_text(json.dumps({**about, "setup": setup}))
+    scores = json.loads((directory / "test.sacrebleu.json").read_text())
+    scores[0]["score"] += points
+    (directory / "test.sacrebleu.json").write_text(json.dumps(scores))
+    return directory
+
+
+def names(text: str) -> list[str]:
+    """The first column of a table in text."""
+    return [line.split("  ")[0] for line in text.split("\n") if "1,234,567" in line]
+
+
+def test_setups_are_settings_of_their_own_in_one_table(made: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("distance-2", "sinusoidal")):
+        for points, setup in ((1, "base"), (2, "big")):
+            give_setup(one(made, name), setup, tmp_path / str(number), points)
+    rows = results.pool(results.read_experiments([tmp_path]))
+    text = results.as_text(rows)
+    assert text.count("tiny en-de test") == 1
+    assert names(text) == ["base shaw-k2", "big shaw-k2", "base sinusoidal", "big sinusoidal"]
+    assert rows[1].bleu == pytest.approx(rows[0].bleu + 1)
+    assert not any(row.bleu_spread for row in rows)  # not seeds of one setting
+    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    assert [(row["setup"], row["experiment"]) for row in table[:2]] == [("base", "shaw-k2"), ("big", "shaw-k2")]
+    figure_rows: Any = results.pool(results.read_experiments([tmp_path / "0", one(made, "distance-0")]))
+    from matplotlib.figure import Figure
+
+    axes: Any = Figure().subplots()
+    results.draw(axes, figure_rows)
+    labels = [label.get_text() for label in axes.get_legend().get_texts()]
+    assert sorted(labels) == ["base shaw", "big shaw", "shaw"]  # three curves of one point, not one of three
+
+    # One setup alone needs no mention.
+    assert names(results.as_text(results.pool(results.read_experiments([tmp_path / "0" / "base"])))) == ["shaw-k2"]
+
+
+def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path, tmp_path: Path) -> None:
+    for setup in ("base", "big"):
+        give_setup(one(made, "sinusoidal"), setup, tmp_path, 0)
+    give_setup(one(made, "distance-2"), "big", tmp_path, 0)
+    scores = results.read_experiments([tmp_path])
+    with pytest.raises(ResultsError, match=r"--baseline sinusoidal: several .* base sinusoidal, big sinusoidal"):
+        results.pool(scores, "sinusoidal")
+    rows = results.pool(scores, "big sinusoidal")
+    assert [row.p_value is None for row in rows] == [row.first.long_name == "big sinusoidal" for row in rows]
+    assert results.pool(scores, "shaw-k2")  # only one has it
+    with pytest.raises(ResultsError, match=r"there are .*base sinusoidal.*big shaw-k2"):
+        results.pool(scores, "alibi")
+
+
+def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> None:
+    header = "tok. BLEU (historical)"
+    before = results.pool(results.read_experiments([copy]))
+    assert header not in results.as_text(before)
+    signature = "historical tokenized BLEU, not comparable with SacreBLEU|tok:moses-de"
+    directories = [one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
+    for directory, value in zip(directories, (27.25, 30.0, 32.0), strict=True):
+        written = [{"name": "tokenized BLEU (historical)", "score": value, "signature": signature}]
+        (directory / "test.historical.json").write_text(json.dumps(written))
+    rows = results.pool(results.read_experiments([copy]))
+    assert [row.historical for row in rows] == [None, 27.25, 31.0]
+    for text in (results.as_text(rows), results.as_markdown(rows)):
+        assert header in text
+        assert "27.25" in next(line for line in text.split("\n") if "shaw-k2" in line)
+        assert "31.00 ± 1.41" in next(line for line in text.split("\n") if "sinusoidal" in line)
+        assert text.count("not comparable with BLEU.") == 1
+        assert f"tok. BLEU: {signature}" in text
+    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    assert [row["tokenized_bleu_historical"] for row in table] == ["", "27.25", "31.0"]
+    assert [row["tokenized_bleu_historical_signature"] for row in table] == ["", signature, signature]
+    assert [row.bleu for row in rows] == [row.bleu for row in before]  # it enters no other number
+
+
+def test_the_reference_is_named_where_it_is_one_of_sacrebleus(copy: Path) -> None:
+    path = one(copy, "distance-2") / "test.sacrebleu.json"
+    scores = json.loads(path.read_text())
+    path.write_text(json.dumps([{**score, "reference": "sacrebleu -t wmt14/full -l en-de"} for score in scores]))
+    text = results.as_text(results.pool(results.read_experiments([copy])))
+    assert text.count("Reference: sacrebleu -t wmt14/full -l en-de\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("experiment.json", "", "experiment.json cannot be read"),
+        ("experiment.json", '{"corpus": "tiny", "pa', "experiment.json cannot be read"),
+        ("experiment.json", "[]", "experiment.json is damaged (it holds no JSON object)"),
+        ("experiment.json", '{"corpus": "tiny"}', "experiment.json is damaged (it lacks 'pair')"),
+        ("experiment.json", ("seed", "one"), "experiment.json is damaged (its 'seed' is 'one')"),
+        ("experiment.json", ("flags", None), "experiment.json is damaged (its 'flags' is None)"),
+        ("experiment.json", ("setup", ["big"]), "experiment.json is damaged (its 'setup' is ['big'])"),
+        ("training.json", "3", "training.json is damaged (it holds no JSON object)"),
+        ("training.json", ("parameters", "many"), "training.json is damaged (its 'parameters' is 'many')"),
+        ("test.sacrebleu.json", "[]", "test.sacrebleu.json is not what"),
+        ("test.sacrebleu.json", '["BLEU"]', "test.sacrebleu.json is not what"),
+        ("test.historical.json", "{}", "test.historical.json is not what"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str | tuple[str, object], words: str) -> None:
+    path = one(copy, "distance-2") / name
+    if isinstance(content, tuple):
+        content = json.dumps({**json.loads(path.read_text()), content[0]: content[1]})
+    path.write_text(content)
+    with pytest.raises(ResultsError) as error:
+        results.read_experiments([copy])
+    assert str(error.value).startswith(f"{path.parent}/{words}")
+    assert "\n" not in str(error.value)
+
+
 def test_other_references_are_refused(copy: Path) -> None:
     reference = one(copy, "distance-2") / "test.ref"
     reference.write_text(reference.read_text().replace("w1 ", "w2 ", 1))

@@ -201,7 +201,12 @@ class Experiment:
         """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
         scoring = self.run.recipe.score
         tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
-        versions = [importlib.metadata.version(tool) for tool in tools]
+        try:
+            versions = [importlib.metadata.version(tool) for tool in tools]
+        except importlib.metadata.PackageNotFoundError as error:
+            raise RecipeError(
+                f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
+            ) from None
         at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
         return fingerprint([self.translate_inputs(), versions, asdict(scoring), at_hand])
 

