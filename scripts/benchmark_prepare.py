@@ -1,0 +1,313 @@
+#!/usr/bin/env python
+"""Time, memory and disk of every step that the WMT recipes take from archive to binarized data, on synthetic text.
+
+    python scripts/benchmark_prepare.py --lines 2000000 --cpus 2 --out /tmp/benchmark
+
+Pairs are drawn by a seeded chance: words by Zipf's law, 25 a sentence on average, in an archive of the real layout
+(training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's own command line then runs `download` and `prepare` with
+recipes/wmt14/corpus.conf's settings, first on a quarter of the pairs and then on all; from the process tree, sampled
+five times a second, come each step's CPU time and peak memory (PSS: shared pages count once), and from the data
+directory its peak size.
+
+The extrapolation to `--pairs` on `--target-cpus` takes the two runs as a straight line. Memory: a constant and so much
+a pair, where it grew by more than a fiftieth; workers more than here add what one of them has here. Time, from CPU
+seconds, for the machine may be shared: `clean` and `encode` share the work of the workers among the cores, but are
+never faster than the one process that reads and writes; `binarize` is shared among the cores; `extract` is not; `learn`
+reads a sample, and stays.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+if importlib.util.find_spec("recipes") is None:
+    sys.path.insert(0, str(ROOT))
+
+from recipes.common.stages import file_hash
+
+STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
+MEMBER = "training/europarl-v7.de-en"
+SECONDS = 0.2
+TICK = os.sysconf("SC_CLK_TCK")
+
+CONF = """
+[corpus]
+name = benchmark
+pairs = en-de
+sources = sources.tsv
+train = train
+valid = valid
+tests = valid
+[prepare]
+subwords = sentencepiece
+vocabulary = {vocabulary}
+sample = {sample}
+min-tokens = 1
+max-tokens = 250
+max-ratio = 1.5
+[model]
+size = tiny
+[experiments]
+sinusoidal = sinusoidal
+"""
+
+
+@dataclass
+class Measured:
+    """One step of one run; CPU time of the process that leads it, and of all together."""
+
+    step: str
+    lines: int
+    seconds: float = 0.0
+    lead_cpu: float = 0.0
+    cpu: float = 0.0
+    memory: int = 0  # bytes, all processes
+    worker_memory: int = 0  # bytes, the largest process but the one that leads
+    disk: int = 0
+
+
+def words(chance: np.random.Generator, count: int, letters: str) -> np.ndarray:
+    """Invented words, the frequent ones shorter."""
+    lengths = np.clip(2 + np.log2(1 + np.arange(count)) / 2 + chance.poisson(1.0, count), 2, 16).astype(int)
+    table = np.array(list(letters))
+    return np.array(["".join(table[chance.integers(0, len(table), length)]) for length in lengths], dtype=object)
+
+
+def sentences(lines: int, side: str, seed: int = 1) -> Iterator[bytes]:
+    """Blocks of lines of one side; both sides' sentences have the same lengths, plus or minus a few words."""
+    lengths_by = np.random.default_rng(seed)
+    chance = np.random.default_rng([seed, len(side), ord(side[0])])
+    vocabulary = words(chance, 300_000, "etaoinshrdlucmfgypwbvk" if side == "en" else "enisratdhulcgmobwfkzüä")
+    frequency = np.cumsum(1 / np.arange(1, len(vocabulary) + 1))
+    frequency /= frequency[-1]
+    while lines > 0:
+        size = min(lines, 20_000)
+        lengths = np.clip(lengths_by.gamma(3.0, 25 / 3, size), 1, 120).astype(int)
+        if side != "en":
+            lengths = np.clip(lengths + chance.integers(-2, 3, size), 1, None)
+        drawn = vocabulary[np.searchsorted(frequency, chance.random(lengths.sum()))]
+        ends = np.cumsum(lengths)
+        parts = (drawn[end - length : end] for end, length in zip(ends, lengths, strict=True))
+        yield "".join(" ".join(part) + " .\n" for part in parts).encode()
+        lines -= size
+
+
+def write_corpus(directory: Path, lines: int, conf: str) -> None:
+    """Recipe and archive, as the stage download wants them."""
+    directory.mkdir(parents=True)
+    archive = directory / "corpus.tgz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tarred:
+        for name, size in ((MEMBER, lines), ("dev/newstest2013", min(lines, 3000))):
+            for side in ("en", "de"):
+                text = directory / "member.tmp"
+                with open(text, "wb") as file:
+                    file.writelines(sentences(size, side))
+                tarred.add(text, f"{name}.{side}")
+                text.unlink()
+    rows = [
+        (split, side, name)
+        for split, name in (("train", MEMBER), ("valid", "dev/newstest2013"))
+        for side in ("en", "de")
+    ]
+    with open(directory / "sources.tsv", "w", encoding="utf-8") as file:
+        file.write("split\tpairs\tlanguage\tarchive\tmember\tlines\n")
+        file.writelines(f"{split}\t*\t{side}\tcorpus\t{name}.{side}\t-\n" for split, side, name in rows)
+    with open(directory / "archives.tsv", "w", encoding="utf-8") as file:
+        file.write(
+            f"archive\turl\tbytes\tchecksum\ncorpus\thttp://localhost:1/{archive.name}\t{archive.stat().st_size}\t"
+        )
+        file.write(f"sha256:{file_hash(archive)}\n")
+    (directory / "benchmark.conf").write_text(conf, encoding="utf-8")
+
+
+def tree(root: int) -> dict[int, list[str]]:
+    """The fields behind the name in /proc/PID/stat, of a process and all below it."""
+    found = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                found[int(path.name)] = (path / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+    below = {root}
+    for pid in sorted(found):  # a child's number may be the smaller one, rarely: the next sample sees it
+        if int(found[pid][1]) in below:
+            below.add(pid)
+    return {pid: found[pid] for pid in below if pid in found}
+
+
+def pss(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().split("\n")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def cpu_seconds(processes: dict[int, list[str]], root: int) -> tuple[float, float]:
+    """Of the leading process, and of all: those that ended are in their parent's third and fourth numbers."""
+    times = {pid: [int(number) / TICK for number in stat[11:15]] for pid, stat in processes.items()}
+    return sum(times.get(root, [0.0])[:2]), sum(map(sum, times.values()))
+
+
+def size_of(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_blocks * 512 // path.stat().st_nlink if path.is_file() else 0
+        except OSError:
+            continue
+    return total
+
+
+def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
+    """Runs the recipe's own command on a corpus and watches it."""
+    data = directory / "data"
+    options = ["--conf", directory / "benchmark.conf", "--source", directory, "--data-dir", data, "--gpus", "0"]
+    options += ["--output-dir", directory / "output", "--cpus", str(cpus), "--stages", "download,prepare"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recipes.common", *map(str, options)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    steps = [Measured("download", lines)]
+    started: list[tuple[float, tuple[float, float]]] = [(time.perf_counter(), (0.0, 0.0))]
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(SECONDS):
+            processes, now = tree(process.pid), steps[-1]
+            memory = {pid: pss(pid) for pid in processes}
+            now.memory = max(now.memory, sum(memory.values()))
+            now.worker_memory = max([now.worker_memory, *(size for pid, size in memory.items() if pid != process.pid)])
+            now.disk = max(now.disk, size_of(data))
+
+    def finish(now: float, spent: tuple[float, float]) -> None:
+        begun, before = started[-1]
+        steps[-1].seconds = now - begun
+        steps[-1].lead_cpu, steps[-1].cpu = (after - earlier for after, earlier in zip(spent, before, strict=True))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    spent = (0.0, 0.0)
+    for line in process.stdout:
+        word = line.removeprefix("prepare: ").strip().removesuffix("...")
+        if line.startswith("prepare: ") and line.strip().endswith("..."):
+            spent = cpu_seconds(tree(process.pid), process.pid)
+            finish(time.perf_counter(), spent)
+            started.append((time.perf_counter(), spent))
+            steps.append(Measured(word, lines))
+            click.echo(f"  {word}", err=True)
+    over.set()
+    watcher.join()
+    if process.wait() != 0:
+        raise SystemExit(f"error: the recipe ended with exit status {process.returncode}.")
+    return [step for step in steps if step.step in STEPS]
+
+
+@dataclass
+class Extrapolated:
+    """What a step would take."""
+
+    step: str
+    hours: float
+    memory: int
+    disk: int
+
+
+def line_through(small: tuple[int, float], large: tuple[int, float], at: int) -> float:
+    """The value at `at` of the line through two points; a difference too small to be growth is none."""
+    (x0, y0), (x1, y1) = small, large
+    slope = max(0.0, (y1 - y0) / (x1 - x0)) if y1 > 1.02 * y0 else 0.0
+    return y1 + slope * (at - x1)
+
+
+def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int, target: int) -> Extrapolated:
+    """As the module's text says."""
+
+    def at(name: str) -> float:
+        return line_through((small.lines, getattr(small, name)), (large.lines, getattr(large, name)), pairs)
+
+    memory = at("memory")
+    if large.step in ("clean", "encode", "binarize"):
+        memory += large.worker_memory * max(0, target - cpus)
+    seconds = at("cpu")
+    if large.step in ("clean", "encode"):
+        seconds = max(at("lead_cpu"), (at("cpu") - at("lead_cpu")) / target)
+    elif large.step == "binarize":
+        seconds = at("cpu") / target
+    elif large.step in ("learn", "evaluation"):
+        seconds, memory = large.cpu, large.memory
+    return Extrapolated(large.step, seconds / 3600, int(memory), int(large.disk * pairs / large.lines))
+
+
+def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int, target: int) -> str:
+    """A Markdown table."""
+    rows = [
+        f"| step | lines/s ({cpus} CPUs) | CPU s | peak memory | peak disk "
+        f"| {pairs / 1e6:g}M pairs on {target} cores: hours | memory | disk |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    wanted = [extrapolate(*two, pairs, cpus, target) for two in zip(small, large, strict=True)]
+    for step, far in zip(large, wanted, strict=True):
+        rows.append(
+            f"| {step.step} | {step.lines / step.seconds:,.0f} | {step.cpu:,.0f} | {step.memory / 2**20:,.0f} MiB "
+            f"| {step.disk / 2**30:.2f} GiB | {far.hours:.2f} "
+            f"| {far.memory / 2**30:.1f} GiB | {far.disk / 2**30:.0f} GiB |"
+        )
+    rows.append(
+        f"| all | {large[0].lines / sum(step.seconds for step in large):,.0f} | {sum(step.cpu for step in large):,.0f} "
+        f"| {max(step.memory for step in large) / 2**20:,.0f} MiB | {max(step.disk for step in large) / 2**30:.2f} GiB "
+        f"| {sum(far.hours for far in wanted):.2f} | {max(far.memory for far in wanted) / 2**30:.1f} GiB "
+        f"| {max(far.disk for far in wanted) / 2**30:.0f} GiB |"
+    )
+    return "\n".join(rows)
+
+
+@click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--lines", default=2_000_000, show_default=True, type=click.IntRange(min=1000), help="Pairs to make.")
+@click.option("--cpus", default=len(os.sched_getaffinity(0)), show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="Directory for the text and benchmark.json."
+)
+@click.option("--pairs", default=36_000_000, show_default=True, type=click.IntRange(min=1), help="To extrapolate to.")
+@click.option("--target-cpus", default=16, show_default=True, type=click.IntRange(min=1), help="To extrapolate to.")
+@click.option("--vocabulary", default=32768, show_default=True, type=click.IntRange(min=100))
+@click.option("--sample", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="Pairs learnt from.")
+def main(lines: int, cpus: int, out: Path, pairs: int, target_cpus: int, vocabulary: int, sample: int) -> None:
+    work, conf = out / "work", CONF.format(vocabulary=vocabulary, sample=sample)
+    shutil.rmtree(work, ignore_errors=True)
+    runs = []
+    for size in (lines // 4, lines):
+        click.echo(f"{size:,} pairs: making them", err=True)
+        write_corpus(work / str(size), size, conf)
+        runs.append(measure(work / str(size), size, cpus))
+        shutil.rmtree(work / str(size))
+    table = report(runs[0], runs[1], pairs, cpus, target_cpus)
+    about = {"machine": platform.processor() or platform.machine(), "cpus": cpus, "python": platform.python_version()}
+    result = {"about": about, "runs": [[asdict(step) for step in run] for run in runs], "table": table}
+    (out / "benchmark.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    click.echo(table)
+
+
+if __name__ == "__main__":
+    main()
