@@ -27,6 +27,8 @@ setup(
             "sentencepiece>=0.2,<0.3",
             "sacremoses>=0.1.1,<0.3",
             "subword-nmt>=0.3.8,<0.4",
+            "submitit>=1.5.3,<2",
+            "tensorboardX>=2.6,<3",
         ],
         "dev": [
             "mypy",

@@ -124,20 +124,17 @@ def _cells(lines: list[Line]) -> tuple[list[str], list[list[str]]]:
     pairs = len({line.row.pair for line in lines}) > 1
     historical = any(line.row.metric == "historical" for line in lines)
     metrics = {line.row.metric for line in lines}
+    paper = any(line.row.paper is not None for line in lines)
     missing = any(line.missing for line in lines)
     headers = ["row", *(["pair"] if pairs else []), METRIC_NAMES[metrics.pop()] if len(metrics) == 1 else "score"]
-    headers += [
-        *(["SacreBLEU"] if historical else []),
-        "chrF",
-        "paper",
-        "difference",
-        *(["missing"] if missing else []),
-    ]
+    headers += [*(["SacreBLEU"] if historical else []), "chrF", *(["paper", "difference"] if paper else [])]
+    headers += ["missing"] if missing else []
     cells = []
     for line in lines:
         cell = [line.row.label, *([line.row.pair] if pairs else []), str(line.score or "")]
         cell += [*([str(line.bleu or "")] if historical else []), str(line.chrf or "")]
-        cell += [_number(line.row.paper, ".1f" if historical else ".2f"), _number(line.difference, "+.2f")]
+        if paper:
+            cell += [_number(line.row.paper, ".1f" if historical else ".2f"), _number(line.difference, "+.2f")]
         cells.append([*cell, *([line.missing] if missing else [])])
     return headers, cells
 

@@ -45,26 +45,28 @@ class Runner:
         states = self._alive(jobs)
         for job in reversed(jobs):  # what is needed stands before what needs it
             if job in states:
-                self._found(job, states[job])
-                continue
-            if job.pool != TRAIN and not any(job in other.needs for other in self.waiting):
+                self._take_over(job)
+            elif job.pool != TRAIN and not any(job in other.needs for other in self.waiting):
                 self.progress.drop(job)
-                continue
-            job.forget()
-            if job.is_done():
-                self.done.add(job)
-                self.progress.set(job, "done", "before")
             else:
-                self.waiting.insert(0, job)
+                job.forget()
+                if job.is_done():
+                    self.done.add(job)
+                else:
+                    self.waiting.insert(0, job)
+        for job in jobs:
+            if job in states:
+                self._show(job, states[job])
+            elif job in self.done:
+                self.progress.set(job, "done", "before")
 
-    def _found(self, job: Job, state: str) -> None:
+    def _take_over(self, job: Job) -> None:
         """An earlier runner's job: it keeps its slot."""
         slot = job.about().get("slot")
         self.running[job] = slot if slot in self.slots[job.pool] else None
         if slot in self.slots[job.pool]:
             self.slots[job.pool].remove(slot)
         self.found.add(job)
-        self._show(job, state)
 
     def _show(self, job: Job, state: str) -> None:
         self.progress.set(job, "queued" if state.startswith("pending") else "running", state)
