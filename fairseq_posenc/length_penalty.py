@@ -22,9 +22,9 @@ of a token.
 
 **What still differs from tensor2tensor.** Its search takes finished hypotheses from the best 2 * beam candidates of a
 step, keeps the best `beam` of all steps, and ends when the best living one can no longer overtake the finished ones,
-even divided by the penalty of the length limit; fairseq finishes only candidates among the best `beam`, and ends with the first
-`beam` finished. Its length limit is the source's length + 50 (Vaswani et al.; tensor2tensor's default is 100),
-fairseq's is 200: `--max-len-a 1 --max-len-b 50` sets it (counted on the longest source of the batch, with its
+even divided by the penalty of the length limit; fairseq finishes only candidates among the best `beam`, and ends with
+the first `beam` finished. Its length limit is the source's length + 50 (Vaswani et al.; tensor2tensor's default is
+100), fairseq's is 200: `--max-len-a 1 --max-len-b 50` sets it (counted on the longest source of the batch, with its
 end-of-sentence).
 """
 

@@ -138,6 +138,39 @@ def test_it_equals_a_naive_search_over_a_real_model(beam):
     assert beam == 1 or best[POWER] != best[TASK]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampling": True, "sampling_topk": 5},
+        {"diverse_beam_groups": 2},
+        {"diversity_rate": 0.5},
+        {"match_source_len": True},
+        {"no_repeat_ngram_size": 2, "temperature": 1.5},
+        {"min_len": 6, "prefix": 2},
+        {"print_alignment": "hard"},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_every_kind_of_search_has_it(options):
+    """A score is the sum of its tokens' over the penalty, in whatever way they were chosen."""
+    task, model = make_task(), build_model("transformer_shaw_tiny", seed=4)
+    sources = sentences(task, [3, 9, 5])
+    source = batch(task, sources, left_pad=True)
+    generator = make_generator(TASK, model, beam=4, **options)
+    lengths = source.ne(task.source_dictionary.pad()).sum(1)
+    target = batch(task, sources, left_pad=False)
+    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target}
+    prefix = {"prefix_tokens": target[:, : options["prefix"]]} if "prefix" in options else {}
+    torch.manual_seed(1)
+    rows = generator.generate([model], {"net_input": inputs, "target": target}, **prefix)
+    # --match-source-len gives what is too long a score of minus infinity.
+    found = [one for row in rows for one in row if one["score"] > -math.inf]
+    assert len(found) >= 3
+    for one in found:
+        expected = one["positional_scores"].sum() / ((5 + len(one["tokens"])) / 6) ** 0.6
+        assert float(one["score"]) == pytest.approx(float(expected), abs=1e-4)
+
+
 def test_the_penalty_does_nothing_else():
     penalty = pickle.loads(pickle.dumps(WuPenalty(0.6)))
     assert 7**penalty == pytest.approx(2**0.6)
