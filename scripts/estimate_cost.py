@@ -21,8 +21,9 @@ MEASURED = {"size": "wmt_en_de"}
 
 def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     """The multiplications of the forward pass of one source and one target token, without attention itself."""
-    import fairseq_posenc  # noqa: F401 # registers the architectures
     from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    import fairseq_posenc  # noqa: F401 # registers the architectures
 
     numbers = {name.replace("-", "_"): int(value) for name, value in flags.items() if value.isdecimal()}
     args = Namespace(**numbers)

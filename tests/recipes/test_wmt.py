@@ -13,7 +13,7 @@ import pytest
 
 from recipes.common.stages import file_hash
 from tests.recipes.test_download import serve
-from tests.recipes.wmt import real, write_archives, write_table
+from tests.recipes.wmt import generated, real, write_archives, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -54,10 +54,10 @@ def run(*words: str) -> str:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with a served copy of each recipe's archives, and the tables that lead there."""
     root = tmp_path_factory.mktemp("wmt")
-    text = {"text": real(SHARED)} if (SHARED / "data" / "newstest").is_dir() else {}
+    text = real(SHARED) if (SHARED / "data" / "newstest").is_dir() else generated
     with serve(root / "www") as (url, _):
         for corpus in ("wmt14", "wmt18"):
-            made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES, **text)
+            made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES, text=text)
             write_table(made, root / f"{corpus}.tsv", f"{url}/{corpus}")
         yield root
 
