@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Time, memory and disk of every step that the WMT recipes take from archive to binarized data, on synthetic text.
 
-    python scripts/benchmark_prepare.py --lines 2000000 --cpus 2 --out /tmp/benchmark
+    python scripts/benchmark_prepare.py --lines 2000000 --cpus 16 --out /tmp/benchmark
 
 Pairs are drawn by a seeded chance: words by Zipf's law, 25 a sentence on average, in an archive of the real layout
 (training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's own command line then runs `download` and `prepare` with
@@ -9,11 +9,11 @@ recipes/wmt14/corpus.conf's settings, first on a quarter of the pairs and then o
 five times a second, come each step's CPU time and peak memory (PSS: shared pages count once), and from the data
 directory its peak size.
 
-The extrapolation to `--pairs` on `--target-cpus` takes the two runs as a straight line. Memory: a constant and so much
-a pair, where it grew by more than a fiftieth; workers more than here add what one of them has here. Time, from CPU
-seconds, for the machine may be shared: `clean` and `encode` share the work of the workers among the cores, but are
-never faster than the one process that reads and writes; `binarize` is shared among the cores; `extract` is not; `learn`
-reads a sample, and stays.
+The extrapolation to `--pairs` on a machine with `--cpus` cores takes the two runs as a straight line; so many processes
+run here too, on fewer cores, so that their memory is measured and not guessed. Memory is a constant and so much a pair,
+where it grew by more than a twentieth. Time comes from CPU seconds, for the machine may be shared: the work of `clean`
+and `encode` is shared among the cores, but never faster than the one process that reads and writes; `binarize` is
+shared among the cores; `extract` is not; `learn` reads a sample, and stays.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from pathlib import Path
 import click
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
 if importlib.util.find_spec("recipes") is None:
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from recipes.common.stages import file_hash
 
+ROOT = Path(__file__).resolve().parents[1]
 STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
 MEMBER = "training/europarl-v7.de-en"
 SECONDS = 0.2
@@ -78,7 +78,6 @@ class Measured:
     lead_cpu: float = 0.0
     cpu: float = 0.0
     memory: int = 0  # bytes, all processes
-    worker_memory: int = 0  # bytes, the largest process but the one that leads
     disk: int = 0
 
 
@@ -196,9 +195,7 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
     def watch() -> None:
         while not over.wait(SECONDS):
             processes, now = tree(process.pid), steps[-1]
-            memory = {pid: pss(pid) for pid in processes}
-            now.memory = max(now.memory, sum(memory.values()))
-            now.worker_memory = max([now.worker_memory, *(size for pid, size in memory.items() if pid != process.pid)])
+            now.memory = max(now.memory, sum(map(pss, processes)))
             now.disk = max(now.disk, size_of(data))
 
     def finish(now: float, spent: tuple[float, float]) -> None:
@@ -237,37 +234,35 @@ class Extrapolated:
 def line_through(small: tuple[int, float], large: tuple[int, float], at: int) -> float:
     """The value at `at` of the line through two points; a difference too small to be growth is none."""
     (x0, y0), (x1, y1) = small, large
-    slope = max(0.0, (y1 - y0) / (x1 - x0)) if y1 > 1.02 * y0 else 0.0
+    slope = max(0.0, (y1 - y0) / (x1 - x0)) if y1 > 1.05 * y0 else 0.0
     return y1 + slope * (at - x1)
 
 
-def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int, target: int) -> Extrapolated:
+def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int) -> Extrapolated:
     """As the module's text says."""
 
     def at(name: str) -> float:
         return line_through((small.lines, getattr(small, name)), (large.lines, getattr(large, name)), pairs)
 
     memory = at("memory")
-    if large.step in ("clean", "encode", "binarize"):
-        memory += large.worker_memory * max(0, target - cpus)
     seconds = at("cpu")
     if large.step in ("clean", "encode"):
-        seconds = max(at("lead_cpu"), (at("cpu") - at("lead_cpu")) / target)
+        seconds = max(at("lead_cpu"), (at("cpu") - at("lead_cpu")) / cpus)
     elif large.step == "binarize":
-        seconds = at("cpu") / target
+        seconds = at("cpu") / cpus
     elif large.step in ("learn", "evaluation"):
         seconds, memory = large.cpu, large.memory
     return Extrapolated(large.step, seconds / 3600, int(memory), int(large.disk * pairs / large.lines))
 
 
-def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int, target: int) -> str:
+def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int) -> str:
     """A Markdown table."""
     rows = [
-        f"| step | lines/s ({cpus} CPUs) | CPU s | peak memory | peak disk "
-        f"| {pairs / 1e6:g}M pairs on {target} cores: hours | memory | disk |",
+        f"| step | lines/s here | CPU s | peak memory | peak disk "
+        f"| {pairs / 1e6:g}M pairs on {cpus} cores: hours | memory | disk |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    wanted = [extrapolate(*two, pairs, cpus, target) for two in zip(small, large, strict=True)]
+    wanted = [extrapolate(*two, pairs, cpus) for two in zip(small, large, strict=True)]
     for step, far in zip(large, wanted, strict=True):
         rows.append(
             f"| {step.step} | {step.lines / step.seconds:,.0f} | {step.cpu:,.0f} | {step.memory / 2**20:,.0f} MiB "
@@ -285,15 +280,16 @@ def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int, 
 
 @click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--lines", default=2_000_000, show_default=True, type=click.IntRange(min=1000), help="Pairs to make.")
-@click.option("--cpus", default=len(os.sched_getaffinity(0)), show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--cpus", default=16, show_default=True, type=click.IntRange(min=1), help="Processes, as with the recipe."
+)
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Directory for the text and benchmark.json."
 )
 @click.option("--pairs", default=36_000_000, show_default=True, type=click.IntRange(min=1), help="To extrapolate to.")
-@click.option("--target-cpus", default=16, show_default=True, type=click.IntRange(min=1), help="To extrapolate to.")
 @click.option("--vocabulary", default=32768, show_default=True, type=click.IntRange(min=100))
 @click.option("--sample", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="Pairs learnt from.")
-def main(lines: int, cpus: int, out: Path, pairs: int, target_cpus: int, vocabulary: int, sample: int) -> None:
+def main(lines: int, cpus: int, out: Path, pairs: int, vocabulary: int, sample: int) -> None:
     work, conf = out / "work", CONF.format(vocabulary=vocabulary, sample=sample)
     shutil.rmtree(work, ignore_errors=True)
     runs = []
@@ -302,8 +298,13 @@ def main(lines: int, cpus: int, out: Path, pairs: int, target_cpus: int, vocabul
         write_corpus(work / str(size), size, conf)
         runs.append(measure(work / str(size), size, cpus))
         shutil.rmtree(work / str(size))
-    table = report(runs[0], runs[1], pairs, cpus, target_cpus)
-    about = {"machine": platform.processor() or platform.machine(), "cpus": cpus, "python": platform.python_version()}
+    table = report(runs[0], runs[1], pairs, cpus)
+    about = {
+        "machine": platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "cpus": cpus,
+        "python": platform.python_version(),
+    }
     result = {"about": about, "runs": [[asdict(step) for step in run] for run in runs], "table": table}
     (out / "benchmark.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     click.echo(table)

@@ -8,7 +8,7 @@ from recipes.common.counts import TrainCounts
 from recipes.common.errors import RecipeError
 from recipes.common.raw import Raw
 
-BATCH = 10_000  # pairs
+BATCH = 5_000  # pairs
 Batch = tuple[list[bytes], list[bytes]]
 Cleaned = tuple[bytes, bytes, TrainCounts]
 

@@ -13,7 +13,11 @@ from recipes.common.run import die_with_parent
 
 T = TypeVar("T")
 R = TypeVar("R")
-AHEAD = 3  # batches a worker that are read before the first result is taken
+KILLED = (
+    "A process of the stage prepare was killed, perhaps for want of memory: run again, with fewer --cpus or a smaller "
+    "'sample' in the .conf, section [prepare]; what was finished is kept."
+)
+AHEAD = 2  # batches a worker that are read before the first result is taken
 
 
 def in_order(
@@ -39,12 +43,18 @@ def in_order(
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise RecipeError(
-            "A worker process was killed, perhaps for want of memory: run again with fewer --cpus; "
-            "what was finished is kept."
-        ) from None
+        raise RecipeError(KILLED) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def in_child(function: Callable[..., None], *arguments: object) -> None:
+    """Calls a function in a process of its own, for the memory that it takes would never be given back in this one."""
+    with ProcessPoolExecutor(1, initializer=_start, initargs=(None, ())) as pool:
+        try:
+            pool.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            raise RecipeError(KILLED) from None
 
 
 def _start(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:

@@ -7,20 +7,22 @@ prepare.txt for people. The steps on the way lie in `prepare.work/` until the la
 
 import os
 import shutil
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from recipes.common import clean, download, encode, text
 from recipes.common.counts import EvalCounts, TrainCounts, compare, compare_known
 from recipes.common.errors import RecipeError
-from recipes.common.parallel import in_order
+from recipes.common.parallel import in_child, in_order
 from recipes.common.raw import Raw, extract, has_members, raw_files
 from recipes.common.run import Run, run_command
+from recipes.common.settings import Prepare
 from recipes.common.sources import known_counts
 from recipes.common.stages import Markers, fingerprint, locked, replace_directory, write_json
 from recipes.common.steps import Step, Steps
@@ -187,15 +189,20 @@ def _learn(run: Run, steps: Steps, directory: Path) -> None:
     counts = TrainCounts(**steps.facts("clean")["counts"])
     pairs = counts.after_steps()["different"]
     step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
+    # In the languages' order, not the pair's: both directions learn the same subwords.
+    files = [(language, steps.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
+    in_child(learn_from, directory, files, step, settings)
+
+
+def learn_from(directory: Path, files: list[tuple[str, Path]], step: int, settings: Prepare) -> None:
+    """Learns subwords from every `step`-th line of each language's file."""
 
     def lines() -> Iterator[tuple[str, str]]:
-        # In the languages' order, not the pair's: both directions learn the same subwords.
-        for language in sorted((run.source, run.target)):
-            for number, line in enumerate(text.read_lines(steps.path("clean") / f"train.{language}")):
-                if number % step == 0:
-                    yield language, line.decode("utf-8")
+        for language, path in files:
+            for line in islice(text.read_lines(path), 0, None, step):
+                yield language, line.decode("utf-8")
 
-    METHODS[settings.subwords].learn(directory, lines(), settings, run.cpus)
+    METHODS[settings.subwords].learn(directory, lines(), settings)
 
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
@@ -258,14 +265,14 @@ def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
 
 
 def require_lines(run: Run, directory: Path, pairs: int) -> None:
-    """Its workers find their parts of a text by seeking; that none was lost is worth asking."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset, index_file_path
-
+    """fairseq-preprocess's workers find their parts of a text by seeking; that no line was lost is worth asking."""
     for side in (run.source, run.target):
-        index = MMapIndexedDataset.Index(index_file_path(str(directory / f"train.{run.pair}.{side}")))
-        if len(index) != pairs:
+        with open(directory / f"train.{run.pair}.{side}.idx", "rb") as index:
+            # Importing fairseq for this one number would take seconds: its file begins so.
+            magic, _, _, sentences = struct.unpack("<9sQBQ", index.read(26))
+        if magic != b"MMIDIDX\0\0" or sentences != pairs:
             raise RecipeError(
-                f"fairseq-preprocess wrote {len(index):,} sentences of {side} instead of {pairs:,}: see "
+                f"fairseq-preprocess wrote {sentences:,} sentences of {side} instead of {pairs:,}: see "
                 f"{run.pair_dir / 'preprocess.log'}, and run again with fewer --cpus."
             )
 

@@ -16,6 +16,7 @@ from recipes.common.errors import RecipeError
 from recipes.common.settings import Prepare
 
 BATCH = 2_000  # lines held at once
+THREADS = 16  # is written into the model, whose bytes must not depend on the machine
 
 
 class Subwords(Protocol):
@@ -37,7 +38,7 @@ class SentencePiece:
         self.model = sentencepiece.SentencePieceProcessor(model_file=str(directory / self.file))
 
     @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
         """Learns from (language, line) pairs."""
         model = io.BytesIO()
         try:
@@ -47,7 +48,7 @@ class SentencePiece:
                 model_type="bpe",
                 vocab_size=settings.vocabulary,
                 character_coverage=1.0,
-                num_threads=workers,
+                num_threads=THREADS,
                 max_sentence_length=1 << 16,
                 train_extremely_large_corpus=True,
                 minloglevel=2,
@@ -80,7 +81,7 @@ class SubwordNmt:
         self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
 
     @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
         """Learns `vocabulary` merges from (language, line) pairs."""
         tokenizers: dict[str, sacremoses.MosesTokenizer] = {}
 
@@ -110,7 +111,7 @@ class Words:
         pass
 
     @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare, workers: int) -> None:
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
         """There is nothing to learn."""
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:

@@ -172,7 +172,7 @@ SENTENCES = [
 def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
     settings = Prepare(subwords=method, vocabulary=20 if method == "subword-nmt" else 60)
     lines = [text.clean(line) for line in SENTENCES]
-    subwords.METHODS[method].learn(tmp_path, (("en", line) for line in lines), settings, 2)
+    subwords.METHODS[method].learn(tmp_path, (("en", line) for line in lines), settings)
     learnt = subwords.METHODS[method](tmp_path, "en")
     encoded = list(learnt.encode([*lines, ""]))
     assert encoded[-1] == []
@@ -187,5 +187,5 @@ def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
 def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path) -> None:
     settings = Prepare(vocabulary=5000)
     with pytest.raises(RecipeError, match="cannot learn 5000 subwords from this text: Vocabulary size too high"):
-        subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings, 1)
+        subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings)
     assert not list(tmp_path.iterdir())

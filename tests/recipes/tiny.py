@@ -86,10 +86,9 @@ def make_run(directory: Path, conf: Path, source: Path | None, **options: object
 
     return Run(
         recipe=read_recipe(conf),
-        pair="en-de",
         data_dir=directory / "data",
         output_dir=directory / "output",
         python=sys.executable,
         source_dir=source,
-        **options,  # type: ignore[arg-type]
+        **{"pair": "en-de", **options},  # type: ignore[arg-type]
     )

@@ -17,6 +17,7 @@ import gzip
 import hashlib
 import io
 import random
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -122,6 +123,19 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
             info.size = len(data)
             tarred.addfile(info, io.BytesIO(data))
     path.write_bytes(gzip.compress(held.getvalue(), mtime=0) if path.suffix == ".tgz" else held.getvalue())
+
+
+def write_conf(recipe: Path, table: Path, directory: Path, vocabulary: int = 300) -> Path:
+    """`recipe`/corpus.conf as a .conf that can be read alone, with another table of archives and a small vocabulary."""
+    conf = (recipe / "corpus.conf").read_text()
+    values = {"sources": recipe / "sources.tsv", "counts": recipe / "counts.tsv", "archives": table}
+    for key, value in [*values.items(), ("vocabulary", vocabulary)]:
+        conf, found = re.subn(f"(?m)^{key} = .*$", f"{key} = {value}", conf)
+        assert found == 1, key
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{recipe.name}.conf"
+    path.write_text(conf + "\n[model]\nsize = tiny\n\n[experiments]\nsinusoidal = sinusoidal\n")
+    return path
 
 
 def write_table(made: list[Made], table: Path, url: str = "http://localhost:1") -> Path:

@@ -1,0 +1,195 @@
+"""The data of recipes/wmt14 and wmt18: their tables, and the whole way from archives of the real layout to binarized
+data, killed and resumed.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sacrebleu.dataset import DATASETS
+
+from recipes.common import download, prepare
+from recipes.common.run import Run
+from recipes.common.settings import Corpus, read_recipe
+from recipes.common.sources import read_archives, read_counts, read_sources
+from recipes.common.stages import file_hash, read_json
+from tests.recipes.test_download import serve
+from tests.recipes.tiny import make_run
+from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = ROOT / "recipes"
+WMT14, WMT18 = RECIPES / "wmt14", RECIPES / "wmt18"
+# What SacreBLEU calls the test sets.
+TESTS = {
+    WMT14: {"newstest2014": ("wmt14-test-full", "wmt14/full")},
+    WMT18: {"newstest2017": ("wmt17-test", "wmt17"), "newstest2018": ("wmt18-test", "wmt18")},
+}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[Made]]:
+    """Both recipes' archives; Europarl and Common Crawl hold all pairs, as the real ones do."""
+    root = tmp_path_factory.mktemp("archives")
+    return {recipe: write_archives(recipe, root / recipe.name, lines=300) for recipe in (WMT14, WMT18)}
+
+
+def corpus_of(recipe: Path, directory: Path) -> Corpus:
+    return read_recipe(write_conf(recipe, RECIPES / "common/wmt/archives.tsv", directory)).corpus
+
+
+@pytest.mark.parametrize("recipe", [WMT14, WMT18])
+def test_the_tables_hold_what_every_pair_needs(recipe: Path, tmp_path: Path) -> None:
+    corpus = corpus_of(recipe, tmp_path)
+    sources, archives = read_sources(recipe / "sources.tsv"), read_archives(RECIPES / "common/wmt/archives.tsv")
+    for pair in corpus.pairs:
+        for split in (*corpus.train_splits(pair), corpus.valid, *corpus.tests):
+            rows = [row for row in sources if row.split == split and row.is_of(pair)]
+            assert sorted(row.language for row in rows) == sorted(pair.split("-")), (pair, split)
+            assert len({row.lines for row in rows}) == 1
+            assert all(row.archive in archives and row.member for row in rows)
+    # Every alternative of an archive keeps under a path of its own.
+    paths = [row.path for rows in archives.values() for row in rows]
+    assert len(set(paths)) == len({(row.archive, row.file) for rows in archives.values() for row in rows})
+    unwanted = ("paracrawl", "czeng", "rapid")
+    assert not any(name in (recipe / "sources.tsv").read_text().split("no ")[0].lower() for name in unwanted)
+    assert corpus.downloads == "wmt/download"
+
+
+@pytest.mark.parametrize("recipe", [WMT14, WMT18])
+def test_test_sets_are_the_members_that_sacrebleu_takes(recipe: Path, tmp_path: Path) -> None:
+    corpus = corpus_of(recipe, tmp_path)
+    sources, archives = read_sources(recipe / "sources.tsv"), read_archives(RECIPES / "common/wmt/archives.tsv")
+    for split, (archive, name) in TESTS[recipe].items():
+        urls, sums = DATASETS[name].data, DATASETS[name].md5 or []
+        assert [f"md5:{one}" for one in sums] == list({row.checksum for row in archives[archive]})
+        assert archives[archive][0].url == (urls or [""])[0]
+        for pair in corpus.pairs:
+            members = {row.language: row.member for row in sources if row.split == split and row.is_of(pair)}
+            source, target = pair.split("-")
+            assert [members[source], members[target]] == DATASETS[name].langpairs[pair]
+
+
+@pytest.mark.parametrize("recipe", [WMT14, WMT18])
+def test_known_counts_are_of_this_recipes_pairs_and_agree_with_its_parts(recipe: Path, tmp_path: Path) -> None:
+    corpus, sources = corpus_of(recipe, tmp_path), read_sources(recipe / "sources.tsv")
+    known = read_counts(recipe / "counts.tsv")
+    assert {row.pair for row in known} == {pair for pair in corpus.pairs if pair.startswith("en")}
+    for row in known:
+        assert row.train.split() == corpus.train_splits(row.pair)
+        parts = [one.lines for one in sources if one.is_of(row.pair) and one.split in row.train.split()]
+        if row.step == "read":
+            assert 2 * row.pairs == sum(size or 0 for size in parts)
+
+
+def run_of(directory: Path, recipe: Path, table: Path, pair: str, source: Path | None, cpus: int = 1) -> Run:
+    return make_run(directory, write_conf(recipe, table, directory), source, pair=pair, cpus=cpus)
+
+
+@pytest.mark.parametrize(("recipe", "pair"), [(WMT14, "en-fr"), (WMT14, "de-en"), (WMT18, "cs-en")])
+def test_from_archives_to_binarized_data(
+    tmp_path: Path, archives: dict[Path, list[Made]], recipe: Path, pair: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = archives[recipe]
+    with serve(made[0].path.parents[1]) as (url, asked):
+        run = run_of(tmp_path, recipe, write_table(made, tmp_path / "archives.tsv", url), pair, None)
+        download.download(run)
+        prepare.prepare(run)
+    corpus = run.recipe.corpus
+    train = corpus.train_splits(pair)
+    assert len(asked) == len({*train, *corpus.tests, corpus.valid})  # each archive once, the first place
+    report = read_json(run.prepared_dir / "prepare.json")
+    assert report["train"]["splits"] == [{"split": split, "pairs": 300} for split in train]
+    assert report["train"]["read"] == 300 * len(train)
+    assert report["train"]["kept"] == report["train"]["after"]["kept"] > 250 * len(train)
+    said = (run.prepared_dir / "prepare.txt").read_text()
+    assert "warning: europarl-v7: 300 pairs here, but " in said  # these archives are small
+    assert "warning: after 'read': " in said
+    assert said in capsys.readouterr().out.replace("prepare: ", "")
+    for test in corpus.tests:
+        skip = sum(map(ord, test)) % 50
+        for side in (run.source, run.target):
+            lines = (run.prepared_dir / f"{test}.{side}").read_bytes().split(b"\n")
+            name = pair if test != "newstest2013" else f"en-{side if side != 'en' else 'de'}"
+            assert lines[:-1] == generated("-".join(sorted(name.split("-"))), side, 300 + skip)[skip:]
+    # Once more, from disk and the other format: the same data.
+    zips = [one for one in made if one.path.suffix == ".zip"] + [one for one in made if "test" in one.row.archive]
+    from_disk = run_of(
+        tmp_path / "b",
+        recipe,
+        write_table(zips, tmp_path / "b" / "archives.tsv"),
+        pair,
+        made[0].path.parents[1],
+        cpus=2,
+    )
+    download.download(from_disk)
+    assert not [path for path in from_disk.download_dir.rglob("*") if path.name.endswith("europarl-v7.tgz")]
+    prepare.prepare(from_disk)
+    assert contents(from_disk.prepared_dir) == contents(run.prepared_dir)
+
+
+def contents(directory: Path) -> dict[str, str]:
+    """Every file's hash, but for fairseq's log of its own command."""
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "preprocess.log"]
+    return {str(path.relative_to(directory)): file_hash(path) for path in files}
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from recipes.common import download, prepare
+from tests.recipes.tiny import make_run
+conf, directory, source, cpus = sys.argv[1:]
+run = make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus))
+download.download(run)
+prepare.prepare(run)
+"""
+
+
+def test_killed_in_any_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    made = write_archives(WMT18, tmp_path / "www", lines={"europarl-v7": 30_000, **dict.fromkeys(SMALL, 300)})
+    conf = write_conf(WMT18, write_table(made, tmp_path / "archives.tsv"), tmp_path)
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+
+    def start(directory: Path, cpus: int) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", DRIVER, conf, directory, tmp_path / "www", str(cpus)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        with open(directory.with_suffix(".log"), "wb") as log:
+            return subprocess.Popen(list(map(str, words)), cwd=ROOT, stdout=log, stderr=log, env=environment)
+
+    assert start(unbroken, 1).wait(300) == 0, unbroken.with_suffix(".log").read_text()
+    work = broken / "data/wmt18/en-cs/prepare.work"
+    log = broken.with_suffix(".log")
+    done: list[str] = []
+    for step in ("extract", "clean", "learn", "encode", "binarize"):
+        process = start(broken, 2)
+        while process.poll() is None and not in_the_middle(work / step, step, log):
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, log.read_text()
+        assert not (work / "done" / f"{step}.json").exists()
+        # What the run before had done is not done again.
+        assert not [one for one in done if f"prepare: {one}..." in log.read_text()]
+        done = list(STEPS[: STEPS.index(step)])
+    process = start(broken, 2)
+    assert process.wait(300) == 0, log.read_text()
+    assert "prepare: goes on with the step binarize" in log.read_text()
+    same = "data/wmt18/en-cs/prepared"
+    assert contents(unbroken / same) == contents(broken / same)
+    assert not work.exists()
+    shutil.rmtree(tmp_path)
+
+
+STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
+SMALL = ("commoncrawl", "news-commentary-v13", "newstest2017", "newstest2018")
+
+
+def in_the_middle(directory: Path, step: str, log: Path) -> bool:
+    """Whether a step has begun to write, or, where it writes at the end only, has begun."""
+    begun = log.exists() and f"prepare: {step}..." in log.read_text()
+    return begun and (step == "learn" or any(path.is_file() and path.stat().st_size for path in directory.rglob("*")))
