@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recipes.common.run import _die_with_parent
+from recipes.common.run import die_with_parent
 from recipes.common.stages import fingerprint, read_json, write_json
 
 LOCK, ABOUT, LOG = "lock", "job.json", "job.log"
@@ -113,7 +113,7 @@ def _end(number: int, frame: Any) -> None:
 def _prepare_child() -> None:
     # SLURM's warning that time is up goes to every process of a step: submitit answers it, the others work on.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    _die_with_parent()
+    die_with_parent()
 
 
 def is_held(lock: Path) -> bool:
