@@ -244,17 +244,15 @@ class TestRunner:
         assert read_json(other.directory / "job.json")["slot"] == "0"
 
     def test_what_was_killed_with_its_runner_is_run_again(self, tmp_path: Path) -> None:
-        job = shell_job(tmp_path, "cut", f"echo ran >> {tmp_path}/count && sleep $(cat {tmp_path}/seconds)")
-        (tmp_path / "seconds").write_text("60")
-        executor = Local()
+        script = f"echo ran >> {tmp_path}/count && {{ test -e {tmp_path}/again || exec sleep 60; }}"
+        job, executor = shell_job(tmp_path, "cut", script), Local()
         executor.submit(job, "0", {})
         while not (tmp_path / "count").exists():
             time.sleep(0.05)
-        (tmp_path / "seconds").write_text("0")
-        process = executor.started[job]
-        subprocess.Popen(["sh", "-c", f"sleep 2; kill -9 {job.about()['process']}"])
-        failures, said = self.run([shell_job(tmp_path, "cut", job.command[2].rsplit(" &&", 1)[0])])
-        process.wait()
+        (tmp_path / "again").touch()
+        killer = subprocess.Popen(["sh", "-c", f"sleep 2; kill -9 {job.about()['process']}"])
+        failures, said = self.run([shell_job(tmp_path, "cut", script)])
+        killer.wait()
         assert failures == {}
         assert "waiting (was interrupted)" in said
         assert (tmp_path / "count").read_text() == "ran\nran\n"

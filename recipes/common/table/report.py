@@ -68,7 +68,7 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
         else:
             scores.append(_read(experiment, row.test))
     bleu: list[Metric | None] = [score.bleu for score in scores]
-    value = _pool([_historical(score) for score in scores] if row.metric == "historical" else bleu)
+    value = _pool([score.historical for score in scores] if row.metric == "historical" else bleu)
     if scores and value is None:
         missing.append(f"no {METRIC_NAMES[row.metric]}: set 'historical = true' in [score]")
     return Line(
@@ -99,10 +99,6 @@ def _read(experiment: Experiment, test: str) -> Score:
         raise RecipeError(str(error)) from None
     except StopIteration:
         raise RecipeError(f"{experiment.test_file(test, 'sacrebleu.json')} is missing: run the stage score.") from None
-
-
-def _historical(score: Score) -> Metric | None:
-    return getattr(score, "historical", None)
 
 
 def _pool(metrics: list[Metric | None]) -> Value | None:
