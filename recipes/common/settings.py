@@ -2,8 +2,9 @@
 
 `[corpus]`, `[prepare]` and `[score]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's
 own flag names and are passed through as `--key value` (an empty value makes a bare `--key`); the only keys
-there that are not fairseq's are those in `OWN_KEYS`. `[experiments]` has one row an experiment, `name =
-ENCODING [flags]`, and `default`, the names run when none are asked for.
+there that are not fairseq's are `size`, `setup`, `batch-tokens`, `average`, `average-by` and `length-penalty`.
+`[experiments]` has one row an experiment, `name = ENCODING [flags]`, and `default`, the names run when none are asked
+for.
 
 `[extends] conf = a.conf b.conf` reads other files first, in order, relative to the file that says so; later values
 win, key by key. `--set SECTION.KEY=VALUE` wins over all files.
@@ -21,10 +22,22 @@ from recipes.common.errors import RecipeError
 
 SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "score", "experiments")
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")
-OWN_KEYS = {
-    "model": {"size", "setup"},
-    "train": {"batch-tokens"},
-    "generate": {"average", "average-by", "length-penalty"},
+# Flags of fairseq that the pipeline gives itself, and what to use instead.
+RESERVED = {
+    "seed": "give --seeds",
+    "arch": "set [model] size, and the encoding in [experiments]",
+    "save-dir": "give --output-dir",
+    "results-path": "give --output-dir",
+    "source-lang": "give --pair",
+    "target-lang": "give --pair",
+    "gen-subset": "set [corpus] tests",
+    "path": "the experiment's averaged checkpoint is translated with",
+    "task": "set [generate] length-penalty",
+    "user-dir": "it is this plugin",
+    "cpu": "give --gpus 0",
+    "distributed-world-size": "give --gpus, --processes or --nodes",
+    "tensorboard-logdir": "give --tensorboard",
+    "wandb-project": "give --wandb",
 }
 T = TypeVar("T")
 Flags = dict[str, str]
@@ -329,6 +342,8 @@ def parse_flags(words: list[str], where: str) -> Flags:
     for word in words:
         if re.match(r"--[a-z]", word):
             name, has_value, value = word[2:].partition("=")
+            if name in RESERVED:
+                raise RecipeError(f"{where}: --{name} is set by the pipeline: {RESERVED[name]}.")
             if name in flags:
                 raise RecipeError(f"{where}: --{name} is given twice; leave one out.")
             flags[name] = value
@@ -426,6 +441,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     experiments, default = _experiments(sections["experiments"])
     for name in ("model", "train", "generate"):
         for key in sections[name].rest():
+            if key in RESERVED:
+                raise sections[name].error(key, f"is set by the pipeline: {RESERVED[key]}.")
             if not re.fullmatch(r"[a-z][a-z0-9-]*", key):
                 raise sections[name].error(
                     key, "is not a flag of fairseq; write it without dashes in front, such as max-tokens."

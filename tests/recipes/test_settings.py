@@ -77,6 +77,9 @@ def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
         ("sources = sources.tsv", "", ["[corpus]", "either 'sources' or 'generator'"]),
         ("max-tokens = 200", "", ["[train]", "'max-tokens'", "is missing"]),
         ("lr = 1e-2", "--lr = 1e-2", ["[train]", "'--lr'", "without dashes"]),
+        ("lr = 1e-2", "seed = 3", ["[train]", "'seed'", "--seeds"]),
+        ("beam = 2", "path = model.pt", ["[generate]", "'path'", "averaged checkpoint"]),
+        ("--clipping-distance 2", "--arch transformer", ["'shaw-k2'", "--arch is set by the pipeline"]),
         ("default = shaw-k2", "default = shaw-k3", ["[experiments]", "'default'", "shaw-k3", "sinusoidal"]),
         ("sinusoidal = sinusoidal", "sinusoidal =", ["[experiments]", "'sinusoidal'", "encoding"]),
         (
