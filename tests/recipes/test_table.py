@@ -20,7 +20,7 @@ from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.stages import read_json, write_json
 from recipes.common.table.__main__ import main, share_hardware
-from recipes.common.table.executors import Local, parse_slurm, slurm_parameters
+from recipes.common.table.executors import Local, _last_error, parse_slurm, slurm_parameters
 from recipes.common.table.job import Job, last_words
 from recipes.common.table.plan import DATA, TRAIN, Options, Plan, make_plan
 from recipes.common.table.progress import Progress
@@ -184,6 +184,18 @@ class TestHardware:
     def test_what_is_no_slurm_parameter_is_refused(self, word: str) -> None:
         with pytest.raises(RecipeError, match=f"^--slurm {word}: write "):
             parse_slurm((word,))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("sbatch: unrecognized option '--x=1'\nTry \"sbatch --help\" for more", "sbatch: unrecognized option '--x=1'."),
+        ("sbatch: error: one\nsbatch: error: two\n", "sbatch: error: two."),
+        ("", "it says nothing."),
+    ],
+)
+def test_of_what_slurm_says_the_reason_is_kept(said: str, why: str) -> None:
+    assert _last_error(said) == why
 
 
 def shell_job(directory: Path, name: str, script: str, *needs: Job, pool: str = TRAIN) -> Job:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -207,6 +208,7 @@ def _outside_jobs() -> Iterator[None]:
 
 def _last_error(text: str) -> str:
     """The line of SLURM's programs that says what is wrong."""
-    lines = [line.strip() for line in text.split("\n") if "error:" in line] or text.strip().split("\n")
-    words = lines[-1].strip()
+    lines = [line.strip() for line in text.split("\n") if line.strip()] or ["it says nothing"]
+    told = [line for line in lines if re.match(r"s[a-z]+: ", line)]
+    words = ([line for line in told if "error:" in line][-1:] or told[:1] or lines[-1:])[0]
     return words if words.endswith(".") else words + "."

@@ -59,6 +59,9 @@ class Progress:
 
     def _picture(self) -> Group:
         grid = Grid.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")  # a path that is cut short is none
         for job, state in self.states.items():
             if state in STYLES:
                 grid.add_row(
