@@ -1,7 +1,9 @@
 """Stage download: from disk and from a real local server, whole or not at all."""
 
 import contextlib
+import dataclasses
 import http.server
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +37,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         data, start = path.read_bytes(), 0
         if self.ranges and (header := self.headers.get("Range")):
             start = int(header.removeprefix("bytes=").rstrip("-"))
+            if start >= len(data):
+                self.send_error(416)
+                return
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
@@ -217,3 +222,126 @@ def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(tmp_pat
     with pytest.raises(RecipeError, match=r"make\.py failed \(exit status 1\): Error: out of ideas"):
         download.download(run)
     assert made.read_text() == "a\n" * 4
+
+
+def with_mirror(directory: Path, corpus: Path, urls: list[str], size: str | None = None) -> Run:
+    """The tiny recipe, whose train.en can be had from several places; its size may be unknown."""
+    table = directory / "recipe" / "archives.tsv"
+    rows = table.read_text().split("\n")
+    made = []
+    for row in rows:
+        if row.startswith("train.en\t"):
+            name, _, length, checksum = row.split("\t")
+            made += ["\t".join((name, f"{url}/train.en", size or length, checksum)) for url in urls]
+        else:
+            made.append(row.replace("http://localhost:1", urls[-1]))
+    table.write_text("\n".join(made))
+    return make_run(directory, directory / "recipe" / "tiny.conf", None)
+
+
+def test_the_next_place_is_tried_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, corpus = make_recipe(tmp_path)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "train.en").write_bytes(b"X" * (corpus / "train.en").stat().st_size)
+    (tmp_path / "empty").mkdir()
+    with serve(tmp_path / "empty") as (empty, _), serve(tmp_path / "bad") as (bad, _), serve(corpus) as (good, asked):
+        run = with_mirror(tmp_path, corpus, ["http://localhost:1", empty, bad, good])
+        download.download(run)
+    assert ("/train.en", None) in asked
+    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    said = capsys.readouterr().out
+    assert "http://localhost:1/train.en cannot be reached (" in said
+    assert f"{empty}/train.en answered '404 Not Found'; the next place is tried" in said
+    assert f"{bad}/train.en has SHA-256 " in said
+    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
+
+
+def test_when_no_place_has_it_all_are_named(tmp_path: Path) -> None:
+    _, corpus = make_recipe(tmp_path)
+    with serve(tmp_path) as (empty, _):
+        run = with_mirror(tmp_path, corpus, ["http://localhost:1", empty])
+        with pytest.raises(RecipeError) as error:
+            download.download(run)
+    said = str(error.value)
+    assert "http://localhost:1/train.en cannot be reached" in said
+    assert f"{empty}/train.en answered '404 Not Found': check the network and run again (it resumes)" in said
+    assert "get train.en elsewhere and give its directory with --source." in said
+    assert "\n" not in said
+
+
+def test_a_part_from_one_place_is_not_continued_from_another(tmp_path: Path) -> None:
+    _, corpus = make_recipe(tmp_path)
+    with serve(corpus) as (url, asked):
+        run = with_mirror(tmp_path, corpus, ["http://localhost:1", url])
+        run.download_dir.mkdir(parents=True)
+        part(run, "train.en").write_bytes(b"another file's beginning")
+        download.download(run)
+    assert asked[0] == ("/train.en", None)
+    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)  # and no part is left
+
+
+@pytest.mark.parametrize("have", [0, 100, None])
+def test_an_unknown_size_is_no_hindrance(tmp_path: Path, have: int | None) -> None:
+    """None: a whole file that was not yet renamed when the run was killed."""
+    _, corpus = make_recipe(tmp_path)
+    data = (corpus / "train.en").read_bytes()
+    with serve(corpus) as (url, asked):
+        run = with_mirror(tmp_path, corpus, [url], size="-")
+        run.download_dir.mkdir(parents=True)
+        if have != 0:
+            part(run, "train.en").write_bytes(data[:have])
+        download.download(run)
+    assert asked[0] == ("/train.en", f"bytes={len(data) if have is None else have}-" if have != 0 else None)
+    assert (run.download_dir / "train.en").read_bytes() == data
+
+
+def test_a_damaged_part_costs_one_more_try_and_no_more(tmp_path: Path) -> None:
+    _, corpus = make_recipe(tmp_path)
+    with serve(corpus) as (url, asked):
+        run = with_mirror(tmp_path, corpus, [url])
+        run.download_dir.mkdir(parents=True)
+        part(run, "train.en").write_bytes(bytes(100))
+        download.download(run)
+    assert asked[:2] == [("/train.en", "bytes=100-"), ("/train.en", None)]
+
+
+def test_two_archives_of_one_file_name_do_not_meet(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    table = conf.parent / "archives.tsv"
+    for name in ("valid.en", "test.en"):
+        (tmp_path / "disk" / name).mkdir(parents=True)
+        (tmp_path / "disk" / name / "same.txt").write_bytes((corpus / name).read_bytes())
+        table.write_text(table.read_text().replace(f"{name}\thttp://localhost:1/{name}", f"{name}\thttp://x/same.txt"))
+    for name in NAMES:
+        if name not in ("valid.en", "test.en"):
+            (tmp_path / "disk" / name).write_bytes((corpus / name).read_bytes())
+    run = make_run(tmp_path, conf, tmp_path / "disk")
+    download.download(run)
+    for name in ("valid.en", "test.en"):
+        assert download.archive_path(run, name).read_bytes() == (corpus / name).read_bytes()
+
+
+def test_a_disk_that_cannot_hold_it_is_named_before_the_first_byte(tmp_path: Path, small_disk: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    (corpus / "train.en").write_bytes(b"x\n" * 200_000)
+    with serve(corpus) as (url, asked):
+        write_sources(conf.parent, corpus, url)
+        with pytest.raises(RecipeError, match=r"The disk of .* has [\d,]+ bytes free, and .* have 40\d,\d\d\d: free"):
+            download.download(make_run(small_disk, conf, None))
+    assert not asked
+
+
+def test_a_disk_that_fills_up_leaves_a_part_to_go_on_from(tmp_path: Path, small_disk: Path) -> None:
+    _, corpus = make_recipe(tmp_path)
+    (corpus / "train.en").write_bytes(b"x\n" * 200_000)
+    with serve(corpus) as (url, _):
+        write_sources(tmp_path / "recipe", corpus)
+        run = with_mirror(tmp_path, corpus, [url], size="-")
+        full = dataclasses.replace(run, data_dir=small_disk)
+        with pytest.raises(OSError, match="No space left"):  # the command line makes a sentence of it
+            download.download(full)
+        assert [path.name for path in full.download_dir.iterdir()] == [part(full, "train.en").name]
+        # With room, the rest is fetched.
+        shutil.copytree(full.download_dir, run.download_dir)
+        download.download(run)
+    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()

@@ -1,6 +1,7 @@
 """Stage prepare: damage is counted and reported, and never misaligns."""
 
 import gzip
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,22 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path, files: dict[st
     assert "binarize" not in kept
 
 
+def test_a_full_disk_leaves_nothing_half_done_and_with_room_it_goes_on(tmp_path: Path, small_disk: Path) -> None:
+    lines = b"a b\n" * 18_000  # twice 72 KB, raw and then clean
+    path, corpus = write_corpus(tmp_path, {"train.en": lines, "train.de": lines})
+    run = make_run(small_disk, path, corpus)
+    download.download(run)
+    with pytest.raises(OSError, match="No space left"):  # the command line makes a sentence of it
+        prepare.prepare(run)
+    work = run.pair_dir / "prepare.work"
+    assert sorted(path.name for path in work.iterdir()) == ["done", "evaluation", "evaluation.json"]
+    whole = make_run(tmp_path, path, corpus)
+    shutil.copytree(run.data_dir, whole.data_dir)
+    said: list[str] = []
+    prepare.make_steps(whole, whole.pair_dir / "prepare.work").run(said.append)
+    assert said[:2] == ["goes on with the step clean", "clean..."]
+
+
 def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
     data = gzip.compress(b"a line\n" * 100)
     (tmp_path / "x.gz").write_bytes(data[:-9])
@@ -189,3 +206,31 @@ def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path) -> No
     with pytest.raises(RecipeError, match="cannot learn 5000 subwords from this text: Vocabulary size too high"):
         subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings)
     assert not list(tmp_path.iterdir())
+
+
+def test_pairs_are_dropped_by_length_ratio_and_identity_and_compared_with_known_counts(tmp_path: Path) -> None:
+    german = ["a", "a b c", "a b c d", "same", "a b c d e f", "a b c"]
+    english = ["x", "x y", "x y", "same", "x y z u v w", "x y z"]
+    files = {"train.de": "\n".join(german).encode(), "train.en": "\n".join(english).encode()}
+    settings = "subwords = none\nmin-tokens = 2\nmax-tokens = 5\nmax-ratio = 1.5\ndrop-identical = true"
+    conf = CONF.replace("subwords = none", settings).replace("sources.tsv", "sources.tsv\ncounts = counts.tsv")
+    path, corpus = write_corpus(tmp_path, files, conf.replace("counts = counts.tsv", ""))
+    path.write_text(conf)
+    rows = ["pair\ttrain\tstep\tpairs\tevidence", "de-en\ttrain\tread\t6\tthe author", "en-de\ttrain\tkept\t3\tme"]
+    (path.parent / "counts.tsv").write_text("\n".join([*rows, "en-de\tother\tkept\t1\tnot of this list"]))
+    run = make_run(tmp_path, path, corpus)
+    download.download(run)
+    prepare.prepare(run)
+    train = read_json(run.prepared_dir / "prepare.json")["train"]
+    # clean-corpus-n.perl's rules: 3 to 2 is within 1.5, 4 to 2 is not.
+    assert (train["too_short"], train["too_long"], train["odd_ratio"], train["identical"], train["kept"]) == (
+        1,
+        1,
+        1,
+        1,
+        2,
+    )
+    said = (run.prepared_dir / "prepare.txt").read_text().split("\n")
+    assert "after 'read': 6 pairs, as known (the author)" in said
+    assert "warning: after 'kept': 2 pairs here, but 3 are known (me); -1" in said
+    assert not any("not of this list" in line for line in said)

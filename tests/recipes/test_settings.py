@@ -87,6 +87,11 @@ def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
             "= shaw 2",
             ["[experiments]", "'shaw-k2'", "'2' belongs to no flag"],
         ),
+        ("train = train", "train = a a", ["[corpus]", "'train'", "each once"]),
+        ("train = train", "train = a\ntrain.en-fr = b", ["[corpus]", "'train.en-fr'", "en-de, de-en"]),
+        ("name = tiny", "name = tiny\ndownloads = ../x", ["[corpus]", "'downloads'", "'../x'"]),
+        ("name = tiny", "name = tiny\narchives = none.tsv", ["[corpus]", "'archives'", "none.tsv"]),
+        ("subwords = none", "max-ratio = 0.5", ["[prepare]", "'max-ratio'", "at least 1"]),
         ("[generate]", "[generation]", ["[generation]", "not a section"]),
         ("[generate]", "beam = 1\nbeam = 2", ["already exists", "beam"]),
     ],
@@ -99,6 +104,13 @@ def test_faults_name_file_section_and_key(tmp_path: Path, old: str, new: str, wo
     for word in [str(conf), *words]:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_pair_may_have_its_own_training_data_and_so_has_its_reverse(tmp_path: Path) -> None:
+    text = CONF.replace("train = train", "train = a b\ntrain.de-en = c").replace("en-de de-en", "en-de de-en en-fr")
+    corpus = read_recipe(make_recipe(tmp_path, text)[0]).corpus
+    assert [corpus.train_splits(pair) for pair in corpus.pairs] == [["c"], ["c"], ["a", "b"]]
+    assert corpus.downloads == "tiny/download"
 
 
 def test_flags_survive_the_round_trip() -> None:

@@ -91,7 +91,7 @@ def run_of(directory: Path, recipe: Path, table: Path, pair: str, source: Path |
     return make_run(directory, write_conf(recipe, table, directory), source, pair=pair, cpus=cpus)
 
 
-@pytest.mark.parametrize(("recipe", "pair"), [(WMT14, "en-fr"), (WMT14, "de-en"), (WMT18, "cs-en")])
+@pytest.mark.parametrize(("recipe", "pair"), [(WMT14, "en-fr"), (WMT18, "cs-en")])
 def test_from_archives_to_binarized_data(
     tmp_path: Path, archives: dict[Path, list[Made]], recipe: Path, pair: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +117,9 @@ def test_from_archives_to_binarized_data(
             lines = (run.prepared_dir / f"{test}.{side}").read_bytes().split(b"\n")
             name = pair if test != "newstest2013" else f"en-{side if side != 'en' else 'de'}"
             assert lines[:-1] == generated("-".join(sorted(name.split("-"))), side, 300 + skip)[skip:]
-    # Once more, from disk and the other format: the same data.
+    if recipe == WMT14:
+        return
+    # Once more, from disk, the other format and in more processes: the same data.
     zips = [one for one in made if one.path.suffix == ".zip"] + [one for one in made if "test" in one.row.archive]
     from_disk = run_of(
         tmp_path / "b",
