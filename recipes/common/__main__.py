@@ -1,6 +1,5 @@
 """The command line of every recipe: `python -m recipes.common --recipe recipes/<corpus> [--conf NAME] [options]`."""
 
-import errno
 import importlib.util
 import logging
 import os
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from recipes.common.errors import RecipeError
+from recipes.common.errors import RecipeError, one_sentence
 from recipes.common.run import ROOT, STAGES, Run
 from recipes.common.settings import Recipe, parse_flags, read_recipe
 
@@ -30,10 +29,11 @@ def parse_stages(text: str) -> list[str]:
 
 
 def choose_pair(recipe: Recipe, pair: str | None) -> str:
-    pairs = recipe.corpus.pairs
-    if pair is not None and pair not in pairs:
-        raise RecipeError(f"--pair {pair}: {recipe.corpus.name} has no such pair; its pairs are {', '.join(pairs)}.")
-    return pair or pairs[0]
+    if pair is not None and pair not in recipe.pairs:
+        raise RecipeError(
+            f"--pair {pair}: {recipe.path.name} has no such pair; its pairs are {', '.join(recipe.pairs)}."
+        )
+    return pair or recipe.pairs[0]
 
 
 def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
@@ -191,7 +191,7 @@ def main(
     Every stage is resumable: a run that was stopped, or killed, goes on when it is started again.
     """
     quiet_logging()
-    try:
+    with one_sentence():
         recipe = read_recipe(find_conf(folder, conf), overrides)
         names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
         if source is not None and recipe.corpus.generator is not None:
@@ -223,15 +223,6 @@ def main(
         from recipes.common.pipeline import run_stages
 
         run_stages(run, wanted, names, choose_seeds(seeds))
-    except RecipeError as error:
-        fail(str(error))
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        fail(
-            f"No space is left on the disk of --data-dir {data_dir} or --output-dir {output_dir}: free some "
-            "and run again, or give another directory."
-        )
 
 
 def quiet_logging() -> None:
@@ -239,12 +230,6 @@ def quiet_logging() -> None:
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     logging.basicConfig(handlers=[handler])
-
-
-def fail(text: str) -> None:
-    """Ends with one sentence."""
-    click.echo(f"error: {text}", err=True)
-    sys.exit(1)
 
 
 if __name__ == "__main__":

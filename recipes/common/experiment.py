@@ -50,6 +50,9 @@ HARDWARE_FLAGS = frozenset(
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 
 
+SAVE_INTERVALS = ("save-interval", "save-interval-updates")
+
+
 def package_directory() -> Path:
     """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take
     seconds).
@@ -104,10 +107,15 @@ class Experiment:
             **self.run.extra,
         }
 
+    @cached_property
+    def named_flags(self) -> Flags:
+        """What tells it from the others of its .conf."""
+        return without_hardware({**self.run.recipe.overridden, **self.flags})
+
     @property
     def directory(self) -> Path:
         recipe = self.run.recipe
-        name = directory_name(self.arch, without_hardware(self.flags))
+        name = directory_name(self.arch, self.named_flags)
         pair = self.run.output_dir / recipe.corpus.name / self.run.pair
         return pair / (recipe.setup or "") / name / f"seed{self.seed}"
 
@@ -140,7 +148,8 @@ class Experiment:
 
     def description(self) -> dict[str, Any]:
         """experiment.json."""
-        flags = {name: _number(value) for name, value in without_hardware(self.flags).items()}
+        flags = {name: _number(value) for name, value in self.named_flags.items()}
+        changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})
         return {
             "corpus": self.run.recipe.corpus.name,
             "pair": self.run.pair,
@@ -149,8 +158,7 @@ class Experiment:
             "encoding": self.encoding,
             "flags": flags,
             "seed": self.seed,
-            "name": self.name
-            + "".join(f" --{name} {value}".rstrip() for name, value in without_hardware(self.run.extra).items()),
+            "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
         }
 
     @cached_property
@@ -184,9 +192,10 @@ class Experiment:
         batch = self.run.recipe.batch_tokens or [
             self.train_flags.get(key) for key in ("max-tokens", "update-freq", "batch-size")
         ]
-        return fingerprint(
-            [prepare.training_inputs(self.run), self.arch, without_hardware(self.train_flags), batch, self.seed]
-        )
+        flags = without_hardware(self.train_flags)
+        if self.run.recipe.average > 1:  # then how far apart checkpoints are decides what is averaged
+            flags |= {name: value for name, value in self.train_flags.items() if name in SAVE_INTERVALS}
+        return fingerprint([prepare.training_inputs(self.run), self.arch, flags, batch, self.seed])
 
     def average_inputs(self) -> str:
         recipe = self.run.recipe
@@ -195,7 +204,8 @@ class Experiment:
 
     def translate_inputs(self) -> str:
         recipe = self.run.recipe
-        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, recipe.corpus.tests])
+        tests = prepare.test_inputs(self.run)
+        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, recipe.corpus.tests, tests])
 
     def score_inputs(self) -> str:
         """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""

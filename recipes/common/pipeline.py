@@ -9,7 +9,7 @@ from recipes.common.average import average
 from recipes.common.check_flags import check_flags
 from recipes.common.compare import compare
 from recipes.common.experiment import Experiment, make_experiments
-from recipes.common.nodes import join
+from recipes.common.nodes import forget_attempts, join
 from recipes.common.run import Run, Stopped
 from recipes.common.score import score
 from recipes.common.train import train
@@ -22,10 +22,11 @@ def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) 
     """
     experiments = make_experiments(run, names, seeds)
     if run.node_rank and not run.dry_run:
-        for number, experiment in enumerate(experiments, 1):
+        for number, experiment in enumerate(experiments if "train" in stages else [], 1):
             join(experiment, f"{number} of {len(experiments)}")
         return
     if not run.dry_run:
+        forget_attempts(experiments)
         check_flags(run, experiments, stages)
     if "download" in stages:
         download.download(run)

@@ -44,6 +44,12 @@ def training_inputs(run: Run) -> str:
     return fingerprint([download.inputs(run, splits), run.pair, splits, settings])
 
 
+def test_inputs(run: Run) -> str:
+    """The fingerprint of what decides the test sets, and what a model sees of them."""
+    tests = run.recipe.corpus.tests
+    return fingerprint([download.inputs(run, tests), run.recipe.prepare.eval_max_tokens])
+
+
 def subset(run: Run, test: str) -> str:
     """fairseq's name for a test set: test, test1, test2..."""
     index = run.recipe.corpus.tests.index(test)

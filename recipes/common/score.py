@@ -34,8 +34,9 @@ def score(experiment: Experiment) -> None:
     with locked(experiment.directory):
         markers.clear("score")
         # A score of other settings must not stand beside the new ones.
-        for left in experiment.directory.glob(f"*.{HISTORICAL}"):
-            left.unlink()
+        for kind in (SACREBLEU, HISTORICAL):
+            for left in experiment.directory.glob(f"*.{kind}"):
+                left.unlink()
         files = [file for test in tests for file in _score(experiment, test)]
         markers.set_done("score", inputs, files)
 

@@ -2,7 +2,7 @@
 
 `[corpus]`, `[prepare]` and `[score]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's
 own flag names and are passed through as `--key value` (an empty value makes a bare `--key`); the only keys
-there that are not fairseq's are `size`, `setup`, `batch-tokens`, `average`, `average-by` and `length-penalty`.
+there that are not fairseq's are `size`, `setup`, `pairs`, `batch-tokens`, `average`, `average-by` and `length-penalty`.
 `[experiments]` has one row an experiment, `name = ENCODING [flags]`, and `default`, the names run when none are asked
 for.
 
@@ -103,6 +103,7 @@ class Recipe:
     prepare: Prepare
     size: str
     setup: str | None  # tells experiments of several .conf files on one corpus apart
+    pairs: list[str]  # those of the corpus, unless the model is for some of them only
     model: Flags
     train: Flags
     batch_tokens: int | None
@@ -114,6 +115,18 @@ class Recipe:
     experiments: dict[str, list[str]]
     default_experiments: list[str]
     origins: dict[tuple[str, str], Path | None] = field(default_factory=dict)  # of section and key; None: --set
+
+    @property
+    def overridden(self) -> Flags:
+        """What --set changes of the model and its training, which makes another experiment as flags behind -- do."""
+        sections = {"model": {**self.model, "size": self.size}, "train": {**self.train}}
+        if self.batch_tokens:
+            sections["train"]["batch-tokens"] = str(self.batch_tokens)
+        return {
+            key: sections[section][key]
+            for (section, key), origin in self.origins.items()
+            if origin is None and key in sections.get(section, {})
+        }
 
     def where(self, section: str, key: str) -> str:
         """Where a value was written, for an error."""
@@ -246,10 +259,9 @@ def _corpus(section: _Section) -> Corpus:
     pairs = section.get("pairs", _pairs)
     of_pairs = [key for key in section.values if key.startswith("train.")]
     for key in of_pairs:
-        try:
-            _pairs(key.removeprefix("train."))
-        except ValueError as error:
-            raise section.error(key, f"{error}.") from None
+        pair = key.removeprefix("train.")
+        if pair not in pairs and "-".join(reversed(pair.split("-"))) not in pairs:
+            raise section.error(key, f"'{pair}' is not a pair of this recipe; its pairs are {', '.join(pairs)}.")
     sources = file("sources") if "sources" in has else None
     archives = file("archives") if "archives" in section.values else None
     if sources is not None and archives is None:
@@ -428,6 +440,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     corpus, prepare = _corpus(sections["corpus"]), _prepare(sections["prepare"])
     size = sections["model"].get("size", str)
     setup = sections["model"].get("setup", _name, "")
+    pairs = sections["model"].get("pairs", _pairs, corpus.pairs)
+    for pair in pairs:
+        if pair not in corpus.pairs:
+            raise sections["model"].error("pairs", f"'{pair}' is not one of [corpus] pairs, {', '.join(corpus.pairs)}.")
     batch_tokens = sections["train"].get("batch-tokens", _whole(0), 0)
     if batch_tokens and "max-tokens" not in sections["train"].values:
         raise sections["train"].error("max-tokens", "is missing; batch-tokens needs it, to derive --update-freq.")
@@ -453,6 +469,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         prepare=prepare,
         size=size,
         setup=setup or None,
+        pairs=pairs,
         model=sections["model"].rest(),
         train=sections["train"].rest(),
         batch_tokens=batch_tokens or None,

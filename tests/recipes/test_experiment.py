@@ -1,6 +1,7 @@
 """An experiment's directory and commands follow from its settings."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from recipes.common.experiment import (
     make_experiments,
     train_command,
 )
+from recipes.common.settings import read_recipe
 from recipes.common.train_log import TrainLog
 from tests.recipes.tiny import CONF, make_recipe, make_run
 
@@ -100,6 +102,46 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
 def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: str, new: str) -> None:
     before = experiment(tmp_path).train_inputs()
     assert experiment(tmp_path, conf=CONF.replace(old, new)).train_inputs() != before
+
+
+@pytest.mark.parametrize("kind", ["train", "average", "translate", "score"])
+@pytest.mark.parametrize(
+    ("old", "new", "first"),
+    [
+        ("lr = 1e-2", "lr = 1e-3", "train"),
+        ("keep-last-epochs = 2", "save-interval = 2", "train"),  # the checkpoints averaged are others
+        ("average = 2", "average = 3", "average"),
+        ("beam = 2", "beam = 3", "translate"),
+        ("beam = 2", "lenpen = 0.6\nlength-penalty = wu", "translate"),
+        ("subwords = none", "subwords = none\neval-max-tokens = 9", "translate"),
+        ("[experiments]", "[score]\nhistorical = true\n[experiments]", "score"),
+        ("num-workers = 0", "num-workers = 1", None),
+    ],
+)
+def test_stages_are_done_again_from_the_first_that_a_setting_touches(
+    tmp_path: Path, old: str, new: str, first: str | None, kind: str
+) -> None:
+    def inputs(conf: str) -> str:
+        return str(getattr(experiment(tmp_path, conf=conf), f"{kind}_inputs")())
+
+    order = ["train", "average", "translate", "score"]
+    changes = first is not None and order.index(kind) >= order.index(first)
+    assert (inputs(CONF) != inputs(CONF.replace(old, new))) == changes
+
+
+def test_a_value_set_for_once_makes_an_experiment_of_its_own(tmp_path: Path) -> None:
+    make_recipe(tmp_path)
+    conf = tmp_path / "recipe" / "tiny.conf"
+
+    def made(*overrides: str) -> Experiment:
+        return Experiment(replace(make_run(tmp_path, conf, None), recipe=read_recipe(conf, overrides)), "shaw-k2", 1)
+
+    one = made("train.lr=0.5", "train.batch-tokens=800", "model.setup=x", "prepare.max-tokens=9", "train.num-workers=1")
+    assert one.directory.parts[-3:-1] == ("x", "transformer_shaw_tiny-batch-tokens-800-clipping-distance-2-lr-0.5")
+    assert one.description()["flags"] == {"clipping-distance": 2, "lr": 0.5, "batch-tokens": 800}
+    assert one.description()["name"] == "shaw-k2 --batch-tokens 800 --lr 0.5"
+    assert "--batch-tokens" not in train_command(one)
+    assert made().directory == experiment(tmp_path).directory
 
 
 def test_several_gpus_are_started_by_torchrun_and_one_process_takes_one(tmp_path: Path) -> None:

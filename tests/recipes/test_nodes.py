@@ -98,6 +98,10 @@ def test_killed_with_several_processes_none_goes_on_and_it_resumes(root: Path) -
 def test_two_nodes_train_the_same_model(root: Path) -> None:
     conf = root / "recipe" / "tiny.conf"
     meet = ["--nodes", "2", "--rendezvous", f"127.0.0.1:{free_port()}"]
+    # What a run that was killed left behind must not be joined.
+    stale = root / "nodes" / SETTING / "nodes.json"
+    stale.parent.mkdir(parents=True)
+    stale.write_text('{"attempt": "old", "launch": "another job"}')
     second = start(conf, root, "nodes", *meet, "--node-rank", "1")
     first = start(conf, root, "nodes", *meet)
     finish(first)
@@ -106,8 +110,10 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     assert "joins" in said
     assert not (root / "nodes" / SETTING / "nodes.json").exists()
     require_equal_trainings(root, "nodes")
-    # Started again, neither trains anything.
+    assert said.count("joins") == 1
+    # Started again, neither trains anything; without the stage train, none waits for it.
     again = [start(conf, root, "nodes", *meet, "--node-rank", rank) for rank in ("0", "1")]
+    finish(start(conf, root, "none", *meet, "--node-rank", "1", "--stages", "download,prepare"))
     assert ["joins" in finish(process) for process in again] == [False, False]
 
 

@@ -1,6 +1,5 @@
 """The command line of every recipe's table.sh: `python -m recipes.common.table --recipe recipes/<corpus> NAME`."""
 
-import errno
 import os
 import shlex
 import signal
@@ -12,9 +11,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from recipes.common.__main__ import choose_seeds, count_gpus, fail, quiet_logging
+from recipes.common.__main__ import check_hardware, choose_seeds, count_gpus, quiet_logging
 from recipes.common.check_flags import check_flags
-from recipes.common.errors import RecipeError
+from recipes.common.errors import RecipeError, one_sentence
 from recipes.common.experiment import Experiment
 from recipes.common.run import ROOT
 from recipes.common.settings import parse_flags
@@ -70,13 +69,14 @@ def main(folder: Path, name: str | None, extra: tuple[str, ...], **options: Any)
     passed over, what still runs is waited for, what was cut short goes on.
     """
     quiet_logging()
-    try:
+    with one_sentence():
         table = read_table(folder, name)
         if options["source"] is not None and not options["source"].is_dir():
             raise RecipeError(f"--source {options['source']}: there is no such directory.")
         slots, hardware = share_hardware(
             **{key: options[key] for key in ("where", "gpus", "gpus_per_job", "cpus", "jobs")}
         )
+        check_hardware(hardware["gpus"], options["processes"], 1, 0, "", options["precision"], options["wandb"])
         wanted = Options(
             folder=folder.absolute(),
             seeds=choose_seeds(options["seeds"]),
@@ -98,12 +98,6 @@ def main(folder: Path, name: str | None, extra: tuple[str, ...], **options: Any)
             return
         failures = {} if options["show"] else run_table(plan, slots, options["where"], parameters)
         report(plan, failures)
-    except RecipeError as error:
-        fail(str(error))
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        fail(f"No space is left on the disk of --output-dir {options['output_dir']}: free some and run again.")
     if failures:
         sys.exit(1)
 

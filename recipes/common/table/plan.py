@@ -95,7 +95,7 @@ def _make_run(row: TableRow, options: Options) -> Run:
 
 def _check(row: TableRow, recipe: Recipe) -> None:
     kinds = (
-        ("pair", row.pair, recipe.corpus.pairs),
+        ("pair", row.pair, recipe.pairs),
         ("experiment", row.experiment, list(recipe.experiments)),
         ("test set", row.test, recipe.corpus.tests),
     )
