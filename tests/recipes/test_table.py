@@ -414,7 +414,7 @@ def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: P
 def test_killed_at_any_time_it_ends_with_the_table_of_an_unbroken_run(recipe: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW, ROW.replace("shaw-k2", "sinusoidal").replace("K = 2", "absolute"))
     unbroken = recipe.parent / "unbroken"
-    process = run_table(recipe, "--output-dir", str(unbroken))
+    process = run_table(recipe, "--output-dir", str(unbroken), "--data-dir", str(unbroken / "data"))
     assert process.returncode == 0, process.stderr
     first, second = (planned.experiments[0] for planned in plan(recipe).rows)
     for condition in (
