@@ -19,7 +19,7 @@ source scripts/env.sh
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
 shopt -s nullglob
-shell_files=(.ci/run scripts/*.sh recipes/*/*.sh)
+shell_files=(.ci/run scripts/*.sh recipes/*/*.sh recipes/*/*.sbatch)
 summary=()
 failures=0
 

@@ -142,7 +142,7 @@ def run_command(
                 process.terminate()
                 process.wait()
     if code != 0:
-        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)} The whole log is {log}.")
+        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)}; the whole log is {log}.")
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:
@@ -165,12 +165,14 @@ def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[
         temporary.chmod(0o755)
 
 
-def last_words(log: Path) -> str:
-    """The last line of a log that says something, which is where Python puts the error, as a sentence."""
+def last_words(log: Path, start: str | None = None) -> str:
+    """The last line of a log that names an error, which is where Python puts it, or else its last; with `start`, of
+    what stands below the last line that begins so.
+    """
     with open(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 20000))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n")]
-    lines = [line for line in lines if line]
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 100_000))
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n") if line.strip()]
+    starts = [number for number, line in enumerate(lines, 1) if start is not None and line.startswith(start)]
+    lines = lines[starts[-1] :] if starts else lines
     errors = [line for line in lines if "Error" in line or "error:" in line]
-    text = (errors or lines or ["it printed nothing"])[-1]
-    return text if text.endswith(".") else text + "."
+    return (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ").removesuffix(".")

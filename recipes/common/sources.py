@@ -5,13 +5,13 @@ split), archives.tsv (where an archive is and what it must be) and counts.tsv (h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
+from recipes.common.tsv import read_rows
 
 STEPS = ("read", "utf8", "nonempty", "different", "length", "kept")  # of cleaning, after which pairs are counted
 SOURCE_COLUMNS = ("split", "pairs", "language", "archive", "member", "lines")
@@ -66,34 +66,20 @@ class Known:
     evidence: str
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        lines = [(number, line.rstrip("\r\n")) for number, line in enumerate(file, 1)]
-    rows = [(number, line.split("\t")) for number, line in lines if line.strip() and not line.startswith("#")]
-    if not rows or rows[0][1] != list(columns):
-        raise RecipeError(f"{path}: the first row must name the columns {', '.join(columns)}, separated by tabs.")
-    for number, row in rows[1:]:
-        if len(row) != len(columns) or not all(row):
-            raise RecipeError(f"{path}, line {number}: write {', '.join(columns)}, separated by tabs.")
-        yield number, row
-
-
-def _number(path: Path, line: int, column: str, text: str) -> int | None:
+def _number(where: str, column: str, text: str) -> int | None:
     if text != UNKNOWN and not text.isdecimal():
-        raise RecipeError(
-            f"{path}, line {line}: '{text}' in column {column} is not a number, nor {UNKNOWN} for unknown."
-        )
+        raise RecipeError(f"{where}: '{text}' in column {column} is not a number, nor {UNKNOWN} for unknown.")
     return None if text == UNKNOWN else int(text)
 
 
 def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
     sources = []
-    for number, (split, pairs, language, archive, member, lines) in _rows(path, SOURCE_COLUMNS):
+    for where, (split, pairs, language, archive, member, lines) in read_rows(path, SOURCE_COLUMNS):
         for text in (split, language):
             if not re.fullmatch(r"[\w][\w.-]*", text):  # they become names of files
-                raise RecipeError(f"{path}, line {number}: '{text}' may hold letters, digits, '_', '-' and '.' only.")
-        known = _number(path, number, "lines", lines)
+                raise RecipeError(f"{where}: '{text}' may hold letters, digits, '_', '-' and '.' only.")
+        known = _number(where, "lines", lines)
         sources.append(Source(split, pairs, language, archive, None if member == UNKNOWN else member, known))
     return sources
 
@@ -101,14 +87,12 @@ def read_sources(path: Path) -> list[Source]:
 def read_archives(path: Path) -> dict[str, list[Archive]]:
     """The alternatives of each archive, in the table's order; RecipeError names the line at fault."""
     archives: dict[str, list[Archive]] = {}
-    for number, (name, url, size, checksum) in _rows(path, ARCHIVE_COLUMNS):
+    for where, (name, url, size, checksum) in read_rows(path, ARCHIVE_COLUMNS):
         if not CHECKSUM.fullmatch(checksum):
-            raise RecipeError(f"{path}, line {number}: '{checksum}' is not sha256: or md5: and the sum in hexadecimal.")
-        row = Archive(name, url, _number(path, number, "bytes", size), checksum)
+            raise RecipeError(f"{where}: '{checksum}' is not sha256: or md5: and the sum in hexadecimal.")
+        row = Archive(name, url, _number(where, "bytes", size), checksum)
         if not row.file or not re.fullmatch(r"[\w][\w.-]*", name):
-            raise RecipeError(
-                f"{path}, line {number}: the archive's name and the URL's last part become a file's name."
-            )
+            raise RecipeError(f"{where}: the archive's name and the URL's last part become a file's name.")
         archives.setdefault(name, []).append(row)
     return archives
 
@@ -116,10 +100,10 @@ def read_archives(path: Path) -> dict[str, list[Archive]]:
 def read_counts(path: Path) -> list[Known]:
     """Reads a table of known counts; RecipeError names the line at fault."""
     known = []
-    for number, (pair, train, step, pairs, evidence) in _rows(path, COUNT_COLUMNS):
-        count = _number(path, number, "pairs", pairs)
+    for where, (pair, train, step, pairs, evidence) in read_rows(path, COUNT_COLUMNS):
+        count = _number(where, "pairs", pairs)
         if step not in STEPS:
-            raise RecipeError(f"{path}, line {number}: '{step}' is not a step; the steps are {', '.join(STEPS)}.")
+            raise RecipeError(f"{where}: '{step}' is not a step; the steps are {', '.join(STEPS)}.")
         if count is not None:
             known.append(Known(pair, train, step, count, evidence))
     return known

@@ -123,12 +123,10 @@ def test_flags_survive_the_round_trip() -> None:
 @pytest.mark.parametrize(
     "conf", sorted((ROOT / "recipes").glob("wmt*/[!c]*.conf")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
-def test_the_papers_confs_are_valid_and_tell_their_experiments_apart(conf: Path) -> None:
+def test_confs_of_one_corpus_tell_their_experiments_apart(conf: Path) -> None:
     recipe = read_recipe(conf)
     assert recipe.corpus.name == conf.parent.name
     assert recipe.setup == conf.stem
-    assert recipe.batch_tokens == 8 * 4096
-    assert recipe.generate["lenpen"] == "0.6"
 
 
 def test_a_conf_extends_others_key_by_key(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from rich.console import Console
 from recipes.common.__main__ import main as run_recipe
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
+from recipes.common.run import last_words
 from recipes.common.stages import read_json, write_json
 from recipes.common.table.__main__ import main, share_hardware
 from recipes.common.table.executors import Local, _last_error, parse_slurm, slurm_parameters
-from recipes.common.table.job import Job, last_words
+from recipes.common.table.job import STARTED, Job
 from recipes.common.table.plan import DATA, TRAIN, Options, Plan, make_plan
 from recipes.common.table.progress import Progress
 from recipes.common.table.report import as_csv, as_markdown, as_text, make_lines
@@ -229,7 +230,7 @@ class TestRunner:
         failures, said = self.run([*jobs, shell_job(tmp_path, "idle", "true", pool=DATA)])
         log = tmp_path / "broken" / "job.log"
         assert failures == {
-            "broken": f"broken failed: no such corpus. The whole log is {log}.",
+            "broken": f"broken failed: no such corpus; the whole log is {log}.",
             "poor": "poor was not started, because broken failed.",
         }
         assert (tmp_path / "good.made").is_file()
@@ -282,9 +283,9 @@ class TestRunner:
 
     def test_only_the_latest_starts_words_count(self, tmp_path: Path) -> None:
         log = tmp_path / "job.log"
-        assert last_words(log) == "it wrote no log."
         log.write_text("=== first\nerror: the old one.\n=== second\nepoch 1\n")
-        assert last_words(log) == "epoch 1."
+        assert last_words(log, STARTED) == "epoch 1"
+        assert last_words(log) == "the old one"
 
 
 def finish(experiment: Experiment, bleu: float, historical: float | None = None, interval: float | None = 0.5) -> None:
@@ -395,7 +396,7 @@ def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: P
     error = process.stderr.strip()
     assert "\n" not in error
     assert error.startswith("error: en-de tiny bad seed 1 failed: Training bad en-de seed 1 failed (exit status 1): ")
-    assert f" The whole log is {bad.train_log}. The whole log is " in error
+    assert error.count(f"; the whole log is {bad.train_log}.") == 1
     assert Path(error.rsplit(" ", 1)[1].rstrip(".")).is_file()
     score = read_json(good.test_file("test", "sacrebleu.json"))[0]["score"]
     assert re.search(rf"K = 2 +{score:.2f}.* 25.80 ", process.stdout)

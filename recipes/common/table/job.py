@@ -130,17 +130,3 @@ def is_held(lock: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def last_words(log: Path) -> str:
-    """Why the latest start failed: its last line that names an error, or else its last."""
-    if not log.is_file():
-        return "it wrote no log."
-    with open(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 100_000))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n") if line.strip()]
-    starts = [number for number, line in enumerate(lines) if line.startswith(STARTED)]
-    lines = lines[starts[-1] + 1 :] if starts else lines
-    errors = [line for line in lines if "Error" in line or "error:" in line]
-    text = (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ")
-    return text if text.endswith(".") else text + "."

@@ -60,7 +60,9 @@ def make_plan(table: Table, options: Options) -> Plan:
     runs: dict[tuple[str, str], Run] = {}
     rows = []
     for row in table.rows:
-        run = runs.setdefault((row.conf, row.pair), _make_run(row, options))
+        if (row.conf, row.pair) not in runs:
+            runs[row.conf, row.pair] = _make_run(row, options)
+        run = runs[row.conf, row.pair]
         _check(row, run.recipe)
         rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in options.seeds]))
     _check_data(runs)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recipes.common.errors import RecipeError
+from recipes.common.tsv import read_rows
 
 COLUMNS = ("row", "pair", "conf", "experiment", "test", "metric", "paper")
 METRICS = ("historical", "sacrebleu")
@@ -44,17 +45,8 @@ def read_table(folder: Path, name: str | None) -> Table:
         names = ", ".join(sorted(one.stem for one in (folder / "tables").glob("*.tsv"))) or "none"
         asked = "name one of its tables" if name is None else f"it has no table '{name}'"
         raise RecipeError(f"{folder}: {asked}; its tables are {names}.")
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is not UTF-8 ({error}): save it as UTF-8.") from None
-    titles = [line[1:].strip() for line in lines if line.startswith("#")]
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")]
-    if not numbered or tuple(numbered[0][1].split("\t")) != COLUMNS:
-        raise RecipeError(
-            f"{path}: its first line that is no comment must be the columns {' '.join(COLUMNS)}, with tabs."
-        )
-    rows = [_read_row(line, f"{path}, line {number}") for number, line in numbered[1:]]
+    rows = [_read_row(cells, where) for where, cells in read_rows(path, COLUMNS)]
+    titles = [line[1:].strip() for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("#")]
     if not rows:
         raise RecipeError(f"{path} has no rows: add one below its columns.")
     seen: dict[tuple[str, str, str], str] = {}
@@ -65,13 +57,7 @@ def read_table(folder: Path, name: str | None) -> Table:
     return Table(name, titles[0] if titles else name, rows)
 
 
-def _read_row(line: str, where: str) -> TableRow:
-    cells = [cell.strip() for cell in line.split("\t")]
-    if len(cells) != len(COLUMNS):
-        raise RecipeError(f"{where}: it has {len(cells)} columns instead of {len(COLUMNS)}; put one tab between two.")
-    for column, cell in zip(COLUMNS, cells, strict=True):
-        if not cell:
-            raise RecipeError(f"{where}: its column '{column}' is empty; fill it in.")
+def _read_row(cells: list[str], where: str) -> TableRow:
     label, pair, conf, experiment, test, metric, paper = cells
     if metric not in METRICS:
         raise RecipeError(f"{where}: '{metric}' is not a metric; the metrics are {' and '.join(METRICS)}.")

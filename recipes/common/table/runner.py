@@ -4,8 +4,9 @@ import time
 from collections import defaultdict
 
 from recipes.common.errors import RecipeError
+from recipes.common.run import last_words
 from recipes.common.table.executors import Executor, Local, NotAccepted
-from recipes.common.table.job import Job, last_words
+from recipes.common.table.job import LOCK, STARTED, Job, is_held
 from recipes.common.table.plan import TRAIN
 from recipes.common.table.progress import Progress
 
@@ -48,6 +49,7 @@ class Runner:
                 self._take_over(job)
             elif job.pool != TRAIN and not any(job in other.needs for other in self.waiting):
                 self.progress.drop(job)
+                self.done.add(job)  # or the trainings that need it would not run or be done
             else:
                 job.forget()
                 if job.is_done():
@@ -63,6 +65,10 @@ class Runner:
     def _take_over(self, job: Job) -> None:
         """An earlier runner's job: it keeps its slot."""
         slot = job.about().get("slot")
+        if not is_held(
+            job.directory / LOCK
+        ):  # somebody's run.sh, or not yet begun: what is known is of an earlier start
+            job.forget()
         self.running[job] = slot if slot in self.slots[job.pool] else None
         if slot in self.slots[job.pool]:
             self.slots[job.pool].remove(slot)
@@ -132,7 +138,7 @@ class Runner:
             self._executor(job).submit(job, slot, {"CUDA_VISIBLE_DEVICES": slot} if on_gpu else {})
         except NotAccepted as refusal:
             if not self.running:
-                raise RecipeError(f"SLURM takes no job: {refusal} See --slurm.") from None
+                raise RecipeError(f"SLURM takes no job: {str(refusal).removesuffix('.')}; see --slurm.") from None
             self.progress.say(f"{job.title}: SLURM takes no more jobs now ({refusal}); asks again later")
             self.pause_until = time.monotonic() + RETRY_SECONDS
             return
@@ -145,7 +151,10 @@ class Runner:
 def _reason(job: Job) -> str:
     about = job.about()
     if not about:
-        return f"{job.title} failed: it did not begin. See {job.directory / 'submitit'}."
+        return f"{job.title} failed: it did not begin; see {job.directory / 'submitit'}."
     if "exit" not in about:
-        return f"{job.title} failed: it was ended from outside (killed, cancelled, or out of memory). See {job.log}."
-    return f"{job.title} failed: {last_words(job.log)} The whole log is {job.log}."
+        return f"{job.title} failed: it was ended from outside (killed, cancelled, or out of memory); see {job.log}."
+    said = last_words(job.log, STARTED) if job.log.is_file() else "it wrote no log"
+    # The pipeline has named the log that says more.
+    whole = "" if "the whole log is" in said else f"; the whole log is {job.log}"
+    return f"{job.title} failed: {said}{whole}."

@@ -1,0 +1,108 @@
+"""What the WMT recipes train is what the papers print: a wrong value here costs somebody days."""
+
+from pathlib import Path
+
+import pytest
+
+from recipes.common.settings import read_recipe
+from recipes.common.table.rows import read_table
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+COMMON = {
+    "batch": 32768,
+    "max-tokens": "4096",
+    "adam-betas": "(0.9, 0.98)",
+    "adam-eps": "1e-9",
+    "lr-scheduler": "inverse_sqrt",
+    "warmup-updates": "4000",
+    "label-smoothing": "0.1",
+    "vocabulary": 32768,
+    "lenpen": "0.6",
+    "length_penalty": "wu",
+    "max-len-a": "1",
+    "max-len-b": "50",
+}
+BASE = {
+    "size": "wmt_en_de",
+    "dropout": "0.1",
+    "lr": 6.99e-4,
+    "max-update": 100_000,
+    "beam": "4",
+    "average": (1, "epochs"),
+}
+BIG = {"size": "vaswani_wmt_en_de_big", "lr": 4.94e-4, "max-update": 300_000, "beam": "4", "average": (20, "updates")}
+CONFS = {
+    "wmt14/shaw-base": BASE | {"ffn": "1024", "shaw": "shaw-k16"},
+    "wmt14/shaw-base-t2t": BASE | {"ffn": "2048", "shaw": "shaw-k16"},
+    "wmt14/shaw-big-en-de": BIG | {"dropout": "0.3", "pairs": ["en-de", "de-en"], "shaw": "shaw-k8"},
+    "wmt14/shaw-big-en-fr": BIG | {"dropout": "0.1", "pairs": ["en-fr", "fr-en"], "shaw": "shaw-k8"},
+    "wmt18/diet": BASE | {"max-update": 250_000, "beam": "10", "shaw": "shaw-k16"},
+}
+SHAW = {
+    "shaw-k16": "shaw --clipping-distance 16",  # own rows for each layer and head are the default
+    "shaw-k8": "shaw --clipping-distance 8 --position-sharing head",
+    "shaw-keys": "shaw --clipping-distance 16 --relative-values false",
+    "shaw-values": "shaw --clipping-distance 16 --relative-keys false",
+    "shaw-neither": "shaw --clipping-distance 16 --relative-keys false --relative-values false",
+}
+
+
+@pytest.mark.parametrize("name", CONFS)
+def test_confs(name: str) -> None:
+    recipe, paper = read_recipe(RECIPES / f"{name}.conf"), CONFS[name] | COMMON
+    assert (recipe.batch_tokens, recipe.prepare.vocabulary) == (paper["batch"], paper["vocabulary"])
+    assert (recipe.size, recipe.length_penalty) == (paper["size"], paper["length_penalty"])
+    assert (recipe.average, recipe.average_by) == paper["average"]
+    assert recipe.model["dropout"] == paper["dropout"]
+    assert "share-all-embeddings" in recipe.model
+    assert recipe.model.get("encoder-ffn-embed-dim") == recipe.model.get("decoder-ffn-embed-dim") == paper.get("ffn")
+    assert recipe.pairs == paper.get("pairs", recipe.corpus.pairs)
+    assert float(recipe.train["lr"]) == pytest.approx(paper["lr"])
+    assert int(recipe.train["max-update"]) == paper["max-update"]
+    for key in ("max-tokens", "adam-betas", "adam-eps", "lr-scheduler", "warmup-updates", "label-smoothing"):
+        assert recipe.train[key] == paper[key]
+    for key in ("lenpen", "max-len-a", "max-len-b", "beam"):
+        assert recipe.generate[key] == paper[key]
+    assert recipe.default_experiments == ["sinusoidal", paper["shaw"], "diet_rel"]
+    assert recipe.score.historical
+
+
+def test_rates_are_the_highest_of_vaswanis_schedule() -> None:
+    assert pytest.approx([6.99e-4, 4.94e-4], rel=1e-3) == [512**-0.5 * 4000**-0.5, 1024**-0.5 * 4000**-0.5]
+
+
+def test_the_last_twenty_checkpoints_of_big_models_are_kept_and_end_with_the_training() -> None:
+    recipe = read_recipe(RECIPES / "wmt14/shaw-big-en-de.conf")
+    assert recipe.train["keep-interval-updates"] == "20"
+    assert int(recipe.train["max-update"]) % int(recipe.train["save-interval-updates"]) == 0
+
+
+def test_shaws_tables_rows() -> None:
+    experiments = read_recipe(RECIPES / "wmt14/shaw-base.conf").experiments
+    experiments |= read_recipe(RECIPES / "wmt14/shaw-big-en-de.conf").experiments
+    for distance in (0, 1, 2, 4, 16, 64, 256):
+        assert experiments[f"shaw-k{distance}"] == ["shaw", "--clipping-distance", str(distance)]
+    assert {name: " ".join(experiments[name]) for name in SHAW} == SHAW
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name", "test", "metric", "figures"),
+    [
+        ("wmt14", "shaw-table1", "newstest2014", "historical", [26.5, 26.8, 27.9, 29.2, 38.2, 38.7, 41.2, 41.5]),
+        ("wmt14", "shaw-table2", "newstest2013", "historical", [12.5, 25.5, 25.8, 25.9, 25.8, 25.9, 25.8]),
+        ("wmt14", "shaw-table3", "newstest2013", "historical", [25.8, 25.8, 25.3, 12.5]),
+        (
+            *("wmt18", "diet-table4", "newstest2018", "sacrebleu"),
+            [39.00, 40.10, 39.47, 38.42, 38.90, 38.49, 18.55, 18.74, 18.68, 22.93, 23.89, 23.93],
+        ),
+    ],
+)
+def test_tables(corpus: str, name: str, test: str, metric: str, figures: list[float]) -> None:
+    rows = read_table(RECIPES / corpus, name).rows
+    assert [row.paper for row in rows] == figures
+    assert {(row.test, row.metric) for row in rows} == {(test, metric)}
+    for row in rows:
+        recipe = read_recipe(RECIPES / corpus / f"{row.conf}.conf")
+        assert row.pair in recipe.pairs
+        assert row.experiment in recipe.experiments
+        assert row.test in recipe.corpus.tests
