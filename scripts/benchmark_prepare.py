@@ -10,11 +10,12 @@ five times a second, come each step's CPU time and peak memory (PSS: shared page
 directory its peak size.
 
 The extrapolation to `--pairs` on a machine with `--cpus` cores takes the two runs as a straight line; so many processes
-run here too, on fewer cores, so that their memory is measured and not guessed. Memory is what was measured, for the steps
-are streams (give 200,000 lines at least, which fill 16 processes' queues), but for `binarize`: fairseq-preprocess keeps
-two Python lists of numbers when it joins its workers' parts, measured apart as 86 bytes a pair. Time comes from CPU seconds, for the machine may be shared: the work of `clean`
-and `encode` is shared among the cores, but never faster than the one process that reads and writes; `binarize` is
-shared among the cores; `extract` is not; `learn` reads a sample, and stays.
+run here too, on fewer cores, so that their memory is measured and not guessed. Memory is what was measured, for the
+steps are streams (give 200,000 lines at least, which fill 16 processes' queues), but for `binarize`: fairseq-preprocess
+keeps two Python lists of numbers when it joins its workers' parts, measured apart as 86 bytes a pair. Time comes from
+CPU seconds, for the machine may be shared: the work of `clean` and `encode` is shared among the cores, but never faster
+than the one process that reads and writes; `binarize` is shared among the cores; `extract` is not; `learn` reads a
+sample, and stays.
 """
 
 from __future__ import annotations
