@@ -301,13 +301,12 @@ def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
 
 def _publish(run: Run, steps: Steps, directory: Path) -> Any:
     """Puts together what training and scoring read: as links, so that nothing is twice on the disk or half moved."""
-    corpus, facts = run.recipe.corpus, steps.facts("binarize")
+    facts = steps.facts("binarize")
     shutil.copytree(steps.path("binarize"), directory / "binarized", copy_function=_link)
     for path in steps.path("learn").iterdir():
         _link(path, directory / path.name)
-    for test in corpus.tests:
-        for side in (run.source, run.target):
-            _link(steps.path("evaluation") / f"{test}.{side}", directory / f"{test}.{side}")
+    for path in steps.path("evaluation").iterdir():
+        _link(path, directory / path.name)
     report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
     write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
     (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
