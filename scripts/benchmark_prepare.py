@@ -49,21 +49,21 @@ SECONDS = 0.2
 FAIRSEQ_BYTES = 86  # MMapIndexedDatasetBuilder's sizes and pointers, of 4 million sentences joined from two parts
 TICK = os.sysconf("SC_CLK_TCK")
 
-CONF = """
+CONF = f"""
+[extends]
+conf = {ROOT}/recipes/common/wmt/corpus.conf
 [corpus]
 name = benchmark
 pairs = en-de
 sources = sources.tsv
+archives = archives.tsv
+downloads = benchmark/download
 train = train
 valid = valid
 tests = valid
 [prepare]
-subwords = sentencepiece
-vocabulary = {vocabulary}
-sample = {sample}
-min-tokens = 1
-max-tokens = 250
-max-ratio = 1.5
+vocabulary = {{vocabulary}}
+sample = {{sample}}
 [model]
 size = tiny
 [experiments]

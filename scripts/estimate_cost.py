@@ -65,6 +65,8 @@ def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: i
                 hours = words = 0.0
                 for _, conf, _ in trainings:
                     recipe = read_recipe(folder / f"{conf}.conf")
+                    if "max-update" not in recipe.train:
+                        raise RecipeError(f"{recipe.path} has no max-update in [train], from which the cost follows.")
                     vocabulary = recipe.prepare.vocabulary
                     relative = multiplications(recipe.size, recipe.model, vocabulary) / multiplications(
                         MEASURED["size"], {}, vocabulary

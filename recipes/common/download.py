@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from recipes.common.errors import RecipeError
-from recipes.common.fetch import PART, FetchError, fetch, free_bytes, is_whole, part_path, verify
+from recipes.common.fetch import FetchError, fetch, free_bytes, is_whole, part_path, verify
 from recipes.common.run import Run, run_command
 from recipes.common.sources import Archive, wanted_archives, wanted_sources
 from recipes.common.stages import (
@@ -119,9 +119,8 @@ def _fetch_all(run: Run) -> None:
         _require_space(run, wanted)
         for name, rows in wanted.items():
             final = _had_before(run, rows) or (_copy(run, rows) if run.source_dir is not None else _fetch(run, rows))
-            for stale in final.parent.glob(f"*{PART}"):
-                if any(stale == part_path(row, run.download_dir / row.path) for row in rows):
-                    stale.unlink()
+            for row in rows:
+                part_path(row, run.download_dir / row.path).unlink(missing_ok=True)
             markers.set_done(_stage(name), _inputs(rows), [final])
         run.say(f"download: {len(archives)} files, sizes and checksums verified, in {run.download_dir}")
 
@@ -146,6 +145,7 @@ def _had_before(run: Run, rows: list[Archive]) -> Path | None:
         if path.is_file():
             if is_whole(path, row):
                 return path
+            run.say(f"download: {path} is not what {run.recipe.corpus.archives} says; replaces it")
             path.unlink()
     return None
 

@@ -26,7 +26,7 @@ def encode_batch(batch: Batch) -> Cleaned:
     encoded = [side.encode(line.decode("utf-8") for line in lines) for side, lines in zip(_sides, batch, strict=True)]
     for source, target in zip(*encoded, strict=True):
         short, long = sorted((len(source), len(target)))
-        if short < _settings.min_tokens or not short:  # none: characters that subwords leave out, as zero-width spaces
+        if short < _settings.min_tokens:  # subwords leave some characters out, as zero-width spaces
             counts.too_short += 1
         elif long > _settings.max_tokens:
             counts.too_long += 1

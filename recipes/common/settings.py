@@ -79,9 +79,7 @@ class Prepare:
     joined_dictionary: bool = True
     min_tokens: int = 1  # a training sentence of fewer tokens is dropped
     max_tokens: int = 250  # and one of more
-    max_ratio: float = (
-        0.0  # a pair whose longer side has more than so many times the other's tokens is dropped; 0: none
-    )
+    max_ratio: float = 0.0  # a pair with so many times more tokens on one side is dropped; 0: none
     drop_identical: bool = False  # a pair whose sides are equal is dropped
     eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
 
@@ -235,7 +233,7 @@ def _choice(choices: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _pairs(text: str) -> list[str]:
-    for pair in _words(text):
+    for pair in _some_words(text):
         source, _, target = pair.partition("-")
         if not source or not target or "-" in target or source == target:
             raise ValueError(f"'{pair}' is not a pair of two languages such as en-de")
@@ -273,7 +271,7 @@ def _corpus(section: _Section) -> Corpus:
         pairs=pairs,
         train=section.get("train", _some_words),
         valid=section.get("valid", str),
-        tests=section.get("tests", _words),
+        tests=section.get("tests", _some_words),
         train_by_pair={key.removeprefix("train."): section.get(key, _some_words) for key in of_pairs},
         sources=sources,
         archives=archives,
