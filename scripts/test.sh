@@ -8,7 +8,7 @@
 #   bash scripts/test.sh -m slow                    only the slow tests, which the plain run leaves out
 #   bash scripts/test.sh -m "slow or not slow"      all tests
 #   bash scripts/test.sh tests/test_encodings.py -k shaw
-#   bash scripts/test.sh -n 2                       tests in two processes
+#   bash scripts/test.sh -n 0                       tests in this process, not in one for each core (at most 4)
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -38,7 +38,9 @@ step() {
 step ruff "$PYTHON" -m ruff check .
 step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
 step mypy "$PYTHON" -m mypy
-step pytest "$PYTHON" -m pytest "$@"
+# By files, whose tests share what they trained.
+cores=$(nproc)
+step pytest "$PYTHON" -m pytest -n "$((cores < 4 ? cores : 4))" --dist loadfile "$@"
 
 printf '\n'
 printf '%s\n' "${summary[@]}"
