@@ -74,7 +74,7 @@ def main(folder: Path, name: str | None, extra: tuple[str, ...], **options: Any)
         if options["source"] is not None and not options["source"].is_dir():
             raise RecipeError(f"--source {options['source']}: there is no such directory.")
         slots, hardware = share_hardware(
-            **{key: options[key] for key in ("where", "gpus", "gpus_per_job", "cpus", "jobs")}
+            **{key: options[key] for key in ("where", "gpus", "gpus_per_job", "cpus", "jobs", "dry_run")}
         )
         check_hardware(hardware["gpus"], options["processes"], 1, 0, "", options["precision"], options["wandb"])
         wanted = Options(
@@ -110,7 +110,7 @@ def _forwarded(options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def share_hardware(
-    where: str, gpus: int | None, gpus_per_job: int, cpus: int | None, jobs: int | None
+    where: str, gpus: int | None, gpus_per_job: int, cpus: int | None, jobs: int | None, dry_run: bool = False
 ) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Slots by pool (of trainings none: as many as there are jobs) and the hardware of one job, as Options takes it."""
     if where == "slurm":
@@ -122,7 +122,8 @@ def share_hardware(
             "data_cpus": share,
         }
     cpus = cpus or len(os.sched_getaffinity(0))
-    names = visible_gpus(gpus)
+    # A dry run may be about another machine.
+    names = [str(number) for number in range(gpus)] if dry_run and gpus is not None else visible_gpus(gpus)
     if names:
         if gpus_per_job > len(names):
             raise RecipeError(f"--gpus-per-job {gpus_per_job}: there are {len(names)} GPUs to share; ask for fewer.")
