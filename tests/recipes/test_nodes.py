@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from tests.recipes.tiny import make_recipe
+from tests.recipes import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 # Dropout would draw other numbers in each process.
-NO_DROPOUT = ["--set", "model.dropout=0", "--set", "train.max-tokens=100", "--stages", "download..train"]
+CONF = tiny.CONF.replace("max-tokens = 200", "max-tokens = 100").replace("[train]", "dropout = 0\n[train]")
 
 
 def free_port() -> int:
@@ -27,7 +27,8 @@ def free_port() -> int:
 
 
 def start(conf: Path, root: Path, output: str, *options: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "recipes.common", "--conf", str(conf), "--gpus", "0", "--cpus", "1", *NO_DROPOUT]
+    words = [sys.executable, "-m", "recipes.common", "--conf", str(conf), "--gpus", "0", "--cpus", "1"]
+    words += ["--stages", "download..train"]
     words += ["--source", str(root / "corpus"), "--data-dir", str(root / "data"), "--output-dir", str(root / output)]
     return subprocess.Popen(
         [*words, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
@@ -44,7 +45,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recipe trained by one process."""
     root = tmp_path_factory.mktemp("nodes")
-    conf, _ = make_recipe(root, lines=300)
+    conf, _ = tiny.make_recipe(root, CONF, lines=300)
     finish(start(conf, root, "one"))
     return root
 
@@ -130,7 +131,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     ],
 )
 def test_senseless_options_are_refused_in_one_sentence(tmp_path: Path, options: list[str], words: str) -> None:
-    conf, _ = make_recipe(tmp_path)
+    conf, _ = tiny.make_recipe(tmp_path)
     process = start(conf, tmp_path, "output", *options)
     said, _ = process.communicate(timeout=100)
     assert process.returncode == 1

@@ -65,8 +65,8 @@ class TestReading:
     @pytest.mark.parametrize(
         ("lines", "words"),
         [
-            ([], ["first line", "row pair conf"]),
-            ([HEADER.replace("test", "tset"), ROW], ["first line", "row pair conf"]),
+            ([], ["first row", "row, pair, conf"]),
+            ([HEADER.replace("test", "tset"), ROW], ["first row", "row, pair, conf"]),
             ([HEADER], ["has no rows"]),
             ([HEADER, ROW, ROW.replace("\ttest", "")], ["line 3", "6 columns instead of 7"]),
             ([HEADER, ROW.replace("shaw-k2", " ")], ["line 2", "'experiment' is empty"]),

@@ -3,6 +3,7 @@ from download to table; killed at each stage and started again, the same bytes.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import torch
 from fairseq_posenc.checkpoints import load_checkpoint
 from recipes.common.stages import file_hash
 from tests.recipes.test_download import serve
-from tests.recipes.wmt import generated, real, write_archives, write_table
+from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -39,11 +40,8 @@ SMALL = {
 
 
 def command(module: str, corpus: str, root: Path, *options: str) -> list[str]:
-    words = [sys.executable, "-m", module, "--recipe", str(ROOT / "recipes" / corpus), "--gpus", "0", "--cpus", "1"]
-    words += ["--data-dir", str(root / "data"), "--output-dir", str(root / "output")]
-    for name, value in (SMALL | {"corpus.archives": str(root / f"{corpus}.tsv")}).items():
-        words += ["--set", f"{name}={value}"]
-    return [*words, *options]
+    words = [sys.executable, "-m", module, "--recipe", str(root / corpus), "--gpus", "0", "--cpus", "1"]
+    return [*words, "--data-dir", str(root / "data"), "--output-dir", str(root / "output"), *options]
 
 
 def run(*words: str) -> str:
@@ -54,13 +52,16 @@ def run(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory with a served copy of each recipe's archives, and the tables that lead there."""
+    """Each recipe made small, with archives of its layout on a server."""
     root = tmp_path_factory.mktemp("wmt")
     text = real(SHARED) if (SHARED / "data" / "newstest").is_dir() else generated
     with serve(root / "www") as (url, _):
         for corpus in ("wmt14", "wmt18"):
             made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES, text=text)
-            write_table(made, root / f"{corpus}.tsv", f"{url}/{corpus}")
+            table = write_table(made, root / corpus / "archives.tsv", f"{url}/{corpus}")
+            for conf in (ROOT / "recipes" / corpus).glob("*.conf"):
+                write_conf(root / corpus / conf.name, conf, SMALL | {"corpus.archives": table})
+            shutil.copytree(ROOT / "recipes" / corpus / "tables", root / corpus / "tables")
         yield root
 
 
@@ -149,8 +150,10 @@ def test_wmt18_from_download_to_the_papers_table(root: Path) -> None:
     ],
 )
 def test_every_pair_and_conf(root: Path, corpus: str, conf: str, pair: str, experiment: str, average: int) -> None:
-    updates = ["--set", "train.max-update=22", "--set", "train.save-interval-updates=1"] if average > 1 else []
-    options = ["--conf", conf, "--pair", pair, "--experiments", experiment, *updates]
+    if average > 1:
+        values = {"train.max-update": "22", "train.save-interval-updates": "1"}
+        write_conf(root / corpus / "many.conf", root / corpus / f"{conf}.conf", values)
+    options = ["--conf", "many" if average > 1 else conf, "--pair", pair, "--experiments", experiment]
     said = run(*command("recipes.common", corpus, root, *options))
     averaged = next(line for line in said.split("\n") if line.startswith("average: "))
     assert averaged.count("checkpoint_") == (average if average > 1 else 1)

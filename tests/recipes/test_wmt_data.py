@@ -39,8 +39,15 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[Made]]
     return {recipe: write_archives(recipe, root / recipe.name, lines=300) for recipe in (WMT14, WMT18)}
 
 
+def small_conf(recipe: Path, table: Path, directory: Path) -> Path:
+    """The recipe's data with other archives, and few subwords."""
+    values = {"corpus.archives": table, "prepare.vocabulary": 300}
+    values |= {"model.size": "tiny", "experiments.sinusoidal": "sinusoidal"}
+    return write_conf(directory / f"{recipe.name}.conf", recipe / "corpus.conf", values)
+
+
 def corpus_of(recipe: Path, directory: Path) -> Corpus:
-    return read_recipe(write_conf(recipe, RECIPES / "common/wmt/archives.tsv", directory)).corpus
+    return read_recipe(small_conf(recipe, RECIPES / "common/wmt/archives.tsv", directory)).corpus
 
 
 @pytest.mark.parametrize("recipe", [WMT14, WMT18])
@@ -88,7 +95,7 @@ def test_known_counts_are_of_this_recipes_pairs_and_agree_with_its_parts(recipe:
 
 
 def run_of(directory: Path, recipe: Path, table: Path, pair: str, source: Path | None, cpus: int = 1) -> Run:
-    return make_run(directory, write_conf(recipe, table, directory), source, pair=pair, cpus=cpus)
+    return make_run(directory, small_conf(recipe, table, directory), source, pair=pair, cpus=cpus)
 
 
 @pytest.mark.parametrize(("recipe", "pair"), [(WMT14, "en-fr"), (WMT18, "cs-en")])
@@ -155,7 +162,7 @@ prepare.prepare(run)
 
 def test_killed_in_any_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     made = write_archives(WMT18, tmp_path / "www", lines={"europarl-v7": 30_000, **dict.fromkeys(SMALL, 300)})
-    conf = write_conf(WMT18, write_table(made, tmp_path / "archives.tsv"), tmp_path)
+    conf = small_conf(WMT18, write_table(made, tmp_path / "archives.tsv"), tmp_path)
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
 
     def start(directory: Path, cpus: int) -> subprocess.Popen[bytes]:

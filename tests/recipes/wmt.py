@@ -3,7 +3,7 @@
     archives = write_archives(ROOT / "recipes/wmt14", tmp / "www", lines=200, text=parallel_text(shared))
     with serve(tmp / "www") as (url, _):
         table = write_table(archives, tmp / "archives.tsv", url)
-        ...  # run the recipe with `--set corpus.archives=<table>`, or with `--source <tmp/www>`
+        ...  # run a `write_conf` with `corpus.archives` = <table>, or with `--source <tmp/www>`
 
 `write_archives` writes `directory/<archive>/<file name of the real URL>` for each alternative (tgz, tar and zip), and
 returns them. `write_table` writes an archives.tsv that has the same archives in the same order, but these files' URLs,
@@ -17,7 +17,6 @@ import gzip
 import hashlib
 import io
 import random
-import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -125,16 +124,14 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
     path.write_bytes(gzip.compress(held.getvalue(), mtime=0) if path.suffix == ".tgz" else held.getvalue())
 
 
-def write_conf(recipe: Path, table: Path, directory: Path, vocabulary: int = 300) -> Path:
-    """`recipe`/corpus.conf as a .conf that can be read alone, with another table of archives and a small vocabulary."""
-    conf = (recipe / "corpus.conf").read_text()
-    values = {"sources": recipe / "sources.tsv", "counts": recipe / "counts.tsv", "archives": table}
-    for key, value in [*values.items(), ("vocabulary", vocabulary)]:
-        conf, found = re.subn(f"(?m)^{key} = .*$", f"{key} = {value}", conf)
-        assert found == 1, key
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{recipe.name}.conf"
-    path.write_text(conf + "\n[model]\nsize = tiny\n\n[experiments]\nsinusoidal = sinusoidal\n")
+def write_conf(path: Path, extended: Path, values: Mapping[str, object]) -> Path:
+    """A .conf with some values, by `section.key`, over those of another."""
+    sections: dict[str, list[str]] = {"extends": [f"conf = {extended}"]}
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        sections.setdefault(section, []).append(f"{key} = {value}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items()))
     return path
 
 

@@ -44,11 +44,13 @@ class Runner:
 
     def _begin(self, jobs: list[Job]) -> None:
         states = self._alive(jobs)
+        dropped: set[Job] = set()
         for job in reversed(jobs):  # what is needed stands before what needs it
             if job in states:
                 self._take_over(job)
             elif job.pool != TRAIN and not any(job in other.needs for other in self.waiting):
                 self.progress.drop(job)
+                dropped.add(job)
                 self.done.add(job)  # or the trainings that need it would not run or be done
             else:
                 job.forget()
@@ -59,7 +61,7 @@ class Runner:
         for job in jobs:
             if job in states:
                 self._show(job, states[job])
-            elif job in self.done:
+            elif job in self.done and job not in dropped:
                 self.progress.set(job, "done", "before")
 
     def _take_over(self, job: Job) -> None:
