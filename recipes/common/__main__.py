@@ -51,8 +51,8 @@ def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
 
 def choose_seeds(text: str) -> list[int]:
     words = text.replace(",", " ").split()
-    if not words or not all(word.isdecimal() for word in words):
-        raise RecipeError(f"--seeds {text}: write whole numbers, such as 1,2,3.")
+    if not words or not all(word.isdecimal() and int(word) < 1 << 32 for word in words):
+        raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
     return list(dict.fromkeys(map(int, words)))
 
 
@@ -92,7 +92,8 @@ def check_hardware(
         raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
     if node_rank >= nodes:
         raise RecipeError(f"--node-rank {node_rank}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
-    if nodes > 1 and not re.fullmatch(r"[^\s:]+:\d+|\[[^\s\]]+\]:\d+", rendezvous):
+    address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", rendezvous)
+    if nodes > 1 and not (address and int(address[1]) < 1 << 16):
         raise RecipeError(f"--rendezvous '{rendezvous}': --nodes {nodes} need node 0's address, such as host0:29500.")
     if precision == "bf16" and not gpus:
         raise RecipeError("--precision bf16 needs a GPU: fairseq takes bf16 without one for a TPU; leave it out.")
@@ -199,6 +200,8 @@ def main(
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
         gpus = count_gpus() if gpus is None else gpus
+        if gpus and not dry_run and gpus > (found := count_gpus()):
+            raise RecipeError(f"--gpus {gpus}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
         check_hardware(gpus, processes, nodes, node_rank, rendezvous, precision, wandb)
         run = Run(
             recipe=recipe,

@@ -14,6 +14,9 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         script = package_directory().parent / "scripts" / "compare.py"
         run.dry([run.python, script, "--plot", folder / "compare.png", *directories])
         return
+    for experiment in experiments:
+        if not experiment.markers.is_done("score", experiment.score_inputs()):
+            raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
     from fairseq_posenc import results
 

@@ -145,8 +145,9 @@ def _had_before(run: Run, rows: list[Archive]) -> Path | None:
         if path.is_file():
             if is_whole(path, row):
                 return path
-            run.say(f"download: {path} is not what {run.recipe.corpus.archives} says; replaces it")
-            path.unlink()
+            aside = path.with_name(f"{path.name}.other")
+            run.say(f"download: {path} is not what {run.recipe.corpus.archives} says; it is now {aside.name}")
+            path.replace(aside)
     return None
 
 

@@ -18,6 +18,11 @@ MENDS = {
     errno.EDQUOT: "delete something of yours there and run again, or give other directories by --data-dir and "
     "--output-dir",
     errno.EACCES: "mend its permissions, or give other directories by --data-dir and --output-dir",
+    errno.EPERM: "mend its permissions, or give other directories by --data-dir and --output-dir",
+    errno.ENOTDIR: "a file stands where a directory is wanted: give another by --data-dir or --output-dir",
+    errno.EEXIST: "a file stands where a directory is wanted: give another by --data-dir or --output-dir",
+    errno.EISDIR: "a directory stands where a file is wanted: move it away",
+    errno.ENAMETOOLONG: "give a shorter one",
     errno.EROFS: "give directories that can be written by --data-dir and --output-dir",
 }
 

@@ -50,7 +50,7 @@ HARDWARE_FLAGS = frozenset(
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 
 
-SAVE_INTERVALS = ("save-interval", "save-interval-updates")
+SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 
 
 def package_directory() -> Path:
@@ -193,8 +193,9 @@ class Experiment:
             self.train_flags.get(key) for key in ("max-tokens", "update-freq", "batch-size")
         ]
         flags = without_hardware(self.train_flags)
-        if self.run.recipe.average > 1:  # then how far apart checkpoints are decides what is averaged
-            flags |= {name: value for name, value in self.train_flags.items() if name in SAVE_INTERVALS}
+        # How far apart checkpoints are decides what is averaged, now or later.
+        interval = SAVE_INTERVAL[self.run.recipe.average_by]
+        flags |= {name: value for name, value in self.train_flags.items() if name == interval}
         return fingerprint([prepare.training_inputs(self.run), self.arch, flags, batch, self.seed])
 
     def average_inputs(self) -> str:

@@ -8,15 +8,16 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from ssl import SSLError
 from typing import cast
 
+from recipes.common.errors import MENDS
 from recipes.common.sources import Archive
 from recipes.common.stages import fingerprint
 
 ATTEMPTS = 4  # in a row that bring nothing new
 PROGRESS = 1 << 20  # bytes that count as something new
 PART = ".part"
+TOO_MANY_REQUESTS = 429
 
 
 class FetchError(Exception):
@@ -43,7 +44,7 @@ def verify(path: Path, row: Archive) -> None:
 def is_whole(path: Path, row: Archive) -> bool:
     try:
         verify(path, row)
-    except (OSError, FetchError):
+    except FetchError:
         return False
     return True
 
@@ -77,10 +78,13 @@ def _fetch_all(row: Archive, part: Path, progress: Callable[[int, int | None], N
         try:
             return _fetch_rest(row, part, progress)
         except urllib.error.HTTPError as error:
-            if error.code < 500 or attempt == ATTEMPTS - 1:
-                raise FetchError(f"answered '{error.code} {error.reason}'") from None
-        except (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError, SSLError) as error:
-            if attempt == ATTEMPTS - 1:
+            if (error.code < 500 and error.code != TOO_MANY_REQUESTS) or attempt == ATTEMPTS - 1:
+                reason = " ".join(str(error.reason).split())
+                raise FetchError(f"answered '{error.code} {reason}'") from None
+        except (OSError, HTTPException, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in MENDS:  # of our own disk
+                raise
+            if attempt == ATTEMPTS - 1 or isinstance(error, ValueError):
                 raise FetchError(f"cannot be reached ({getattr(error, 'reason', error)})") from None
         # A slow server that breaks off now and then is followed as long as it gets on.
         attempt, had = (0, _size(part)) if _size(part) >= had + PROGRESS else (attempt + 1, had)
@@ -114,10 +118,14 @@ def _fetch_rest(row: Archive, part: Path, progress: Callable[[int, int | None], 
         start = have if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = start + int(length) if length and length.isdecimal() else row.bytes
+        if row.bytes is not None and total != row.bytes:  # an error page, say, which must not cost what we have
+            raise FetchError(f"offers {total:,} bytes instead of {row.bytes:,}: it is another file")
         with open(part, "ab" if start else "wb") as file:
             while block := answer.read(1 << 20):
                 file.write(block)
                 progress(file.tell(), total)
+                if row.bytes is not None and file.tell() > row.bytes:
+                    raise FetchError(f"sends more than {row.bytes:,} bytes: it is another file")
     size = _size(part)
     if total is not None and size < total:
         raise ConnectionError(f"the connection ended after {size:,} of {total:,} bytes")

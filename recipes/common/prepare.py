@@ -70,6 +70,9 @@ def prepare(run: Run) -> None:
     markers = Markers(run.pair_dir)
     if markers.is_done("prepare", inputs(run)):
         run.say(f"prepare: done before, in {run.prepared_dir}")
+        if work.is_dir():  # of a run that was killed after its last step
+            with locked(run.pair_dir):
+                shutil.rmtree(work)
         return
     with locked(run.pair_dir):
         markers.clear("prepare")

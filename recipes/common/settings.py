@@ -38,6 +38,19 @@ RESERVED = {
     "distributed-world-size": "give --gpus, --processes or --nodes",
     "tensorboard-logdir": "give --tensorboard",
     "wandb-project": "give --wandb",
+    **dict.fromkeys(
+        ["post-process", "remove-bpe", "bpe", "tokenizer"],
+        "the pipeline makes text of tokens itself, [prepare] subwords",
+    ),
+    **dict.fromkeys(["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu"], "leave it out"),
+    **dict.fromkeys(
+        ["restore-file", "no-save", "no-last-checkpoints", "checkpoint-suffix"], "trainings are resumed by it"
+    ),
+    **dict.fromkeys(["train-subset", "valid-subset"], "set [corpus] train and valid"),
+    **dict.fromkeys(
+        ["tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"],
+        "give --gpus, --nodes and --rendezvous",
+    ),
 }
 T = TypeVar("T")
 Flags = dict[str, str]
@@ -204,6 +217,13 @@ def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 
+def _shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"'{text}' cannot be split into words ({error})") from None
+
+
 def _some_words(text: str) -> list[str]:
     words = _words(text)
     if not words or len(set(words)) != len(words):
@@ -253,7 +273,7 @@ def _corpus(section: _Section) -> Corpus:
     has = section.values.keys() & {"sources", "generator"}
     if len(has) != 1:
         raise section.error("sources", "give either 'sources' or 'generator'")
-    name = section.get("name", str)
+    name = section.get("name", _name)
     pairs = section.get("pairs", _pairs)
     of_pairs = [key for key in section.values if key.startswith("train.")]
     for key in of_pairs:
@@ -278,7 +298,7 @@ def _corpus(section: _Section) -> Corpus:
         counts=file("counts") if "counts" in section.values else None,
         downloads=section.get("downloads", _folder_name, f"{name}/download"),
         generator=file("generator") if "generator" in has else None,
-        generator_options=section.get("generator-options", shlex.split, []),
+        generator_options=section.get("generator-options", _shell_words, []),
     )
     section.refuse_rest()
     return corpus
@@ -329,7 +349,7 @@ def _known_to_sacrebleu(names: Iterable[str]) -> None:
 
 
 def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
-    rows = {name: shlex.split(value) for name, value in section.values.items() if name != "default"}
+    rows = {name: section.get(name, _shell_words) for name in section.values if name != "default"}
     for name, row in rows.items():
         if not row or row[0].startswith("-"):
             raise section.error(name, "starts with an encoding's name, such as 'shaw --clipping-distance 16'.")
@@ -398,12 +418,14 @@ def _read_file(path: Path, reading: tuple[Path, ...] = ()) -> dict[str, dict[str
     )
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             parser.read_file(file)
-    except (FileNotFoundError, IsADirectoryError):
+    except (OSError, ValueError) as error:
+        if isinstance(error, (PermissionError, UnicodeDecodeError)):
+            raise RecipeError(f"{path} cannot be read ({error}): mend its permissions or its encoding.") from None
         where = f"{reading[-1]}, section [extends]" if reading else "--conf"
         raise RecipeError(f"{where}: there is no file {path}.") from None
-    except (configparser.Error, UnicodeDecodeError) as error:
+    except configparser.Error as error:
         raise RecipeError(f"{path} is not a valid .conf: {' '.join(str(error).split())}") from None
     for name in parser.sections():
         if name not in SECTIONS:

@@ -91,7 +91,7 @@ def read_archives(path: Path) -> dict[str, list[Archive]]:
         if not CHECKSUM.fullmatch(checksum):
             raise RecipeError(f"{where}: '{checksum}' is not sha256: or md5: and the sum in hexadecimal.")
         row = Archive(name, url, _number(where, "bytes", size), checksum)
-        if not row.file or not re.fullmatch(r"[\w][\w.-]*", name):
+        if not re.fullmatch(r"[\w][\w.-]*", row.file) or not re.fullmatch(r"[\w][\w.-]*", name):
             raise RecipeError(f"{where}: the archive's name and the URL's last part become a file's name.")
         archives.setdefault(name, []).append(row)
     return archives

@@ -1,16 +1,15 @@
 """Stage `train`: fairseq-train, resumed where a killed run left it, with exact command, log and summary."""
 
-import os
 import shutil
 import zipfile
 from pathlib import Path
 
-from recipes.common import prepare
+from recipes.common import prepare, superseded
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, derive_update_freq, train_command, train_environment
 from recipes.common.nodes import announced
 from recipes.common.run import run_command, write_command
-from recipes.common.stages import TEMPORARY, atomic_path, locked, read_json, write_json
+from recipes.common.stages import TEMPORARY, atomic_path, locked, write_json
 from recipes.common.train_log import TrainLog
 
 
@@ -27,6 +26,9 @@ def train(experiment: Experiment, which: str) -> None:
         return
     prepare.require(run)
     with locked(experiment.directory) as lock:
+        if superseded.exchange(experiment, inputs) and markers.is_done("train", inputs):
+            run.say(f"train {which}: {experiment.title}: done before, with these settings")
+            return
         if warning:
             run.say(warning)
         markers.clear("train")
@@ -81,8 +83,6 @@ def whole_checkpoint(path: Path) -> bool:
 def make_ready(experiment: Experiment, inputs: str) -> bool:
     """Leaves `checkpoints/` as this training may go on from; whether there is anything to go on from."""
     directory, origin = experiment.checkpoints, experiment.checkpoints / "inputs.json"
-    if directory.is_dir() and not (origin.is_file() and read_json(origin) == inputs):
-        _set_aside(experiment)
     directory.mkdir(parents=True, exist_ok=True)
     if not origin.is_file():
         write_json(origin, inputs)
@@ -102,23 +102,6 @@ def make_ready(experiment: Experiment, inputs: str) -> bool:
     with atomic_path(last) as temporary:
         shutil.copyfile(newest, temporary)
     return True
-
-
-def _set_aside(experiment: Experiment) -> None:
-    """Moves all that an earlier training of other settings left, scores included, to a place of its own: a setting
-    that was changed by mistake must not cost what took weeks."""
-    number = 1
-    while (old := experiment.directory / f"superseded-{number}").exists():
-        number += 1
-    old.mkdir()
-    for path in list(experiment.directory.iterdir()):
-        # experiment.json stays, to be rewritten: what holds one is an experiment to compare.
-        if path.name not in (".lock", "experiment.json") and not path.name.startswith("superseded-"):
-            os.replace(path, old / path.name)
-    experiment.run.say(
-        f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "
-        f"the earlier checkpoints are in {old}"
-    )
 
 
 class _Display:

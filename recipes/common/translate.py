@@ -35,6 +35,7 @@ def translate(experiment: Experiment) -> None:
     prepare.require(run)
     with locked(experiment.directory) as lock:
         markers.clear("translate")
+        markers.clear("score")
         for test in tests:
             _translate(experiment, test, empty_directory(temporary), lock)
         shutil.rmtree(temporary)

@@ -9,7 +9,7 @@ from recipes.common.errors import RecipeError
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Each row with its place, for errors; RecipeError names file and line of the first fault."""
     try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not UTF-8 ({error}): save it as UTF-8.") from None
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")]

@@ -26,11 +26,16 @@ class Server(http.server.BaseHTTPRequestHandler):
     folder: Path
     cut: int | None = None
     ranges = True
+    busy = 0  # so many answers of 503 come first
     asked: list[tuple[str, str | None]]
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers.get("Range")))
         path = self.folder / self.path.lstrip("/")
+        if type(self).busy:
+            type(self).busy -= 1
+            self.send_error(503)
+            return
         if not path.is_file():
             self.send_error(404)
             return
@@ -51,10 +56,10 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(
-    folder: Path, cut: int | None = None, ranges: bool = True
+    folder: Path, cut: int | None = None, ranges: bool = True, busy: int = 0
 ) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     asked: list[tuple[str, str | None]] = []
-    handler = type("Handler", (Server,), {"folder": folder, "cut": cut, "ranges": ranges, "asked": asked})
+    handler = type("Handler", (Server,), {"folder": folder, "cut": cut, "ranges": ranges, "busy": busy, "asked": asked})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -164,6 +169,40 @@ def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
         (corpus / "train.en").unlink()
         with pytest.raises(RecipeError, match=r"train\.en answered '404 Not Found': .* --source"):
             download.download(run)
+
+
+def test_a_busy_server_is_asked_again(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    with serve(corpus, busy=2) as (url, asked):
+        write_sources(conf.parent, corpus, url)
+        download.download(make_run(tmp_path, conf, None))
+    assert len(asked) == len(NAMES) + 2
+
+
+def test_an_error_page_does_not_cost_what_was_had(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    with serve(corpus, ranges=False) as (url, _):
+        write_sources(conf.parent, corpus, url)
+        run = make_run(tmp_path, conf, None)
+        run.download_dir.mkdir(parents=True)
+        part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
+        (corpus / "train.en").write_bytes(b"<html>Please log in.</html>")
+        with pytest.raises(RecipeError, match=r"train\.en offers 27 bytes instead of [\d,]+: it is another file"):
+            download.download(run)
+        assert part(run, "train.en").stat().st_size == 100
+
+
+def test_a_file_of_the_users_is_verified_and_if_wrong_moved_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+    run.download_dir.mkdir(parents=True)
+    (run.download_dir / "train.en").write_bytes(b"mine")
+    download.download(run)
+    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    assert (run.download_dir / "train.en.other").read_bytes() == b"mine"
+    assert "train.en is not what" in capsys.readouterr().out
 
 
 def test_no_server(tmp_path: Path) -> None:

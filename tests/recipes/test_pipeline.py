@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from recipes.common import check_flags, score, train, translate
+from recipes.common import check_flags, score, superseded, train, translate
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.stages import read_json, write_json
@@ -353,22 +353,50 @@ class TestMakeReady:
         assert not train.make_ready(experiment, "inputs")
         assert not experiment.last_checkpoint.exists()
 
-    def test_checkpoints_of_other_settings_are_set_aside(self, experiment: Experiment) -> None:
-        train.make_ready(experiment, "inputs")
-        self.save(experiment.last_checkpoint, 1)
-        experiment.train_log.write_text("the old log")
+    def trained(self, experiment: Experiment, inputs: str, value: int) -> None:
+        train.make_ready(experiment, inputs)
+        self.save(experiment.last_checkpoint, value)
+        experiment.train_log.write_text(f"log {value}")
         write_json(experiment.directory / "experiment.json", experiment.description())
-        assert not train.make_ready(experiment, "other inputs")
+
+    def test_what_other_settings_trained_is_set_aside_and_taken_back_with_them(self, experiment: Experiment) -> None:
+        self.trained(experiment, "inputs", 1)
+        assert not superseded.exchange(experiment, "inputs")
+        assert experiment.last_checkpoint.is_file()
+        assert not superseded.exchange(experiment, "other inputs")
         assert list(experiment.directory.rglob("experiment.json")) == [experiment.directory / "experiment.json"]
         old = experiment.directory / "superseded-1"
         assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 1
-        assert (old / "train.log").read_text() == "the old log"
+        assert (old / "train.log").read_text() == "log 1"
         assert not experiment.train_log.exists()
-        self.save(experiment.last_checkpoint, 2)
-        assert not train.make_ready(experiment, "inputs")
-        for number in (1, 2):
-            kept = experiment.directory / f"superseded-{number}" / "checkpoints" / "checkpoint_last.pt"
-            assert torch.load(kept)["value"] == number
+        self.trained(experiment, "other inputs", 2)
+        assert superseded.exchange(experiment, "inputs")
+        assert torch.load(experiment.last_checkpoint)["value"] == 1
+        assert experiment.train_log.read_text() == "log 1"
+        [old] = experiment.directory.glob("superseded-*")
+        assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 2
+
+    def test_killed_while_setting_aside_it_goes_on_with_the_same_place(
+        self, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.trained(experiment, "inputs", 1)
+        moved: list[Path] = []
+
+        def killed(origin: Path, target: Path) -> None:
+            if moved:
+                raise KeyboardInterrupt
+            moved.append(origin)
+            origin.rename(target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("recipes.common.superseded.os.replace", killed)
+            with pytest.raises(KeyboardInterrupt):
+                superseded.exchange(experiment, "other inputs")
+        assert experiment.last_checkpoint.is_file()  # moved last
+        superseded.exchange(experiment, "other inputs")
+        [old] = experiment.directory.glob("superseded-*")
+        assert (old / "train.log").is_file()
+        assert (old / "checkpoints" / "checkpoint_last.pt").is_file()
 
 
 def test_hypotheses_are_put_in_the_sources_order(tmp_path: Path) -> None:

@@ -181,6 +181,7 @@ def test_the_historical_score_is_multi_bleu_on_moses_tokens_with_split_compounds
         [line.lower() for line in tokenize(hypotheses, "de")], [line.lower() for line in tokenize(references, "de")]
     )
     assert historical_bleu(hypotheses, references, "fr")[0]["score"] != found["score"]
+    assert tokenize(["un compte-rendu"], "fr") == ["un compte-rendu"]  # compounds are German's
 
 
 def test_without_a_common_four_gram_it_is_zero() -> None:

@@ -77,6 +77,11 @@ def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
         ("sources = sources.tsv", "", ["[corpus]", "either 'sources' or 'generator'"]),
         ("max-tokens = 200", "", ["[train]", "'max-tokens'", "is missing"]),
         ("lr = 1e-2", "--lr = 1e-2", ["[train]", "'--lr'", "without dashes"]),
+        ("beam = 2", "post-process = sentencepiece", ["[generate]", "'post-process'", "makes text of tokens itself"]),
+        ("lr = 1e-2", "restore-file = x.pt", ["[train]", "'restore-file'", "resumed by it"]),
+        ("tests = test", "tests =", ["[corpus]", "'tests'", "at least one"]),
+        ("name = tiny", "name = ../tiny", ["[corpus]", "'name'", "'../tiny'"]),
+        ("= shaw --clipping", "= shaw 'x --clipping", ["'shaw-k2'", "cannot be split"]),
         ("lr = 1e-2", "seed = 3", ["[train]", "'seed'", "--seeds"]),
         ("beam = 2", "path = model.pt", ["[generate]", "'path'", "averaged checkpoint"]),
         ("--clipping-distance 2", "--arch transformer", ["'shaw-k2'", "--arch is set by the pipeline"]),
@@ -127,6 +132,15 @@ def test_confs_of_one_corpus_tell_their_experiments_apart(conf: Path) -> None:
     recipe = read_recipe(conf)
     assert recipe.corpus.name == conf.parent.name
     assert recipe.setup == conf.stem
+
+
+def test_of_two_that_are_extended_the_later_wins(tmp_path: Path) -> None:
+    make_recipe(tmp_path)
+    for name, value in (("a", "1"), ("b", "2")):
+        (tmp_path / f"{name}.conf").write_text(f"[train]\nlr = {value}\n")
+    child = tmp_path / "child.conf"
+    child.write_text("[extends]\nconf = recipe/tiny.conf a.conf b.conf\n")
+    assert read_recipe(child).train["lr"] == "2"
 
 
 def test_a_conf_extends_others_key_by_key(tmp_path: Path) -> None:
