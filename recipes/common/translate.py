@@ -56,9 +56,10 @@ def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> N
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)
     tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
+    # fairseq invents a sentence for an empty line, also for one of characters that subwords leave out.
+    said = prepare.load_subwords(run, run.source).encode(sources)
     subwords = prepare.load_subwords(run, run.target)
-    # fairseq invents a sentence for an empty line.
-    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(sources, tokens, strict=True)]
+    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(said, tokens, strict=True)]
     for kind, side in (("src", run.source), ("ref", run.target)):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)
