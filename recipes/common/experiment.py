@@ -239,33 +239,34 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def derive_update_freq(experiment: Experiment) -> tuple[int | None, str | None]:
-    """--update-freq that makes a batch of [train] batch-tokens on these GPUs, and a warning if none does
-    exactly.
+def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
+    """--max-tokens and --update-freq that make a batch of [train] batch-tokens of so many processes, and a warning if
+    none do exactly.
     """
-    run, flags = experiment.run, experiment.train_flags
-    if run.recipe.batch_tokens is None:
-        return None, None
+    run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.batch_tokens
+    if wanted is None:
+        return {}, None
     if "update-freq" in flags:
         raise RecipeError("--update-freq follows from [train] batch-tokens: change that in the .conf instead.")
-    try:
-        step = int(flags["max-tokens"]) * run.workers
-    except ValueError:
-        raise RecipeError(f"--max-tokens {flags['max-tokens']}: this is not a whole number.") from None
-    if step > run.recipe.batch_tokens and run.workers > 1:
-        raise RecipeError(
-            f"One step of {run.workers} processes is {step:,} tokens, more than [train] batch-tokens "
-            f"{run.recipe.batch_tokens:,}: take fewer, or lower max-tokens by --set train.max-tokens=N."
-        )
-    update_freq = max(1, round(run.recipe.batch_tokens / step))
-    batch = update_freq * step
-    if batch == run.recipe.batch_tokens:
-        return update_freq, None
-    return update_freq, (
-        f"warning: {run.workers} x {flags['max-tokens']} tokens does not divide batch-tokens "
-        f"{run.recipe.batch_tokens:,}: "
-        f"with --update-freq {update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to "
-        f"have it exact."
+    max_tokens = _whole(flags, "max-tokens", 0)
+    if max_tokens < 1:
+        raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
+    if run.workers > 1 and max_tokens * run.workers > wanted:
+        # So many processes are one update's: each takes a smaller part.
+        max_tokens = wanted // run.workers
+        if max_tokens < run.recipe.prepare.max_tokens:
+            raise RecipeError(
+                f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
+                f"{max_tokens:,}, fewer than the longest sentences have ([prepare] max-tokens): take fewer GPUs."
+            )
+    update_freq = max(1, round(wanted / (max_tokens * run.workers)))
+    batch = update_freq * max_tokens * run.workers
+    derived = {"max-tokens": str(max_tokens), "update-freq": str(update_freq)}
+    if batch == wanted:
+        return derived, None
+    return derived, (
+        f"warning: {run.workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
+        f"{update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to have it exact."
     )
 
 
@@ -286,9 +287,7 @@ def common_words(run: Run, task: str = "translation") -> list[str]:
 def train_command(experiment: Experiment) -> list[str]:
     """The exact training command."""
     run, flags = experiment.run, dict(experiment.train_flags)
-    update_freq, _ = derive_update_freq(experiment)
-    if update_freq is not None:
-        flags["update-freq"] = str(update_freq)
+    flags.update(derive_batch(experiment)[0])
     flags.setdefault("log-format", "json")
     # The buffer's thread can abort the interpreter ("terminate called without an active exception") when a training
     # ends within an epoch; the loader's workers read ahead without it.

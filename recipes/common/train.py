@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recipes.common import prepare, superseded
 from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment, derive_update_freq, train_command, train_environment
+from recipes.common.experiment import Experiment, derive_batch, train_command, train_environment
 from recipes.common.nodes import announced
 from recipes.common.run import run_command, write_command
 from recipes.common.stages import TEMPORARY, atomic_path, locked, write_json
@@ -17,7 +17,7 @@ def train(experiment: Experiment, which: str) -> None:
     """Runs the stage; `which` says "2 of 7"."""
     run, markers, inputs = experiment.run, experiment.markers, experiment.train_inputs()
     command, environment = train_command(experiment), train_environment(experiment.run)
-    _, warning = derive_update_freq(experiment)
+    _, warning = derive_batch(experiment)
     if run.dry_run:
         run.dry([*(f"{name}={value}" for name, value in environment.items()), *command])
         return

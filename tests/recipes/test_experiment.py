@@ -9,7 +9,7 @@ import pytest
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import (
     Experiment,
-    derive_update_freq,
+    derive_batch,
     generate_command,
     make_experiments,
     train_command,
@@ -37,26 +37,37 @@ def value(words: list[str], flag: str) -> str:
 def test_update_freq_keeps_the_batch_whatever_the_gpus(tmp_path: Path, gpus: int, nodes: int, update_freq: int) -> None:
     conf = CONF.replace("batch-tokens = 400", "batch-tokens = 1600")  # in batches of 200
     one = experiment(tmp_path, conf=conf, gpus=gpus, nodes=nodes, rendezvous="host0:29500")
-    assert derive_update_freq(one) == (update_freq, None)
+    assert derive_batch(one) == ({"max-tokens": "200", "update-freq": str(update_freq)}, None)
     words = train_command(one)
     assert value(words, "--update-freq") == str(update_freq)
     assert value(words, "--distributed-world-size") == str(max(gpus, 1) * nodes)
 
 
 def test_a_batch_that_no_update_freq_makes_is_warned_of(tmp_path: Path) -> None:
-    found, warning = derive_update_freq(experiment(tmp_path, extra={"max-tokens": "150"}))
-    assert found == 3
+    found, warning = derive_batch(experiment(tmp_path, extra={"max-tokens": "150"}))
+    assert found == {"max-tokens": "150", "update-freq": "3"}
     assert warning is not None
     assert "1 x 150" in warning
     assert "400" in warning
 
 
-@pytest.mark.parametrize("gpus", [3, 8])
-def test_gpus_that_would_enlarge_the_batch_are_refused(tmp_path: Path, gpus: int) -> None:
-    with pytest.raises(
-        RecipeError, match=rf"One step of {gpus} processes is .* more than .*batch-tokens 400: take fewer"
-    ):
-        train_command(experiment(tmp_path, gpus=gpus))
+@pytest.mark.parametrize(("gpus", "max_tokens", "warned"), [(4, "100", False), (3, "133", True)])
+def test_more_gpus_than_a_batch_has_parts_take_smaller_ones(
+    tmp_path: Path, gpus: int, max_tokens: str, warned: bool
+) -> None:
+    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99")
+    one = experiment(tmp_path, conf=conf, gpus=gpus)
+    found, warning = derive_batch(one)
+    assert found == {"max-tokens": max_tokens, "update-freq": "1"}
+    assert (warning is not None) == warned
+    assert value(train_command(one), "--max-tokens") == max_tokens
+    assert one.train_inputs() == experiment(tmp_path, conf=conf).train_inputs()
+
+
+def test_gpus_whose_parts_would_not_hold_a_sentence_are_refused(tmp_path: Path) -> None:
+    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99")
+    with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves each 50, .*take fewer GPUs"):
+        train_command(experiment(tmp_path, conf=conf, gpus=8))
 
 
 def test_update_freq_is_not_taken_beside_batch_tokens(tmp_path: Path) -> None:
@@ -66,7 +77,7 @@ def test_update_freq_is_not_taken_beside_batch_tokens(tmp_path: Path) -> None:
 
 def test_a_users_max_tokens_changes_neither_batch_nor_directory(tmp_path: Path) -> None:
     one, other = experiment(tmp_path), experiment(tmp_path, extra={"max-tokens": "100", "fp16": ""})
-    assert derive_update_freq(other) == (4, None)
+    assert derive_batch(other) == ({"max-tokens": "100", "update-freq": "4"}, None)
     assert one.directory == other.directory
     assert one.train_inputs() == other.train_inputs()
     assert value(train_command(other), "--max-tokens") == "100"
