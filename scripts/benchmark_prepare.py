@@ -5,9 +5,9 @@
 
 Pairs are drawn by a seeded chance: words by Zipf's law, 25 a sentence on average, in an archive of the real layout
 (training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's own command line then runs `download` and `prepare` with
-recipes/wmt14/corpus.conf's settings, first on a quarter of the pairs and then on all; from the process tree, sampled
-five times a second, come each step's CPU time and peak memory (PSS: shared pages count once), and from the data
-directory its peak size.
+the settings of recipes/common/wmt/corpus.conf, first on a quarter of the pairs and then on all; from the process tree,
+sampled five times a second, come each step's CPU time and peak memory (PSS: shared pages count once), and from the
+data directory its peak size.
 
 The extrapolation to `--pairs` on a machine with `--cpus` cores takes the two runs as a straight line; so many processes
 run here too, on fewer cores, so that their memory is measured and not guessed. Memory is what was measured, for the
