@@ -200,9 +200,9 @@ def main(
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
         gpus = count_gpus() if gpus is None else gpus
+        check_hardware(gpus, processes, nodes, node_rank, rendezvous, precision, wandb)
         if gpus and not dry_run and gpus > (found := count_gpus()):
             raise RecipeError(f"--gpus {gpus}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
-        check_hardware(gpus, processes, nodes, node_rank, rendezvous, precision, wandb)
         run = Run(
             recipe=recipe,
             pair=choose_pair(recipe, pair),

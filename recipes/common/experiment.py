@@ -15,7 +15,8 @@ from recipes.common.settings import Flags, flag_words, parse_flags
 from recipes.common.stages import Markers, fingerprint
 
 # Where and how fast it runs, not what is computed: these neither name an experiment nor make it another one.
-# So do those that say which checkpoints are kept: averaging more of them makes no other training.
+# So do those that say which checkpoints are kept: averaging more of them makes no other training (but how far apart
+# they are is asked for: see SAVE_INTERVAL).
 HARDWARE_FLAGS = frozenset(
     [
         "cpu",
@@ -254,10 +255,12 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if run.workers > 1 and max_tokens * run.workers > wanted:
         # So many processes are one update's: each takes a smaller part.
         max_tokens = wanted // run.workers
-        if max_tokens < run.recipe.prepare.max_tokens:
+        longest = max(run.recipe.prepare.max_tokens, run.recipe.prepare.eval_max_tokens) + 1  # its end is a token, too
+        if max_tokens < longest:
             raise RecipeError(
                 f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
-                f"{max_tokens:,}, fewer than the longest sentences have ([prepare] max-tokens): take fewer GPUs."
+                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentences ([prepare] max-tokens, "
+                "eval-max-tokens): take fewer GPUs."
             )
     update_freq = max(1, round(wanted / (max_tokens * run.workers)))
     batch = update_freq * max_tokens * run.workers

@@ -120,15 +120,18 @@ def _fetch_rest(row: Archive, part: Path, progress: Callable[[int, int | None], 
         total = start + int(length) if length and length.isdecimal() else row.bytes
         if row.bytes is not None and total != row.bytes:  # an error page, say, which must not cost what we have
             raise FetchError(f"offers {total:,} bytes instead of {row.bytes:,}: it is another file")
-        with open(part, "ab" if start else "wb") as file:
+        # All of it again, by a server that knows no ranges: what we have is kept until that is whole.
+        target = part.with_name(part.name + ".again") if have and not start else part
+        with open(target, "ab" if start else "wb") as file:
             while block := answer.read(1 << 20):
                 file.write(block)
                 progress(file.tell(), total)
                 if row.bytes is not None and file.tell() > row.bytes:
                     raise FetchError(f"sends more than {row.bytes:,} bytes: it is another file")
-    size = _size(part)
+    size = _size(target)
     if total is not None and size < total:
         raise ConnectionError(f"the connection ended after {size:,} of {total:,} bytes")
+    target.replace(part)
 
 
 def free_bytes(directory: Path) -> int:

@@ -23,8 +23,10 @@ def _path(experiment: Experiment) -> Path:
 
 
 def _launch() -> str:
-    """What all nodes of one start of a SLURM job have in common: a requeued job must not meet its former self."""
-    return f"{os.environ.get('SLURM_JOB_ID')}.{os.environ.get('SLURM_RESTART_COUNT')}"
+    """What all nodes of one start of a SLURM job have in common, for a requeued job must not meet its former self; of
+    nodes that were started by hand it is nothing.
+    """
+    return os.environ.get("POSENC_LAUNCH", "")
 
 
 def forget_attempts(experiments: Iterable[Experiment]) -> None:
@@ -43,7 +45,7 @@ def announced(experiment: Experiment) -> Iterator[None]:
     try:
         yield
     finally:
-        _path(experiment).unlink()
+        _path(experiment).unlink(missing_ok=True)
 
 
 def _attempt(experiment: Experiment) -> str | None:

@@ -26,7 +26,8 @@ def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) 
             join(experiment, f"{number} of {len(experiments)}")
         return
     if not run.dry_run:
-        forget_attempts(experiments)
+        if run.nodes > 1 and "train" in stages:
+            forget_attempts(experiments)
         check_flags(run, experiments, stages)
     if "download" in stages:
         download.download(run)

@@ -71,8 +71,8 @@ def prepare(run: Run) -> None:
     if markers.is_done("prepare", inputs(run)):
         run.say(f"prepare: done before, in {run.prepared_dir}")
         if work.is_dir():  # of a run that was killed after its last step
-            with locked(run.pair_dir):
-                shutil.rmtree(work)
+            with suppress(RecipeError), locked(run.pair_dir):  # or of one that is just deleting it
+                shutil.rmtree(work, ignore_errors=True)
         return
     with locked(run.pair_dir):
         markers.clear("prepare")

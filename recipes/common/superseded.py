@@ -1,62 +1,77 @@
 """Trainings whose settings or data changed since: put aside, never deleted, and taken back when the settings are."""
 
 import os
+import re
 from pathlib import Path
 
 from recipes.common.experiment import Experiment
 from recipes.common.stages import read_json
 
-CHECKPOINTS, KEPT = "checkpoints", (".lock", "experiment.json")  # what holds experiment.json is one to compare
+KEPT = (".lock", "experiment.json")  # what holds experiment.json is one to compare
+# Where things are while they are moved: a run that was killed is followed by one that moves the rest.
+LEAVING, COMING = "superseding", "taking-back"
 
 
 def exchange(experiment: Experiment, inputs: str) -> bool:
     """Leaves in the experiment's directory what was trained from these inputs, or nothing; whether something was
     taken back.
     """
-    checkpoints = experiment.directory / CHECKPOINTS
-    if checkpoints.is_dir() and not _is_from(checkpoints, inputs):
+    directory = experiment.directory
+    if (directory / COMING).is_dir():
+        return _take_back(experiment)
+    if (directory / LEAVING).is_dir() or (_things(directory) and _inputs_of(directory) != inputs):
         _set_aside(experiment)
-    earlier = None if checkpoints.is_dir() else _find(experiment.directory, inputs)
-    if earlier is None:
+    if _things(directory):
         return False
-    _move(earlier, experiment.directory)
-    earlier.rmdir()
-    experiment.run.say(f"train: {experiment.title}: was trained with these settings before; taken back from {earlier}")
-    return True
+    for earlier in reversed(_all(directory)):
+        if _inputs_of(earlier) == inputs:
+            earlier.rename(directory / COMING)
+            return _take_back(experiment)
+    return False
 
 
-def _is_from(checkpoints: Path, inputs: str) -> bool:
-    origin = checkpoints / "inputs.json"
-    return origin.is_file() and bool(read_json(origin) == inputs)
+def _inputs_of(directory: Path) -> str | None:
+    """What a training was made from, also if its checkpoints were deleted; None if there is none."""
+    origin, marker = directory / "checkpoints" / "inputs.json", directory / "done" / "train.json"
+    if origin.is_file():
+        return str(read_json(origin))
+    return str(read_json(marker)["inputs"]) if marker.is_file() else None
+
+
+def _things(directory: Path) -> list[Path]:
+    """What belongs to the training that lies here."""
+    return [
+        path
+        for path in sorted(directory.iterdir())
+        if path.name not in (*KEPT, LEAVING, COMING)
+        and not path.name.startswith("superseded-")
+        and not (path.is_dir() and not any(path.iterdir()))
+    ]
 
 
 def _all(directory: Path) -> list[Path]:
-    return sorted(directory.glob("superseded-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def _find(directory: Path, inputs: str) -> Path | None:
-    return next((path for path in reversed(_all(directory)) if _is_from(path / CHECKPOINTS, inputs)), None)
+    """Those put aside, the latest last."""
+    found = [(re.fullmatch(r"superseded-(\d+)", path.name), path) for path in directory.iterdir()]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 
 def _set_aside(experiment: Experiment) -> None:
     """A setting that was changed by mistake must not cost what took weeks."""
-    earlier = _all(experiment.directory)
-    # One without checkpoints was begun by a run that was killed.
-    if earlier and not (earlier[-1] / CHECKPOINTS).is_dir():
-        old = earlier[-1]
-    else:
-        number = int(earlier[-1].name.rpartition("-")[2]) + 1 if earlier else 1
-        old = experiment.directory / f"superseded-{number}"
-        old.mkdir()
-    _move(experiment.directory, old)
+    directory, earlier = experiment.directory, _all(experiment.directory)
+    (directory / LEAVING).mkdir(exist_ok=True)
+    for path in _things(directory):
+        os.replace(path, directory / LEAVING / path.name)
+    number = int(earlier[-1].name.rpartition("-")[2]) + 1 if earlier else 1
+    old = (directory / LEAVING).rename(directory / f"superseded-{number}")
     experiment.run.say(
         f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "
         f"the earlier checkpoints are in {old}"
     )
 
 
-def _move(origin: Path, target: Path) -> None:
-    """The checkpoints last: until they are there, a run that was killed is known to be unfinished."""
-    for path in sorted(origin.iterdir(), key=lambda path: path.name == CHECKPOINTS):
-        if path.name not in KEPT and not path.name.startswith("superseded-"):
-            os.replace(path, target / path.name)
+def _take_back(experiment: Experiment) -> bool:
+    for path in sorted((experiment.directory / COMING).iterdir()):
+        os.replace(path, experiment.directory / path.name)
+    (experiment.directory / COMING).rmdir()
+    experiment.run.say(f"train: {experiment.title}: was trained with these settings before; that is taken back")
+    return True

@@ -55,7 +55,7 @@ def test_a_batch_that_no_update_freq_makes_is_warned_of(tmp_path: Path) -> None:
 def test_more_gpus_than_a_batch_has_parts_take_smaller_ones(
     tmp_path: Path, gpus: int, max_tokens: str, warned: bool
 ) -> None:
-    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99")
+    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
     one = experiment(tmp_path, conf=conf, gpus=gpus)
     found, warning = derive_batch(one)
     assert found == {"max-tokens": max_tokens, "update-freq": "1"}
@@ -65,7 +65,7 @@ def test_more_gpus_than_a_batch_has_parts_take_smaller_ones(
 
 
 def test_gpus_whose_parts_would_not_hold_a_sentence_are_refused(tmp_path: Path) -> None:
-    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99")
+    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
     with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves each 50, .*take fewer GPUs"):
         train_command(experiment(tmp_path, conf=conf, gpus=8))
 

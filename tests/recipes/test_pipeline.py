@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -376,27 +378,47 @@ class TestMakeReady:
         [old] = experiment.directory.glob("superseded-*")
         assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 2
 
-    def test_killed_while_setting_aside_it_goes_on_with_the_same_place(
-        self, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("moves", [0, 1, 2])
+    def test_killed_while_moving_the_rest_is_moved_by_the_next(
+        self, experiment: Experiment, monkeypatch: pytest.MonkeyPatch, moves: int
     ) -> None:
         self.trained(experiment, "inputs", 1)
-        moved: list[Path] = []
+        left = [0]
 
         def killed(origin: Path, target: Path) -> None:
-            if moved:
+            if not left[0]:
                 raise KeyboardInterrupt
-            moved.append(origin)
+            left[0] -= 1
             origin.rename(target)
 
-        with monkeypatch.context() as patch:
-            patch.setattr("recipes.common.superseded.os.replace", killed)
-            with pytest.raises(KeyboardInterrupt):
-                superseded.exchange(experiment, "other inputs")
-        assert experiment.last_checkpoint.is_file()  # moved last
+        def killed_exchange(inputs: str) -> None:
+            left[0] = moves
+            with monkeypatch.context() as patch:
+                patch.setattr("recipes.common.superseded.os.replace", killed)
+                with suppress(KeyboardInterrupt):
+                    superseded.exchange(experiment, inputs)
+
+        killed_exchange("other inputs")
         superseded.exchange(experiment, "other inputs")
         [old] = experiment.directory.glob("superseded-*")
-        assert (old / "train.log").is_file()
-        assert (old / "checkpoints" / "checkpoint_last.pt").is_file()
+        assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "train.log"]
+        assert not experiment.checkpoints.exists()
+        killed_exchange("inputs")
+        superseded.exchange(experiment, "inputs")
+        assert torch.load(experiment.last_checkpoint)["value"] == 1
+        assert experiment.train_log.read_text() == "log 1"
+        assert not list(experiment.directory.glob("superseded-*"))
+
+    def test_a_training_whose_checkpoints_were_deleted_is_set_aside_too(self, experiment: Experiment) -> None:
+        self.trained(experiment, "inputs", 1)
+        experiment.averaged.write_text("weights")
+        experiment.markers.set_done("train", "inputs", [])
+        shutil.rmtree(experiment.checkpoints)
+        superseded.exchange(experiment, "other inputs")
+        assert (experiment.directory / "superseded-1" / "averaged.pt").is_file()
+        assert superseded.exchange(experiment, "inputs")
+        assert experiment.averaged.read_text() == "weights"
+        assert experiment.markers.is_done("train", "inputs")
 
 
 def test_hypotheses_are_put_in_the_sources_order(tmp_path: Path) -> None:

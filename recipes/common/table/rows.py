@@ -46,7 +46,7 @@ def read_table(folder: Path, name: str | None) -> Table:
         asked = "name one of its tables" if name is None else f"it has no table '{name}'"
         raise RecipeError(f"{folder}: {asked}; its tables are {names}.")
     rows = [_read_row(cells, where) for where, cells in read_rows(path, COLUMNS)]
-    titles = [line[1:].strip() for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("#")]
+    titles = [line[1:].strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.startswith("#")]
     if not rows:
         raise RecipeError(f"{path} has no rows: add one below its columns.")
     seen: dict[tuple[str, str, str], str] = {}
