@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Time, memory and disk of every step that the WMT recipes take from archive to binarized data, on synthetic text.
 
-    python scripts/benchmark_prepare.py --lines 2000000 --cpus 16 --out /tmp/benchmark
+    python scripts/benchmark_prepare.py --lines 2000000 --cpus 16 --out DIRECTORY
 
 Pairs are drawn by a seeded chance: words by Zipf's law, 25 a sentence on average, in an archive of the real layout
 (training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's own command line then runs `download` and `prepare` with
