@@ -63,6 +63,12 @@ def count_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def require_gpus(wanted: int, found: int) -> None:
+    """RecipeError if there are fewer than were asked for."""
+    if wanted > found:
+        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
+
+
 def find_conf(folder: Path | None, conf: str | None) -> Path:
     """The .conf that is meant: a path, or the name of one in the recipe's directory."""
     if conf is None:
@@ -201,8 +207,8 @@ def main(
             raise RecipeError(f"--source {source}: there is no such directory.")
         gpus = count_gpus() if gpus is None else gpus
         check_hardware(gpus, processes, nodes, node_rank, rendezvous, precision, wandb)
-        if gpus and not dry_run and gpus > (found := count_gpus()):
-            raise RecipeError(f"--gpus {gpus}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
+        if gpus and not dry_run:
+            require_gpus(gpus, count_gpus())
         run = Run(
             recipe=recipe,
             pair=choose_pair(recipe, pair),

@@ -178,7 +178,7 @@ class Experiment:
     def _require_checkpoints(self, flags: Flags) -> None:
         """RecipeError if training with these flags leaves nothing of the kind that is to be averaged."""
         recipe = self.run.recipe
-        where = f"{recipe.path}, section [generate], key 'average': averaging {recipe.average} checkpoints "
+        where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
         if recipe.average_by == "updates" and _whole(flags, "save-interval-updates", 0) < 1:
             raise RecipeError(
                 f"{where}by updates needs checkpoints within epochs: add save-interval-updates to [train]."

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from recipes.common.__main__ import check_hardware, choose_seeds, count_gpus, quiet_logging
+from recipes.common.__main__ import check_hardware, choose_seeds, count_gpus, quiet_logging, require_gpus
 from recipes.common.check_flags import check_flags
 from recipes.common.errors import RecipeError, one_sentence
 from recipes.common.experiment import Experiment
@@ -141,8 +141,7 @@ def visible_gpus(wanted: int | None) -> list[str]:
     if wanted == 0:
         return []
     found = count_gpus()
-    if (wanted or 0) > found:
-        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
+    require_gpus(wanted or 0, found)
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     names = named[:found] if len(named) >= found else [str(number) for number in range(found)]
     return names[: found if wanted is None else wanted]
