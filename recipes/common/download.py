@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from recipes.common.errors import RecipeError
-from recipes.common.fetch import FetchError, fetch, free_bytes, is_whole, part_path, verify
+from recipes.common.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
 from recipes.common.run import Run, run_command
 from recipes.common.sources import Archive, wanted_archives, wanted_sources
 from recipes.common.stages import (
@@ -120,7 +120,7 @@ def _fetch_all(run: Run) -> None:
         for name, rows in wanted.items():
             final = _had_before(run, rows) or (_copy(run, rows) if run.source_dir is not None else _fetch(run, rows))
             for row in rows:
-                part_path(row, run.download_dir / row.path).unlink(missing_ok=True)
+                forget_parts(row, run.download_dir / row.path)
             markers.set_done(_stage(name), _inputs(rows), [final])
         run.say(f"download: {len(archives)} files, sizes and checksums verified, in {run.download_dir}")
 

@@ -50,7 +50,7 @@ HARDWARE_FLAGS = frozenset(
 # The fairseq task that ranks hypotheses with each [generate] length-penalty; any model of either will do.
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 
-
+# The flag that says how far apart the checkpoints of each [generate] average-by are.
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 
 

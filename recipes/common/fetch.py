@@ -54,6 +54,18 @@ def part_path(row: Archive, final: Path) -> Path:
     return final.with_name(f"{final.name}.{fingerprint(row.url)[:8]}{PART}")
 
 
+def _again(part: Path) -> Path:
+    """Where all of it comes again, by a server that knows no ranges: what we have is kept until that is whole."""
+    return part.with_name(f"{part.name}.again")
+
+
+def forget_parts(row: Archive, final: Path) -> None:
+    """Deletes what unfinished downloads left, once the file is had."""
+    part = part_path(row, final)
+    for path in (part, _again(part)):
+        path.unlink(missing_ok=True)
+
+
 def fetch(row: Archive, final: Path, progress: Callable[[int, int | None], None]) -> None:
     """Downloads `row.url` to `final`; FetchError if that cannot be. `progress` is told bytes had and in all."""
     part = part_path(row, final)
@@ -120,8 +132,7 @@ def _fetch_rest(row: Archive, part: Path, progress: Callable[[int, int | None], 
         total = start + int(length) if length and length.isdecimal() else row.bytes
         if row.bytes is not None and total != row.bytes:  # an error page, say, which must not cost what we have
             raise FetchError(f"offers {total:,} bytes instead of {row.bytes:,}: it is another file")
-        # All of it again, by a server that knows no ranges: what we have is kept until that is whole.
-        target = part.with_name(part.name + ".again") if have and not start else part
+        target = _again(part) if have and not start else part
         with open(target, "ab" if start else "wb") as file:
             while block := answer.read(1 << 20):
                 file.write(block)

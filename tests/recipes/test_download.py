@@ -130,8 +130,10 @@ def test_what_a_killed_download_left_is_used(tmp_path: Path, ranges: bool) -> No
         run = make_run(tmp_path, conf, None)
         run.download_dir.mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
+        part(run, "train.de").with_name(f"{part(run, 'train.de').name}.again").write_bytes(b"cut off")
         download.download(run)
     assert ("/train.en", "bytes=100-") in asked
+    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
