@@ -8,10 +8,11 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from .backends import BACKENDS, full_bias, with_weights
+from .cache import append, reorder
 from .encodings.base import PositionEncoding
 from .positions import Positions
 
@@ -31,6 +32,7 @@ def attend(
     need_weights: bool = False,
     dropout: float = 0.0,
     positions: Positions | None = None,
+    backend: str = "auto",
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention with a position encoding.
 
@@ -40,10 +42,11 @@ def attend(
         encoding: what positions do.
         key_padding_mask: (B, S), True = padding.
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
-        need_weights: also return the weights; takes the explicit path.
+        need_weights: also return the weights, which the backends "eager" and "auto" give.
         dropout: probability with which weights are dropped.
         positions: what the stack knows; by default made from the lengths and the padding mask. With
             :class:`CrossPositions` k and v are of the source, and q of the target.
+        backend: how it is computed, one of BACKENDS; all give the same.
 
     Returns:
         output (B, H, T, d) and, where asked for, the weights before dropout, (B, H, T, S), or (B, H, T, number of
@@ -61,50 +64,52 @@ def attend(
         )
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
-    _check_positions(positions, q, k, key_padding_mask)
+    check_positions(positions, q, k.size(2), key_padding_mask)
     if positions.crossing and not encoding.crosses:
         raise ValueError(
             f"{encoding.name} is not defined between source and target: use Positions, or another encoding."
         )
-    if encoding.projects_length:
-        if attn_mask is not None:
-            raise ValueError(
-                f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
-                + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
-            )
-        key_padding_mask = None
-    q, k, v = encoding.transform(q, k, v, positions)
-    explicit = need_weights or encoding.needs_weights
-    if not explicit and encoding.segments is None and not encoding.overrides("bias"):
-        # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
-        mask = merge_masks(None, key_padding_mask, attn_mask, q.dtype)
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=encoding.scaling), None
-    q = q * encoding.scaling
-    bias = encoding.bias(q, k, positions)
-    if encoding.segments is not None:
-        of_segments = encoding.segments(positions).to(q.dtype)
-        bias = of_segments if bias is None else bias + of_segments
-    mask = merge_masks(bias, key_padding_mask, attn_mask, q.dtype)
-    if not explicit:
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0), None
-    logits = encoding.content(q, k, positions)
-    if mask is not None:
-        logits = logits + mask
-    weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(v.dtype)
-    dropped = F.dropout(weights, dropout) if dropout > 0 else weights
-    output = dropped @ v
-    extra = encoding.context(dropped, positions)
-    if extra is not None:
-        output = output + extra
-    return output, weights if need_weights else None
-
-
-def _check_positions(positions: Positions, q: Tensor, k: Tensor, key_padding_mask: Tensor | None) -> None:
-    """Refuses positions of other queries and keys, and fills in where they are."""
-    if (positions.queries, positions.keys) != (q.size(-2), k.size(-2)):
+    if encoding.projects_length and attn_mask is not None:
         raise ValueError(
-            f"the positions are of {positions.queries} queries and {positions.keys} keys, but q has {q.size(-2)} and k "
-            f"{k.size(-2)}: make them for this pass."
+            f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
+            + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
+        )
+    q, k, v = encoding.transform(q, k, v, positions)
+    return attend_transformed(q, k, v, encoding, key_padding_mask, attn_mask, need_weights, dropout, positions, backend)
+
+
+def attend_transformed(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionEncoding,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    need_weights: bool,
+    dropout: float,
+    positions: Positions,
+    backend: str,
+) -> tuple[Tensor, Tensor | None]:
+    """:func:`attend` after the encoding's ``transform``."""
+    if encoding.projects_length:
+        key_padding_mask = None  # mixtures of keys, without their padding
+    # All layers get the same masks. They are kept beside what is made of them, so that no other has their identity.
+    *_, mask = positions.cached(
+        ("mask", id(key_padding_mask), id(attn_mask), q.dtype),
+        lambda: (key_padding_mask, attn_mask, merge_masks(key_padding_mask, attn_mask, q.dtype)),
+    )
+    if need_weights:
+        q = q * encoding.scaling
+        return with_weights(q, k, v, encoding, positions, full_bias(encoding, q, k, positions), mask, dropout)
+    return BACKENDS[backend](q, k, v, encoding, positions, mask, dropout), None
+
+
+def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None) -> None:
+    """Refuses positions of other queries and keys, and fills in where they are."""
+    if (positions.queries, positions.keys) != (q.size(2), keys):
+        raise ValueError(
+            f"the positions are of {positions.queries} queries and {positions.keys} keys, but q has {q.size(2)} and k "
+            f"{keys}: make them for this pass."
         )
     if key_padding_mask is not None and positions.padding_mask is None:
         raise ValueError("the positions do not know of the padding: give the padding mask to them too.")
@@ -112,30 +117,27 @@ def _check_positions(positions: Positions, q: Tensor, k: Tensor, key_padding_mas
         positions.device = q.device
 
 
-def merge_masks(
-    bias: Tensor | None, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
-) -> Tensor | None:
-    """One additive tensor of bias and masks, of four dimensions, broadcastable to (B, H, T, S); None where there is
-    nothing to add.
+def merge_masks(key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """One additive tensor of four dimensions, broadcastable to (B, H, T, S); None where there is nothing to add.
 
     Forbidden places get a large negative number, not -inf: the row of a padded query that may attend to nothing (a
     left-padded target under the causal mask) then stays finite, and so do its gradients.
     """
     forbidden_logit = torch.finfo(dtype).min / 4
+    merged = None
     if attn_mask is not None and attn_mask.is_floating_point():
-        additive = attn_mask.to(dtype).clamp(min=forbidden_logit)
-        bias = additive if bias is None else bias + additive
+        merged = attn_mask.to(dtype).clamp(min=forbidden_logit)
         attn_mask = None
     if key_padding_mask is not None:
         padding = key_padding_mask.bool()[:, None, None, :]
         attn_mask = padding if attn_mask is None else attn_mask | padding
     if attn_mask is not None:
-        if bias is None:
-            bias = torch.zeros((), dtype=dtype, device=attn_mask.device)
-        bias = bias.to(dtype).masked_fill(attn_mask, forbidden_logit)
-    if bias is None:
+        if merged is None:
+            merged = torch.zeros((), dtype=dtype, device=attn_mask.device)
+        merged = merged.masked_fill(attn_mask, forbidden_logit)
+    if merged is None:
         return None
-    return bias[(None,) * (4 - bias.dim())]  # the fused kernel wants all four dimensions
+    return merged[(None,) * (4 - merged.dim())]  # the fused kernel wants all four dimensions
 
 
 @contextmanager
@@ -161,10 +163,17 @@ class PositionAttention(MultiheadAttention):
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, encoding: PositionEncoding, dropout: float, **other: Any
+        self,
+        embed_dim: int,
+        num_heads: int,
+        encoding: PositionEncoding,
+        dropout: float,
+        backend: str = "auto",
+        **other: Any,
     ) -> None:
         super().__init__(embed_dim, num_heads, dropout=dropout, **other)
         self.position_encoding = encoding
+        self.backend = backend
 
     def forward(
         self,
@@ -184,55 +193,61 @@ class PositionAttention(MultiheadAttention):
         assert not before_softmax, "nothing in fairseq asks for the logits"
         # First the queries, as fairseq does: gradients are then summed in its order, and equal its to the bit.
         q = self._split_heads(self.q_proj(query))
-        k, v, key_padding_mask = self._keys_and_values(query, key, key_padding_mask, incremental_state)
-        output, weights = attend(
+        q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)
+        output, weights = attend_transformed(
             q,
             k,
             v,
             self.position_encoding,
-            key_padding_mask=key_padding_mask,
-            attn_mask=attn_mask,
-            need_weights=need_weights or need_head_weights,
-            dropout=self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
-            positions=self._positions(),
+            key_padding_mask,
+            attn_mask,
+            need_weights or need_head_weights,
+            self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
+            positions,
+            self.backend if incremental_state is None else "auto",
         )
         output = self.out_proj(output.permute(2, 0, 1, 3).reshape(query.shape))
         if weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
-    def _positions(self) -> Positions | None:
-        return current_positions()
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """As fairseq's, when beams are chosen anew."""
+        saved = self._get_input_buffer(incremental_state)
+        if saved:
+            reorder(saved, new_order)
+            self._set_input_buffer(incremental_state, saved)
+        return incremental_state
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """(length, B, C) into (B, H, length, d)."""
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
 
-    def _keys_and_values(
+    def _transformed(
         self,
+        q: Tensor,
         query: Tensor,
         key: Tensor | None,
         key_padding_mask: Tensor | None,
         incremental_state: IncrementalState | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """k and v (B, H, S, d) and their padding (B, S): this step's, after those of earlier steps. They are kept
-        batch-first, as fairseq's reordering of beams expects."""
+    ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
+        """q (B, H, T, d), k and v (B, H, S, d) after the encoding's ``transform``, positions, and padding (B, S). Keys
+        and values of earlier steps are kept as they are after it, batch-first, as fairseq has them."""
         k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
-        if incremental_state is None:
-            return k, v, key_padding_mask
-        saved = self._get_input_buffer(incremental_state)
-        earlier_k, earlier_v = saved.get("prev_key"), saved.get("prev_value")
-        if earlier_k is not None and earlier_v is not None:
-            k, v = torch.cat([earlier_k, k], dim=2), torch.cat([earlier_v, v], dim=2)
-        key_padding_mask = self._append_prev_key_padding_mask(
-            key_padding_mask=key_padding_mask,
-            prev_key_padding_mask=saved.get("prev_key_padding_mask"),
-            batch_size=k.size(0),
-            src_len=k.size(2),
-            static_kv=False,
-        )
-        self._keep(incremental_state, k, v, key_padding_mask)
-        return k, v, key_padding_mask
+        saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
+        kept = saved.get("prev_key")
+        keys = k.size(2) + (0 if kept is None else kept.size(2))
+        if kept is not None:
+            key_padding_mask = self._append_prev_key_padding_mask(
+                key_padding_mask, saved.get("prev_key_padding_mask"), k.size(0), keys, static_kv=False
+            )
+        positions = current_positions() or Positions(q.size(2), keys, key_padding_mask, q.device)
+        check_positions(positions, q, keys, key_padding_mask)
+        q, k, v = self.position_encoding.transform(q, k, v, positions)
+        if incremental_state is not None:
+            k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
+            self._keep(incremental_state, k, v, key_padding_mask)
+        return q, k, v, positions, key_padding_mask
 
     def _keep(self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
         """For the steps to come, under fairseq's names."""
@@ -243,30 +258,34 @@ class PositionAttention(MultiheadAttention):
 class PositionCrossAttention(PositionAttention):
     """Encoder-decoder attention of a fairseq layer with a position encoding."""
 
-    def _positions(self) -> Positions | None:
-        positions = current_positions()
-        if positions is None or positions.cross is None:
-            raise RuntimeError(
-                "attention to the source with positions works inside a forward pass of the decoder only."
-            )
-        return positions.cross
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """As fairseq's: what is kept of the source is used as it is."""
+        return MultiheadAttention.reorder_incremental_state(self, incremental_state, new_order)
 
     def set_beam_size(self, beam_size: int) -> None:
         """Ignored: with it fairseq keeps the source once for all beams, each of which needs its own biases here."""
 
-    def _keys_and_values(
+    def _transformed(
         self,
+        q: Tensor,
         query: Tensor,
         key: Tensor | None,
         key_padding_mask: Tensor | None,
         incremental_state: IncrementalState | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """k and v (B, H, S, d) of the source and its padding (B, S), projected in the first step of a generation."""
+    ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
+        """q (B, H, T, d), k and v (B, H, S, d) of the source, projected in the first step of a generation, positions,
+        and padding (B, S)."""
+        of_pass = current_positions()
+        if of_pass is None or of_pass.cross is None:
+            raise RuntimeError(
+                "attention to the source with positions works inside a forward pass of the decoder only."
+            )
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         k, v = saved.get("prev_key"), saved.get("prev_value")
         if k is None or v is None:
             assert key is not None, "the source is there in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
+            q, k, v = self.position_encoding.transform(q, k, v, of_pass.cross)
             if incremental_state is not None:
                 self._keep(incremental_state, k, v, key_padding_mask)
-        return k, v, saved.get("prev_key_padding_mask", key_padding_mask)
+        return q, k, v, of_pass.cross, saved.get("prev_key_padding_mask", key_padding_mask)

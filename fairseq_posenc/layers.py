@@ -44,6 +44,7 @@ class Stack:
         cross: those of encoder-decoder attention; None leaves that to fairseq.
         separator: the token that ends a segment; None where segments are not told apart.
         recomputed: under activation checkpointing.
+        backend: how attention with an encoding is computed.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class Stack:
         cross: LayerEncodings | None = None,
         separator: int | None = None,
         recomputed: bool = False,
+        backend: str = "auto",
     ) -> None:
         self.self_attention = self_attention
         self.cross = cross
         self.separator = separator
         self.recomputed = recomputed
+        self.backend = backend
 
     def segments(self, tokens: Tensor) -> Tensor | None:
         return None if self.separator is None else count_separators(tokens, self.separator)
@@ -121,6 +124,7 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
 def _attention_settings(layer: Any, cfg: Any) -> dict[str, Any]:
     return {
         "dropout": cfg.attention_dropout,
+        "backend": layer.stack.backend,
         "q_noise": layer.quant_noise,
         "qn_block_size": layer.quant_noise_block_size,
     }

@@ -64,6 +64,7 @@ class PositionTransformer(TransformerModel):
             _layer_encodings(cfg, "source", cfg.encoder, cfg.max_source_positions, bidirectional=True),
             separator=_separator(cfg, src_dict, "source"),
             recomputed=cfg.checkpoint_activations,
+            backend=cfg.attention_backend or "auto",
         )
         return PositionEncoder(_with_input_positions(cfg, "source"), src_dict, embed_tokens, stack)
 
@@ -78,6 +79,7 @@ class PositionTransformer(TransformerModel):
             cross,
             separator=_separator(cfg, tgt_dict, "target"),
             recomputed=cfg.checkpoint_activations,
+            backend=cfg.attention_backend or "auto",
         )
         return PositionDecoder(
             _with_input_positions(cfg, "target"), tgt_dict, embed_tokens, stack, no_encoder_attn=cfg.no_cross_attention

@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 
-def relative_distances(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Distance ``j - i`` of every query and key, (queries, keys), int64."""
-    i = torch.arange(keys - queries, keys, device=device)
+def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
+    """Distance ``j - i`` of every query and key, (queries, keys), int64; ``first`` is the first query's place among the
+    keys, by default so that the queries are the last."""
+    first = keys - queries if first is None else first
+    i = torch.arange(first, first + queries, device=device)
     j = torch.arange(keys, device=device)
     return j[None, :] - i[:, None]
 
@@ -95,6 +97,7 @@ class Positions:
         recomputed: layers run a second time in the backward pass (activation checkpointing), so that nothing that
             needs a gradient may be kept from one to the next.
         generation: what lives as long as the generation of one batch, over all of its steps.
+        first: where the first query stands among the keys; by default so that the queries are the last.
     """
 
     #: whether they are between source and target
@@ -109,10 +112,12 @@ class Positions:
         segments: Tensor | None = None,
         recomputed: bool = False,
         generation: dict[Any, Any] | None = None,
+        first: int | None = None,
     ) -> None:
         self._check_lengths(queries, keys)
         self.queries = queries
         self.keys = keys
+        self.first = keys - queries if first is None else first
         self.padding_mask = None if padding_mask is None else padding_mask.bool()
         given = padding_mask if padding_mask is not None else segments
         self.device = device if given is None else given.device
@@ -126,6 +131,20 @@ class Positions:
     def _check_lengths(self, queries: int, keys: int) -> None:
         if queries > keys:
             raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
+
+    def block(self, start: int, stop: int, keys: int) -> Positions:
+        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, for attention that goes through
+        the queries by blocks. Nothing is kept for a block."""
+        first = self.first + start
+        return Positions(
+            stop - start,
+            keys,
+            None if self.padding_mask is None else self.padding_mask[:, :keys],
+            self.device,
+            None if self.segments is None else self.segments[:, : max(keys, first + stop - start)],
+            recomputed=True,
+            first=first,
+        )
 
     @cached_property
     def are_columns(self) -> bool:
@@ -144,7 +163,7 @@ class Positions:
     @property
     def query_positions(self) -> Tensor:
         """Position of each query among the real tokens, from 0, (batch or 1, queries), int64."""
-        return self.key_positions[:, self.keys - self.queries :]
+        return self.key_positions[:, self.first : self.first + self.queries]
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -154,7 +173,7 @@ class Positions:
     @cached_property
     def distances(self) -> Tensor:
         """Distance ``j - i``, (queries, keys), or (batch, queries, keys) where it differs by sentence; int64."""
-        return relative_distances(self.queries, self.keys, self.device)
+        return relative_distances(self.queries, self.keys, self.device, self.first)
 
     @cached_property
     def span(self) -> Tensor:
@@ -163,7 +182,7 @@ class Positions:
 
     @property
     def _span_ends(self) -> tuple[int, int]:
-        return 1 - self.keys, self.queries
+        return 1 - self.first - self.queries, self.keys - self.first
 
     @cached_property
     def span_index(self) -> Tensor:
@@ -192,8 +211,7 @@ class Positions:
     def by_position(self, matrix: Tensor) -> Tensor:
         """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
         if self.are_columns:
-            first = self.extent[0] - self.queries
-            return matrix[:, first : first + self.queries, : self.keys]
+            return matrix[:, self.first : self.first + self.queries, : self.keys]
         width = matrix.size(2)
         index = self.cached(
             ("by position", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
@@ -212,7 +230,7 @@ class Positions:
                 "segment attention needs to know the segments: give positions=Positions(queries, keys, "
                 "padding_mask, segments=...), or --segment-separator to a model."
             )
-        return self.segments[:, self.keys - self.queries :], self.segments
+        return self.segments[:, self.first : self.first + self.queries], self.segments
 
     def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """``make()``, kept for this pass. Only for what depends on no parameter."""
@@ -245,6 +263,7 @@ class CrossPositions(Positions):
             segments=segments,
             recomputed=target.recomputed,
             generation=target.generation,
+            first=target.first,
         )
         if target.device is None:
             target.device = self.device

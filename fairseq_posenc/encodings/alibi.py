@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from ..positions import Positions
-from .base import PositionEncoding, register_encoding
+from .base import register_encoding
+from .distance import DistanceBias
 
 
 @register_encoding("alibi")
-class ALiBi(PositionEncoding):
+class ALiBi(DistanceBias):
     r"""A fixed penalty that grows with the distance, steeper in some heads than in others.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} - m_h |i - j|
@@ -27,8 +28,12 @@ class ALiBi(PositionEncoding):
         super().__init__(num_heads, head_dim)
         self.register_buffer("slopes", torch.tensor(slopes(num_heads), dtype=torch.float64), persistent=False)
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        return positions.by_distance((-self.slopes[:, None] * positions.span.abs()).to(q.dtype))
+    @property
+    def shared_by_layers(self) -> bool:
+        return True  # there is nothing of which a layer could have its own
+
+    def of_distances(self, positions: Positions) -> Tensor:
+        return -self.slopes[:, None] * positions.span.abs()
 
 
 def slopes(num_heads: int) -> list[float]:

@@ -91,6 +91,8 @@ class PositionEncoding(nn.Module):
     crosses: ClassVar[bool] = False
     #: the encoding that takes its place in a decoder, where this one is not defined
     in_decoder: ClassVar[str | None] = None
+    #: whether the bias of a part of the queries costs no more than its share of all
+    bias_by_blocks: ClassVar[bool] = True
     #: which position parameters are shared, one of SHARING
     position_sharing: str = "none"
     #: the registered name, set by :func:`register_encoding`
@@ -113,6 +115,11 @@ class PositionEncoding(nn.Module):
         """Whether the logits or the weights themselves are needed, so that no fused kernel can be used. An encoding
         that overrides ``context`` may say no where its options leave that out."""
         return self.overrides("content") or self.overrides("context")
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether anything may be added to the content logits."""
+        return self.segments is not None or self.overrides("bias")
 
     @property
     def projects_length(self) -> bool:
@@ -154,7 +161,8 @@ class PositionEncoding(nn.Module):
         return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        """New q (B, H, T, d), k and v (B, H, S, d); q not yet scaled."""
+        """New q (B, H, T, d), k and v (B, H, S, d); q not yet scaled. In a step of cached decoding k and v are of the
+        last keys alone: what it makes of the others is kept."""
         return q, k, v
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions, look_up
+from ..positions import Positions
 from .base import (
     MAX_POSITIONS,
     POSITION_SHARING,
@@ -15,13 +15,14 @@ from .base import (
     table_heads,
 )
 from .clipped import CLIPPED, ClippedEncoding
+from .distance import DistanceBias
 from .pairs import PairBias
 
 POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default that of a head")
 
 
 @register_encoding("diet_rel")
-class DietRel(ClippedEncoding):
+class DietRel(DistanceBias, ClippedEncoding):
     r"""One learned scalar for each head and distance, added to the logits.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + R_{j - i}  \quad (3)
@@ -47,9 +48,8 @@ class DietRel(ClippedEncoding):
         # The paper names no initializer; this is that of the BERT on which it builds.
         nn.init.normal_(self.relative_bias, std=0.02)
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.rows_and_index(positions)
-        return look_up(self.relative_bias[:, rows].to(q.dtype), index)
+    def of_distances(self, positions: Positions) -> Tensor:
+        return self.relative_bias[:, self.rows_of_span(positions)]
 
 
 @register_encoding("diet_abs")

@@ -4,11 +4,12 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .base import PositionEncoding, register_encoding
+from .base import register_encoding
+from .distance import DistanceBias
 
 
 @register_encoding("kerple_log")
-class KerpleLog(PositionEncoding):
+class KerpleLog(DistanceBias):
     r"""A logarithmic kernel of the distance with two learned positive scalars a head.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} - r_1 \log(1 + r_2 |i - j|)
@@ -24,9 +25,9 @@ class KerpleLog(PositionEncoding):
         self.magnitude = nn.Parameter(2 * torch.rand(num_heads))
         self.rate = nn.Parameter(torch.rand(num_heads))
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+    def of_distances(self, positions: Positions) -> Tensor:
         r1, r2 = (at_least(0.01, scalar)[:, None] for scalar in (self.magnitude, self.rate))
-        return positions.by_distance((-r1 * torch.log1p(r2 * positions.span.abs())).to(q.dtype))
+        return -r1 * torch.log1p(r2 * positions.span.abs())
 
 
 def at_least(low: float, x: Tensor) -> Tensor:

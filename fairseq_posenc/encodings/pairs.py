@@ -17,6 +17,7 @@ class PairBias(PositionEncoding):
     Positions count real tokens from 0. A subclass computes the matrix in :meth:`matrix`, and sets ``max_positions``.
     """
 
+    bias_by_blocks = False
     #: longest sequence of queries or keys
     max_positions: int
 

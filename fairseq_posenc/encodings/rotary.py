@@ -42,23 +42,32 @@ class Rotary(PositionEncoding):
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         # Only distances count, so columns serve as positions, padded or not.
-        cos, sin = positions.cached(
-            ("rotary", self.head_dim, self.rotary_base), lambda: self._angles(positions.keys, q.device)
+        precise = torch.promote_types(
+            q.dtype, torch.float32
+        )  # there are no complex numbers of half precision to speak of
+        turns = positions.cached(
+            ("rotary", self.head_dim, self.rotary_base, precise),
+            lambda: self._turns(positions.keys, q.device).to(precise.to_complex()),
         )
-        first = positions.keys - positions.queries
-        return self._rotate(q, cos[first:], sin[first:]), self._rotate(k, cos, sin), v
+        of_queries = turns[positions.first : positions.first + positions.queries]
+        return self._turn(q, of_queries, precise), self._turn(k, turns[-k.size(2) :], precise), v
 
-    def _angles(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Cosine and sine for each position and pair, (length, d / 2); in double precision, since single loses the
-        angle of far positions."""
+    def _turns(self, length: int, device: torch.device) -> Tensor:
+        """The turn of each position and pair as a complex number of length 1, (length, d / 2); in double precision,
+        since single loses the angle of far positions."""
         pair = torch.arange(self.head_dim // 2, device=device, dtype=torch.float64)
         theta = self.rotary_base ** (-2 * pair / self.head_dim)
         angles = torch.arange(length, device=device)[:, None] * theta
-        return angles.cos(), angles.sin()
+        return torch.polar(torch.ones_like(angles), angles)
 
-    def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-        interleaved = self.rotary_layout == "interleaved"
-        a, b = x.unflatten(-1, (-1, 2)).unbind(-1) if interleaved else x.chunk(2, dim=-1)
-        turned = a * cos - b * sin, b * cos + a * sin
-        return torch.stack(turned, dim=-1).flatten(-2) if interleaved else torch.cat(turned, dim=-1)
+    def _turn(self, x: Tensor, turns: Tensor, dtype: torch.dtype) -> Tensor:
+        """x (B, H, n, d), its pairs taken for complex numbers and multiplied: one pass over memory."""
+        pairs = self._in_pairs(x.to(dtype)).contiguous()
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * turns)
+        half = self.rotary_layout == "half"
+        return (turned.transpose(-2, -1) if half else turned).flatten(-2).to(x.dtype)
+
+    def _in_pairs(self, x: Tensor) -> Tensor:
+        """(B, H, n, d) as (B, H, n, d / 2, 2)."""
+        half = self.rotary_layout == "half"
+        return x.unflatten(-1, (2, -1)).transpose(-2, -1) if half else x.unflatten(-1, (-1, 2))

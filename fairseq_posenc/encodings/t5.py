@@ -9,14 +9,14 @@ from .base import (
     MAX_DISTANCE,
     NUM_BUCKETS,
     POSITION_SHARING,
-    PositionEncoding,
     register_encoding,
     table_heads,
 )
+from .distance import DistanceBias
 
 
 @register_encoding("t5")
-class T5(PositionEncoding):
+class T5(DistanceBias):
     r"""One learned scalar for each head and bucket of distances, added to the logits.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + b_{\mathrm{bucket}(j - i)}
@@ -58,8 +58,5 @@ class T5(PositionEncoding):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.relative_bias, std=0.02)  # T5's depends on its width; small, as diet_rel's
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        def by_pair() -> Tensor:
-            return positions.by_distance(self.relative_bias[:, clamped(self.buckets, positions.span)])
-
-        return self.once_for_layers(positions, by_pair).to(q.dtype)
+    def of_distances(self, positions: Positions) -> Tensor:
+        return self.relative_bias[:, clamped(self.buckets, positions.span)]

@@ -1,0 +1,20 @@
+"""What encodings have in common whose bias is a scalar for each head and distance."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..positions import Positions
+from .base import PositionEncoding
+
+
+class DistanceBias(PositionEncoding):
+    """A bias that depends on the distance and on no token, so that one (H, T, S) tensor serves all sentences, and all
+    layers that share the encoding. A subclass says the value of each distance in :meth:`of_distances`."""
+
+    def of_distances(self, positions: Positions) -> Tensor:
+        """The bias of every distance of ``positions.span``, (H or 1, distances)."""
+        raise NotImplementedError
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        return self.once_for_layers(positions, lambda: positions.by_distance(self.of_distances(positions).to(q.dtype)))
