@@ -8,12 +8,15 @@ import importlib.util
 import itertools
 import json
 import logging
+import os
 import shlex
 import sys
 import warnings
 from pathlib import Path
 
 import click
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch: its profiler would tell of every start and stop
 import torch
 
 if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
@@ -152,6 +155,8 @@ def main(
     warnings.simplefilter("ignore")  # hydra's, likewise
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), encodings))
     flags = encodings[len(names) :]
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no such directory; make it first.")
     device = find_device(device, precision, clock)
     if threads is not None:
         torch.set_num_threads(threads)
@@ -171,17 +176,20 @@ def main(
             group=group,
             vocabulary=vocabulary,
         )
+        settings = {"clock": clock, "rounds": rounds, "updates": updates, "tokens": tokens, "sentences": sentences}
+        settings |= {"beam": beam, "vocabulary": vocabulary, "data": list(map(str, data))}
+        described = report.describe_run(plan.setup, settings, shlex.join(sys.argv))
+        click.echo(report.heading(described))
         results: list[Result] = []
         for measure in measures:
             click.echo(f"measuring {measure} ...", err=True)
-            results += run.MEASURES[measure](plan)
+            found = run.MEASURES[measure](plan)
+            click.echo(report.tables(found))
+            results += found
+            if json_file is not None:  # so far: a later measure may be interrupted
+                json_file.write_text(json.dumps(report.as_json(described, results), indent=2) + "\n")
     except BenchmarkError as error:
         raise click.UsageError(str(error)) from error
-    settings = {"clock": clock, "rounds": rounds, "updates": updates, "tokens": tokens, "data": list(map(str, data))}
-    described = report.describe_run(plan.setup, settings, shlex.join(sys.argv))
-    click.echo(report.as_markdown(described, results), nl=False)
-    if json_file is not None:
-        json_file.write_text(json.dumps(report.as_json(described, results), indent=2) + "\n")
 
 
 if __name__ == "__main__":

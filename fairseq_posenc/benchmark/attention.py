@@ -14,7 +14,7 @@ from torch import Tensor
 from ..attention import attend
 from ..encodings.base import build_encoding, find_encoding
 from .memory import compare_peaks
-from .models import DTYPES, Candidate, Setup
+from .models import DTYPES, Candidate, Setup, split_flags
 from .results import Result
 from .rounds import Clock, race
 
@@ -43,7 +43,7 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
 
         parameters: list[Tensor] = []
     else:
-        encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **_options(candidate, length))
+        encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **_options(candidate, setup, length))
         if encoding.needs_segments:
             raise ValueError(f"{candidate.name} tells segments apart, of which there are none here.")
         encoding.to(device=setup.device, dtype=DTYPES[setup.precision])
@@ -60,11 +60,10 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
     return step
 
 
-def _options(candidate: Candidate, length: int) -> dict[str, Any]:
-    """As the candidate's flags say; tables are as long as the sequences."""
+def _options(candidate: Candidate, setup: Setup, length: int) -> dict[str, Any]:
+    """As the flags say; tables are as long as the sequences."""
     assert candidate.encoding is not None
-    typed = (text.removeprefix("--").split("=", 1) for text in candidate.flags)
-    options: dict[str, Any] = {key.replace("-", "_"): value for key, value in typed}
+    options, _ = split_flags([*setup.flags, *candidate.flags])
     if "max_positions" in find_encoding(candidate.encoding).options:
         options["max_positions"] = length
     return options

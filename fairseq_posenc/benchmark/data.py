@@ -38,17 +38,18 @@ class Corpus:
 
     def training_batches(self, count: int, tokens: int, seed: int) -> list[Any]:
         """As fairseq-train composes them with ``--max-tokens``; from the start again where there are too few."""
-        # as many sentences as a multiple of 8, fairseq's default in training
-        return self._batches(self._train, count, seed, max_tokens=tokens, required_batch_size_multiple=8)
+        # a multiple of 8 sentences where there are so many, which is fairseq's default
+        limits = {"max_tokens": tokens, "required_batch_size_multiple": 8}
+        return self._batches(self._train, count, seed, min(tokens, MAX_POSITIONS), **limits)
 
     def generation_batches(self, count: int, sentences: int, seed: int) -> list[Any]:
         """As fairseq-generate composes them with ``--batch-size``: sentences of like length, a batch of any length."""
-        return self._batches(self._test, count, seed, max_sentences=sentences)
+        return self._batches(self._test, count, seed, MAX_POSITIONS, max_sentences=sentences)
 
-    def _batches(self, dataset: Any, count: int, seed: int, **limits: Any) -> list[Any]:
+    def _batches(self, dataset: Any, count: int, seed: int, longest: int, **limits: Any) -> list[Any]:
         iterator = self.task.get_batch_iterator(
             dataset,
-            max_positions=(MAX_POSITIONS, MAX_POSITIONS),
+            max_positions=(longest, longest),
             ignore_invalid_inputs=True,
             seed=seed,
             disable_iterator_cache=True,
@@ -61,11 +62,11 @@ class Corpus:
                 if len(batches) < count:
                     batches.append(batch)
             if len(batches) == before:
-                raise BenchmarkError(f"--data {self.name}: it has no sentence of up to {MAX_POSITIONS} tokens.")
+                raise BenchmarkError(f"{self.name} has no sentence of up to {longest} tokens: say more --tokens.")
         return batches
 
 
-def binarized_corpus(directory: Path) -> Corpus:
+def binarized_corpus(directory: Path, name: str) -> Corpus:
     """What fairseq-preprocess made: its training set, and the first of its test, validation and training sets to
     translate.
 
@@ -87,7 +88,7 @@ def binarized_corpus(directory: Path) -> Corpus:
         except FileNotFoundError:
             continue
         break
-    return Corpus(directory.name, task, task.dataset("train"), task.dataset(split))
+    return Corpus(name, task, task.dataset("train"), task.dataset(split))
 
 
 def synthetic_corpus(vocabulary: int, seed: int) -> Corpus:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +100,7 @@ def parse_candidate(text: str) -> Candidate:
         raise BenchmarkError(
             f"{text}: there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}."
         )
-    known = own_options()
+    known = [action.dest for action in _own_parser()._actions]
     flags = []
     for option in options_.split(",") if options_ else []:
         key, _, value = option.partition("=")
@@ -119,9 +121,14 @@ def candidates(texts: Sequence[str]) -> list[Candidate]:
     return [Candidate(STOCK), *map(parse_candidate, dict.fromkeys(texts or ENCODINGS))]
 
 
-def own_options() -> list[str]:
-    """The options that this package's architectures have beside fairseq's."""
-    return [action.dest for action in _own_parser()._actions]
+def split_flags(flags: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The options that only this package's architectures have, with their values, and all other flags.
+
+    Raises:
+        ValueError: a value is none.
+    """
+    own, other = _own_parser().parse_known_args(list(flags))
+    return {name: value for name, value in vars(own).items() if value is not None}, other
 
 
 def _own_parser() -> ArgumentParser:
@@ -158,10 +165,15 @@ def configure(candidate: Candidate, setup: Setup, shared_dictionary: bool) -> An
     Raises:
         ValueError: the flags have no meaning for this model.
     """
+    return copy.deepcopy(_configuration(candidate, setup, shared_dictionary))
+
+
+@functools.cache  # hydra takes longer for it than a small model to be built
+def _configuration(candidate: Candidate, setup: Setup, shared_dictionary: bool) -> Any:
     size, size_flags = SIZES[setup.size]
     if candidate.encoding is None:
         arch = f"transformer_{size}"
-        _, flags = _own_parser().parse_known_args(list(setup.flags))
+        _, flags = split_flags(setup.flags)
     else:
         arch, flags = architecture_name(candidate.encoding, size), list(setup.flags)
     rows = str(max(MAX_POSITIONS, setup.longest))

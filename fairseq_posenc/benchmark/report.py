@@ -66,20 +66,24 @@ def as_json(run: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
     return {**run, "results": [result.as_dict() for result in results]}
 
 
-def as_markdown(run: dict[str, Any], results: Sequence[Result]) -> str:
-    """A heading that says on what, and a table for each measure."""
+def heading(run: dict[str, Any]) -> str:
+    """Two lines that say on what, and how."""
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     flags = f", {' '.join(run['flags'])}" if run["flags"] else ""
-    lines = [
-        f"{run['device']}, {run['threads']} CPU thread(s), {run['precision']}; {versions}; {run['date']}",
+    return (
+        f"{run['device']}, {run['threads']} CPU thread(s), {run['precision']}; {versions}; {run['date']}\n"
         f"size {run['size']}{flags}; {run['clock']} time; ratio to stock fairseq's transformer: median (quartiles) of "
-        f"{run['rounds']} rounds",
-    ]
-    tables = []
+        f"{run['rounds']} rounds\n"
+    )
+
+
+def tables(results: Sequence[Result]) -> str:
+    """One in Markdown for each measure."""
+    rendered = []
     for measure in dict.fromkeys(result.measure for result in results):
         of_measure = [result for result in results if result.measure == measure]
-        tables.append(f"**{measure}**\n\n{_render(measure, of_measure)}")
-    return "\n".join(lines) + "\n\n" + "\n\n".join(tables) + "\n"
+        rendered.append(f"\n**{measure}**\n\n{_render(measure, of_measure)}\n")
+    return "".join(rendered)
 
 
 def _render(measure: str, results: Sequence[Result]) -> str:
@@ -96,7 +100,7 @@ def _render(measure: str, results: Sequence[Result]) -> str:
     headers = ["encoding", *(text for setting in settings for text in (f"{setting}: {unit}", "ratio"))]
     headers += ["exponent"] if fits else []
     alignment = ("left", *["right"] * (len(headers) - 1))
-    table = str(tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=alignment))
+    table = str(tabulate(rows, headers, tablefmt="pipe", disable_numparse=True, colalign=alignment))
     refused = [
         f"* {result.encoding}, {result.setting}, refused: {result.refused}" for result in results if result.refused
     ]

@@ -6,8 +6,10 @@ import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
+import click
 import torch
 
 from .results import BenchmarkError, Result
@@ -98,17 +100,17 @@ def _race_group(
             refused[name] = refuse(name, error)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number, work in enumerate(works):
+        click.echo(f"round {number} of {len(works) - 1}: {', '.join(runners)}", err=True)  # 0 is the warm-up
         for name in rotated(list(runners), number):
             try:
-                taken = clock.seconds(lambda run=runners[name], work=work: run(work))  # type: ignore[misc]
+                taken = clock.seconds(partial(runners[name], work))
             except REFUSALS as error:
                 refused[name] = refuse(name, error)
-            else:
-                if number > 0:
-                    seconds[name].append(taken)
-                continue
-            del runners[name], seconds[name]
-            free()
+                del runners[name], seconds[name]
+            if name in refused:
+                free()  # not before the error is gone, whose traceback holds the model
+            elif number > 0:
+                seconds[name].append(taken)
     runners.clear()
     free()
     return seconds, refused

@@ -51,8 +51,9 @@ class Plan:
         """Each when its turn comes."""
         if not self.data:
             yield synthetic_corpus(self.vocabulary, self.setup.seed)
+        names = [directory.name for directory in self.data]
         for directory in self.data:
-            yield binarized_corpus(directory)
+            yield binarized_corpus(directory, directory.name if names.count(directory.name) == 1 else str(directory))
 
 
 def _words(plan: Plan, measure: str) -> list[Result]:

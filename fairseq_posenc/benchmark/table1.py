@@ -69,7 +69,7 @@ def render(results: Sequence[Result]) -> str:
         cells = [f"{_overhead(by_place[setting, name])}; {figure:+d}%" for name, figure in printed.items()]
         rows.append([setting, *cells])
     headers = ["overhead: ours (quartiles); the paper's", *HEADINGS.values()]
-    return str(tabulate(rows, headers, tablefmt="github", disable_numparse=True))
+    return str(tabulate(rows, headers, tablefmt="pipe", disable_numparse=True))
 
 
 def _overhead(result: Result) -> str:
