@@ -304,8 +304,24 @@ def test_a_step_that_raises_leaves_no_checkpoint(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("encoding", [None, "shaw", "diet_abs_lin"])
-def test_every_model_generates_as_many_tokens(encoding):
+@pytest.mark.parametrize("ends", [-30.0, 0.0], ids=["goes on", "would stop at once"])
+def test_every_model_generates_as_many_tokens(encoding, ends, monkeypatch):
+    """However likely a model thinks </s>; the log-probability of </s> is given here."""
     corpus = data.synthetic_corpus(VOCABULARY, seed=1)
+
+    def build(*arguments):
+        model = models.build_inference_model(*arguments)
+        normalize = model.get_normalized_probs
+
+        def opinionated(*outputs, **options):
+            found = normalize(*outputs, **options)
+            found[..., corpus.task.target_dictionary.eos()] = ends
+            return found
+
+        model.get_normalized_probs = opinionated
+        return model
+
+    monkeypatch.setattr(generation, "build_inference_model", build)
     step = generation.translator(Candidate("model", encoding), SETUP, corpus.task, beam=5)
     for batch in corpus.generation_batches(2, 3, seed=1):
         longest = batch["target"].size(1)

@@ -180,6 +180,7 @@ def _configuration(candidate: Candidate, setup: Setup, shared_dictionary: bool) 
     arguments = [
         *("no-data", "--arch", arch, "--seed", str(setup.seed), *TRAINING, *size_flags, *PRECISIONS[setup.precision]),
         *("--max-source-positions", rows, "--max-target-positions", rows),
+        *("--distributed-world-size", "1"),  # fairseq's default is the number of GPUs
         *(["--cpu"] if setup.device == "cpu" else []),
         *(["--share-all-embeddings"] if shared_dictionary else []),
         *flags,
