@@ -1,5 +1,6 @@
 """The benchmark: what it compares is the same work, and what it prints of it is right. Nothing here asks for speed."""
 
+import gc
 import importlib.util
 import json
 import weakref
@@ -158,6 +159,19 @@ def test_stock_that_fails_leaves_nothing_to_compare_with():
 
     with pytest.raises(BenchmarkError, match=r"stock fairseq itself .*: unrecognized arguments: --nonsense"):
         rounds.race({STOCK: unbuildable}, range(2), Clock())
+
+
+def test_no_garbage_is_collected_on_the_clock():
+    states = []
+
+    def work():
+        states.append(gc.isenabled())
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        Clock().seconds(work)
+    assert states == [False]
+    assert gc.isenabled()
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
@@ -409,6 +423,23 @@ def test_every_measure_of_two_encodings(binarized):
             else:
                 assert len(result.own) == len(result.stock) == 1
                 assert min(*result.own, *result.stock) > 0
+
+
+@pytest.mark.parametrize(("updates", "sizes"), [(1, [2, 1, 1, 1]), (3, [3, 3, 3, 3])])
+def test_a_round_of_words_has_as_many_batches_as_were_asked_for(updates, sizes, monkeypatch):
+    """But two in the warm-up at least; no batch is met twice."""
+    seen = {}
+
+    def build(candidate, setup, task):
+        return lambda batches: seen.setdefault(candidate.name, []).append([batch["id"].tolist() for batch in batches])
+
+    monkeypatch.setitem(training.STEPS, "training", build)
+    found = run.MEASURES["training"](plan("shaw", rounds=3, updates=updates, tokens=200))
+    assert [len(batches) for batches in seen[STOCK]] == sizes
+    assert seen["shaw"] == seen[STOCK]
+    batches = [tuple(batch) for batches in seen[STOCK] for batch in batches]
+    assert len(set(batches)) == len(batches) == sum(sizes)
+    assert len(found[1].ratios) == 3
 
 
 def test_corpora_of_one_name_are_told_apart(binarized, tmp_path):

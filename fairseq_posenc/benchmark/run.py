@@ -59,8 +59,11 @@ class Plan:
 def _words(plan: Plan, measure: str) -> list[Result]:
     found: list[Result] = []
     for corpus in plan.corpora():
-        batches = corpus.training_batches((plan.rounds + 1) * plan.updates, plan.tokens, plan.setup.seed)
-        rounds = [batches[start : start + plan.updates] for start in range(0, len(batches), plan.updates)]
+        # torch loads a library at stock's first batch with padding; of two batches one has some
+        first = max(2, plan.updates)
+        batches = corpus.training_batches(first + plan.rounds * plan.updates, plan.tokens, plan.setup.seed)
+        starts = range(first, len(batches), plan.updates)
+        rounds = [batches[:first], *(batches[start : start + plan.updates] for start in starts)]
         found += measure_words(
             measure, corpus.name, plan.setup, corpus.task, plan.candidates, rounds, plan.clock, plan.group
         )
