@@ -67,13 +67,13 @@ def as_json(run: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
 
 
 def heading(run: dict[str, Any]) -> str:
-    """Two lines that say on what, and how."""
+    """Two lines that say on what, how, and how to read it."""
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     flags = f", {' '.join(run['flags'])}" if run["flags"] else ""
     return (
         f"{run['device']}, {run['threads']} CPU thread(s), {run['precision']}; {versions}; {run['date']}\n"
         f"size {run['size']}{flags}; {run['clock']} time; ratio to stock fairseq's transformer: median (quartiles) of "
-        f"{run['rounds']} rounds\n"
+        f"{run['rounds']} rounds; above 1 is faster for words/s and sentences/s, below 1 is less for s, ms and MiB\n"
     )
 
 
