@@ -1,121 +1,195 @@
 #!/usr/bin/env python
-"""Training speed of position encodings against stock fairseq, interleaved in one process on real batches.
+"""Speed and memory of position encodings beside stock fairseq's transformer of the same size.
 
-Machines drift and are shared, so only ratios within one process count: each round lets every model train on the same
-batches, in an order that rotates, and the ratio of its words/s to the baseline's is taken round by round.
-
-    python scripts/benchmark.py DATA-BIN transformer_shaw_iwslt_de_en transformer_diet_rel_iwslt_de_en \\
-        -- --encoder-layers 3 --decoder-layers 3 ...
-
-DATA-BIN is binarized by fairseq-preprocess; what follows ``--`` is given to every model as to fairseq-train.
+python scripts/benchmark.py training,generation,memory shaw diet_rel --data DATA-BIN -- --encoder-layers 3
 """
-
-from __future__ import annotations
 
 import importlib.util
 import itertools
 import json
 import logging
-import statistics
+import os
+import shlex
 import sys
-import time
-from collections.abc import Callable
+import warnings
 from pathlib import Path
-from typing import Any
 
 import click
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch: its profiler would tell of every start and stop
 import torch
 
 if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fairseq import options, tasks, utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.trainer import Trainer
-
-import fairseq_posenc
+from fairseq_posenc.benchmark import models, report, run
+from fairseq_posenc.benchmark.results import BenchmarkError, Result
+from fairseq_posenc.benchmark.rounds import CLOCKS, Clock
 
 
-def make_trainer(data: str, arch: str, flags: list[str]) -> Trainer:
-    """A real fairseq trainer of ``arch``, with its training set loaded."""
-    parser = options.get_training_parser()
-    arguments = [data, "--arch", arch, "--optimizer", "adam", "--criterion", "label_smoothed_cross_entropy"]
-    if not torch.cuda.is_available():
-        arguments.append("--cpu")
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [*arguments, *flags]))
-    utils.set_torch_seed(cfg.common.seed)
-    task = tasks.setup_task(cfg.task)
-    task.load_dataset("train")
-    model = task.build_model(cfg.model)
-    return Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
+def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """``32,512``."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 1 for part in parts):
+        raise click.BadParameter(f"{text!r}: say numbers of tokens, 2 or more, with commas between them: 32,512.")
+    return tuple(sorted({int(part) for part in parts}))
 
 
-def train_on(trainer: Trainer, batches: list[Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds for one update on each batch."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    start = clock()
-    for batch in batches:
-        trainer.train_step([batch])
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return clock() - start
+def parse_measures(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """``training,generation``."""
+    names = list(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in run.MEASURES:
+            known = ", ".join(run.MEASURES)
+            raise click.BadParameter(f"{name!r} is no measure; name some of {known} with commas between them.")
+    return names
 
 
-def measure(
-    data: str, archs: list[str], flags: list[str], rounds: int, updates: int, clock: Callable[[], float]
-) -> dict[str, list[float]]:
-    """Target words/s of each architecture in each round; the first, uncounted round warms up."""
-    trainers = {arch: make_trainer(data, arch, flags) for arch in archs}
-    speeds: dict[str, list[float]] = {arch: [] for arch in archs}
-    iterator = trainers[archs[0]].get_train_iterator(epoch=1).next_epoch_itr(shuffle=True)
-    for number in range(rounds + 1):
-        batches = [next(iterator) for _ in range(updates)]
-        words = sum(batch["ntokens"] for batch in batches)
-        shift = number % len(archs)
-        for arch in archs[shift:] + archs[:shift]:
-            seconds = train_on(trainers[arch], batches, clock)
-            if number:
-                speeds[arch].append(words / seconds)
-    return speeds
-
-
-def summarize(speeds: dict[str, list[float]], baseline: str) -> list[dict[str, Any]]:
-    """Median words/s, and the median, lower and upper quartile of the ratio to the baseline."""
-    rows = []
-    for arch, own in speeds.items():
-        ratios = [a / b for a, b in zip(own, speeds[baseline], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-        rows.append(
-            {"arch": arch, "words_per_second": statistics.median(own), "ratio": middle, "quartiles": [low, high]}
+def find_device(device: str, precision: str, clock: str) -> str:
+    """cpu or cuda, if it can do what is asked."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError("--device cuda: torch finds no GPU here; say --device cpu.")
+    if device == "cpu" and precision != "fp32":
+        raise click.UsageError(
+            f"--precision {precision}: fairseq cannot train so on a CPU (it takes bf16 for a TPU's); say --precision "
+            "fp32, or use a GPU."
         )
-    return rows
+    if device == "cuda" and clock == "cpu":
+        raise click.UsageError("--clock cpu: a GPU's work takes no CPU time; say --clock wall.")
+    return device
 
 
-@click.command(help=__doc__)
-@click.argument("data", type=click.Path(exists=True, file_okay=False))
-@click.argument("archs", nargs=-1, required=True)
-@click.option("--baseline", default="transformer_iwslt_de_en", show_default=True, help="stock fairseq architecture")
-@click.option("--rounds", default=15, show_default=True, type=click.IntRange(min=1))
-@click.option("--updates", default=6, show_default=True, type=click.IntRange(min=1), help="of each model in a round")
-@click.option("--cpu-time", is_flag=True, help="count the process's CPU seconds, for a machine that others use too")
-@click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.argument("measures", callback=parse_measures, metavar="MEASURE[,MEASURE...]")
+@click.argument("encodings", nargs=-1, metavar="[ENCODING[:KEY=VALUE,...]]... [-- FLAGS...]")
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Corpus binarized by fairseq-preprocess, for training, forward and generation; may be repeated. Without it: "
+    "random words in sentences about as long as those of news text.",
+)
+@click.option("--size", type=click.Choice(list(models.SIZES)), default="base", show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(list(models.PRECISIONS)), default="fp32", show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), help="Of a CPU.  [default: torch's own choice]")
+@click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="One more warms up.")
+@click.option(
+    "--updates",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Batches of each model in a round of training, forward or table1.",
+)
+@click.option(
+    "--tokens", type=click.IntRange(min=8), default=2048, show_default=True, help="Of a batch, in each language."
+)
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Of a batch of generation: one a round.",
+)
+@click.option("--beam", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option(
+    "--lengths",
+    callback=parse_lengths,
+    help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048; attention 128,256,...,1024; table1 "
+    "128]",
+)
+@click.option(
+    "--group", type=click.IntRange(min=1), default=6, show_default=True, help="Models in memory at once, beside stock."
+)
+@click.option(
+    "--clock",
+    type=click.Choice(list(CLOCKS)),
+    default="wall",
+    show_default=True,
+    help="cpu: CPU seconds of this process, for a machine that others use too.",
+)
+@click.option(
+    "--vocabulary", type=click.IntRange(min=16), default=8000, show_default=True, help="Of random sentences, in words."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="All figures go here too.",
+)
 def main(
-    data: str, archs: tuple[str, ...], baseline: str, rounds: int, updates: int, cpu_time: bool, as_json: bool
+    measures: list[str],
+    encodings: tuple[str, ...],
+    data: tuple[Path, ...],
+    size: str,
+    device: str,
+    precision: str,
+    threads: int | None,
+    rounds: int,
+    updates: int,
+    tokens: int,
+    sentences: int,
+    beam: int,
+    lengths: tuple[int, ...] | None,
+    group: int,
+    clock: str,
+    vocabulary: int,
+    seed: int,
+    json_file: Path | None,
 ) -> None:
-    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
-    flags = list(archs[len(names) :])
-    logging.disable(logging.INFO)
-    clock = time.process_time if cpu_time else time.perf_counter
-    rows = summarize(measure(data, [baseline, *names], flags, rounds, updates, clock), baseline)
-    if as_json:
-        print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "rows": rows}, indent=2))
-        return
-    print(f"fairseq_posenc {fairseq_posenc.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    print(f"{'architecture':45} {'words/s':>9} {'ratio':>6}  quartiles")
-    for row in rows:
-        low, high = row["quartiles"]
-        print(f"{row['arch']:45} {row['words_per_second']:9.0f} {row['ratio']:6.3f}  {low:.3f} to {high:.3f}")
+    """Measures position encodings (all of them, unless some are named) beside stock fairseq's transformer, in rounds
+    in which each does the same work, and prints Markdown.
+
+    MEASURES: training (words/s of whole updates), forward (words/s without gradients), generation (sentences/s of
+    cached beam search), memory (peak in training), growth (time and memory with the length), attention (alone, beside
+    torch's scaled_dot_product_attention), table1 (DIET's Table 1, beside the paper's figures).
+
+    FLAGS are given to every model as to fairseq-train; those that only this package has are kept from stock.
+    """
+    logging.disable(logging.INFO)  # fairseq's, of each model that is built
+    warnings.simplefilter("ignore")  # hydra's, likewise
+    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), encodings))
+    flags = encodings[len(names) :]
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no such directory; make it first.")
+    device = find_device(device, precision, clock)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        models.check_flags(flags)
+        plan = run.Plan(
+            models.Setup(size, device, precision, seed, flags),
+            models.candidates(names),
+            Clock(clock, device),
+            data,
+            rounds=rounds,
+            updates=updates,
+            tokens=tokens,
+            sentences=sentences,
+            beam=beam,
+            lengths=lengths,
+            group=group,
+            vocabulary=vocabulary,
+        )
+        settings = {"clock": clock, "rounds": rounds, "updates": updates, "tokens": tokens, "sentences": sentences}
+        settings |= {"beam": beam, "vocabulary": vocabulary, "data": list(map(str, data))}
+        described = report.describe_run(plan.setup, settings, shlex.join(sys.argv))
+        click.echo(report.heading(described))
+        results: list[Result] = []
+        for measure in measures:
+            click.echo(f"measuring {measure} ...", err=True)
+            found = run.MEASURES[measure](plan)
+            click.echo(report.tables(found))
+            results += found
+            if json_file is not None:  # so far: a later measure may be interrupted
+                json_file.write_text(json.dumps(report.as_json(described, results), indent=2) + "\n")
+    except BenchmarkError as error:
+        raise click.UsageError(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -1,0 +1,160 @@
+"""Batches: of a binarized corpus, of random sentences as long as real ones, or all of one length."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from .models import MAX_POSITIONS
+from .results import BenchmarkError
+
+#: of the random sentences: about those of subwords in news text, 26 on average, some over 100
+MEDIAN_LENGTH, LENGTH_SPREAD, SIDES_SPREAD, LONGEST = 22, 0.6, 0.15, 200
+SENTENCES = 20_000
+
+
+class Corpus:
+    """A task of fairseq with its sentences.
+
+    Args:
+        name: as results are labelled.
+        task: knows the dictionaries.
+        train, test: pairs to train on and to translate.
+    """
+
+    def __init__(self, name: str, task: TranslationTask, train: Any, test: Any) -> None:
+        self.name = name
+        self.task = task
+        self._train = train
+        self._test = test
+
+    def training_batches(self, count: int, tokens: int, seed: int) -> list[Any]:
+        """As fairseq-train composes them with ``--max-tokens``; from the start again where there are too few."""
+        # a multiple of 8 sentences where there are so many, which is fairseq's default
+        limits = {"max_tokens": tokens, "required_batch_size_multiple": 8}
+        return self._batches(self._train, count, seed, min(tokens, MAX_POSITIONS), **limits)
+
+    def generation_batches(self, count: int, sentences: int, seed: int) -> list[Any]:
+        """As fairseq-generate composes them with ``--batch-size``: sentences of like length, a batch of any length."""
+        return self._batches(self._test, count, seed, MAX_POSITIONS, max_sentences=sentences)
+
+    def _batches(self, dataset: Any, count: int, seed: int, longest: int, **limits: Any) -> list[Any]:
+        iterator = self.task.get_batch_iterator(
+            dataset,
+            max_positions=(longest, longest),
+            ignore_invalid_inputs=True,
+            seed=seed,
+            disable_iterator_cache=True,
+            **limits,
+        )
+        batches: list[Any] = []
+        while len(batches) < count:
+            before = len(batches)
+            for batch in iterator.next_epoch_itr(shuffle=True):
+                if len(batches) < count:
+                    batches.append(batch)
+            if len(batches) == before:
+                raise BenchmarkError(f"{self.name} has no sentence of up to {longest} tokens: say more --tokens.")
+        return batches
+
+
+def binarized_corpus(directory: Path, name: str) -> Corpus:
+    """What fairseq-preprocess made: its training set, and the first of its test, validation and training sets to
+    translate.
+
+    Raises:
+        BenchmarkError: there is none.
+    """
+    mend = "give a directory that fairseq-preprocess wrote, with a training set."
+    try:
+        arguments = options.parse_args_and_arch(
+            options.get_training_parser(), [str(directory), "--task", "translation", "--arch", "transformer"]
+        )
+        task = TranslationTask.setup_task(convert_namespace_to_omegaconf(arguments).task)
+        task.load_dataset("train")
+    except Exception as error:  # fairseq raises bare Exceptions here
+        raise BenchmarkError(f"--data {directory} cannot be read ({type(error).__name__}: {error}): {mend}") from error
+    for split in ("test", "valid", "train"):
+        try:
+            task.load_dataset(split)
+        except FileNotFoundError:
+            continue
+        break
+    return Corpus(name, task, task.dataset("train"), task.dataset(split))
+
+
+def synthetic_corpus(vocabulary: int, seed: int) -> Corpus:
+    """Random words in sentences about as long as those of news text in subwords.
+
+    Lengths of sources are log-normal, and targets are longer or shorter by some per cent. Words are drawn evenly: no
+    operation of a Transformer takes longer for one word than for another.
+    """
+    task = synthetic_task(vocabulary)
+    generator = torch.Generator().manual_seed(seed)
+    lengths = MEDIAN_LENGTH * torch.exp(LENGTH_SPREAD * torch.randn(SENTENCES, generator=generator))
+    targets = lengths * torch.exp(SIDES_SPREAD * torch.randn(SENTENCES, generator=generator))
+    sides = [side.round().clamp(2, LONGEST).long().tolist() for side in (lengths, targets)]
+    pairs = _pairs(task, sides[0], sides[1], generator)
+    return Corpus("synthetic", task, pairs, pairs)
+
+
+def synthetic_task(vocabulary: int) -> TranslationTask:
+    """Translation with one dictionary of ``vocabulary`` entries, fairseq's four special ones included."""
+    dictionary = Dictionary()
+    for number in range(vocabulary - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    return TranslationTask(TranslationConfig(), dictionary, dictionary)
+
+
+def fixed_batch(task: TranslationTask, length: int, tokens: int, seed: int) -> Any:
+    """A batch of random sentences of exactly ``length`` tokens on both sides, </s> included, without padding: as many
+    as make ``tokens``, one at least."""
+    generator = torch.Generator().manual_seed(seed)
+    count = max(1, tokens // length)
+    pairs = _pairs(task, [length] * count, [length] * count, generator)
+    return pairs.collater([pairs[number] for number in range(count)])
+
+
+def _pairs(
+    task: TranslationTask, sources: list[int], targets: list[int], generator: torch.Generator
+) -> LanguagePairDataset:
+    """Random sentences of these lengths, </s> included."""
+
+    def sentences(lengths: list[int], dictionary: Dictionary) -> list[Tensor]:
+        words = torch.randint(dictionary.nspecial, len(dictionary), (sum(lengths),), generator=generator)
+        found = list(words.split(lengths))
+        for sentence in found:
+            sentence[-1] = dictionary.eos()
+        return found
+
+    return LanguagePairDataset(
+        sentences(sources, task.source_dictionary),
+        sources,
+        task.source_dictionary,
+        sentences(targets, task.target_dictionary),
+        targets,
+        task.target_dictionary,
+    )
+
+
+def words(batches: list[Any]) -> int:
+    """Target words, as fairseq counts them for its words/s."""
+    return sum(batch["ntokens"] for batch in batches)
+
+
+def longest_target(batch: Any) -> int:
+    """Tokens of the longest reference, without </s>."""
+    return int(batch["target"].size(1)) - 1
+
+
+def doublings(first: int, last: int) -> list[int]:
+    """first, 2 first, 4 first, ... up to last."""
+    return [first * 2**power for power in range(int(math.log2(last / first)) + 1)]

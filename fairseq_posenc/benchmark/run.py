@@ -1,0 +1,142 @@
+"""Every measure by its name, with what it measures on where nothing else is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .attention import measure_attention
+from .data import Corpus, binarized_corpus, doublings, synthetic_corpus, synthetic_task
+from .generation import measure_generation
+from .growth import measure_growth
+from .memory import measure_memory
+from .models import Candidate, Setup
+from .results import BenchmarkError, Result
+from .rounds import Clock
+from .table1 import measure_table1
+from .training import measure_words
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured, and how.
+
+    Args:
+        setup: what the models have in common.
+        candidates: stock first.
+        data: binarized corpora; none is one of random sentences.
+        rounds: counted ones.
+        updates: batches of each model in a round of training or of forward passes.
+        tokens: of a batch.
+        sentences: of a batch of generation.
+        lengths: of sentences, for the measures that fix them; None leaves each its own.
+        group: models in memory at once, beside stock.
+    """
+
+    setup: Setup
+    candidates: list[Candidate]
+    clock: Clock
+    data: tuple[Path, ...] = ()
+    rounds: int = 9
+    updates: int = 2
+    tokens: int = 2048
+    sentences: int = 32
+    beam: int = 5
+    lengths: tuple[int, ...] | None = None
+    group: int = 6
+    vocabulary: int = 8000
+
+    def corpora(self) -> Iterator[Corpus]:
+        """Each when its turn comes."""
+        if not self.data:
+            yield synthetic_corpus(self.vocabulary, self.setup.seed)
+        names = [directory.name for directory in self.data]
+        for directory in self.data:
+            yield binarized_corpus(directory, directory.name if names.count(directory.name) == 1 else str(directory))
+
+
+def _words(plan: Plan, measure: str) -> list[Result]:
+    found: list[Result] = []
+    for corpus in plan.corpora():
+        # torch loads a library at stock's first batch with padding; of two batches one has some
+        first = max(2, plan.updates)
+        batches = corpus.training_batches(first + plan.rounds * plan.updates, plan.tokens, plan.setup.seed)
+        starts = range(first, len(batches), plan.updates)
+        rounds = [batches[:first], *(batches[start : start + plan.updates] for start in starts)]
+        found += measure_words(
+            measure, corpus.name, plan.setup, corpus.task, plan.candidates, rounds, plan.clock, plan.group
+        )
+    return found
+
+
+def _generation(plan: Plan) -> list[Result]:
+    found: list[Result] = []
+    for corpus in plan.corpora():
+        batches = corpus.generation_batches(plan.rounds + 1, plan.sentences, plan.setup.seed)
+        found += measure_generation(
+            corpus.name, plan.setup, corpus.task, plan.candidates, batches, plan.clock, plan.group, plan.beam
+        )
+    return found
+
+
+def _memory(plan: Plan) -> list[Result]:
+    lengths = _lengths(plan, (32, 512))
+    setup = replace(plan.setup, longest=max(lengths))
+    return measure_memory("memory", setup, synthetic_task(plan.vocabulary), plan.candidates, lengths, plan.tokens)
+
+
+def _growth(plan: Plan) -> list[Result]:
+    lengths = _lengths(plan, tuple(doublings(128, 2048)))
+    setup = replace(plan.setup, longest=max(lengths))
+    return measure_growth(
+        setup,
+        synthetic_task(plan.vocabulary),
+        plan.candidates,
+        lengths,
+        plan.tokens,
+        plan.rounds,
+        plan.clock,
+        plan.group,
+    )
+
+
+def _attention(plan: Plan) -> list[Result]:
+    lengths = _lengths(plan, tuple(doublings(128, 1024)))
+    return measure_attention(plan.setup, plan.candidates, lengths, plan.tokens, plan.rounds, plan.clock)
+
+
+def _table1(plan: Plan) -> list[Result]:
+    lengths = _lengths(plan, (128,))
+    if len(lengths) > 1:
+        raise BenchmarkError("--lengths: table1 has one length; measure it alone, or leave --lengths out.")
+    setup = replace(plan.setup, longest=max(lengths))
+    task = synthetic_task(plan.vocabulary)
+    return measure_table1(setup, task, lengths[0], plan.tokens, plan.rounds, plan.updates, plan.clock, plan.group)
+
+
+def _lengths(plan: Plan, usual: tuple[int, ...]) -> Sequence[int]:
+    """Those asked for, or the usual ones.
+
+    Raises:
+        BenchmarkError: a batch cannot hold one sentence.
+    """
+    lengths = plan.lengths or usual
+    if max(lengths) > plan.tokens:
+        raise BenchmarkError(
+            f"--tokens {plan.tokens}: a batch cannot hold a sentence of {max(lengths)}; give at least as many tokens, "
+            "or shorter --lengths."
+        )
+    return lengths
+
+
+#: by the name that users type
+MEASURES: dict[str, Callable[[Plan], list[Result]]] = {
+    "training": lambda plan: _words(plan, "training"),
+    "forward": lambda plan: _words(plan, "forward"),
+    "generation": _generation,
+    "memory": _memory,
+    "growth": _growth,
+    "attention": _attention,
+    "table1": _table1,
+}
