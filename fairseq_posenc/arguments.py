@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 
+from .backends import BACKENDS
 from .encodings import ENCODINGS
 from .encodings.base import (
     NUM_SEGMENTS,
@@ -40,6 +41,13 @@ MODEL_FLAGS = {
         str, "tells segments apart by this token: the segment of a token is the number of separators before it"
     ),
     "num_segments": NUM_SEGMENTS,
+    "attention_backend": Option(
+        str,
+        "how self-attention is computed, which changes nothing but time and memory: auto (the default) is the fastest "
+        "that was measured; sdpa PyTorch's fused kernel; flex FlexAttention, for long sequences on a GPU; eager all "
+        "logits at once; blocks some queries at a time, for long sequences anywhere",
+        tuple(BACKENDS),
+    ),
 }
 
 

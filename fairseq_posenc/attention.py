@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from .backends import BACKENDS, full_bias, with_weights
+from .backends import BACKENDS, check_backend, full_bias, with_weights
 from .cache import append, reorder
 from .encodings.base import PositionEncoding
+from .masks import Masks
 from .positions import Positions
 
 #: of the forward pass under way in this thread: fairseq's layers hand nothing of ours on to their attention
@@ -42,7 +42,7 @@ def attend(
         encoding: what positions do.
         key_padding_mask: (B, S), True = padding.
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
-        need_weights: also return the weights, which the backends "eager" and "auto" give.
+        need_weights: also return the weights, for which all logits are computed at once, whatever the backend.
         dropout: probability with which weights are dropped.
         positions: what the stack knows; by default made from the lengths and the padding mask. With
             :class:`CrossPositions` k and v are of the source, and q of the target.
@@ -55,7 +55,7 @@ def attend(
     Raises:
         ValueError: the encoding was built for other heads; the positions are of other lengths, without the padding, or
             between source and target where the encoding is not defined; the sequence is longer than the encoding's
-            tables; or a mask is given to an encoding that mixes all keys.
+            tables; a mask is given to an encoding that mixes all keys; or the backend cannot compute it.
     """
     if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
         raise ValueError(
@@ -74,6 +74,7 @@ def attend(
             f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
             + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
         )
+    check_backend(backend, encoding, dropout, positions)
     q, k, v = encoding.transform(q, k, v, positions)
     return attend_transformed(q, k, v, encoding, key_padding_mask, attn_mask, need_weights, dropout, positions, backend)
 
@@ -93,15 +94,11 @@ def attend_transformed(
     """:func:`attend` after the encoding's ``transform``."""
     if encoding.projects_length:
         key_padding_mask = None  # mixtures of keys, without their padding
-    # All layers get the same masks. They are kept beside what is made of them, so that no other has their identity.
-    *_, mask = positions.cached(
-        ("mask", id(key_padding_mask), id(attn_mask), q.dtype),
-        lambda: (key_padding_mask, attn_mask, merge_masks(key_padding_mask, attn_mask, q.dtype)),
-    )
+    masks = Masks.of_pass(positions, key_padding_mask, attn_mask, q.dtype)
     if need_weights:
         q = q * encoding.scaling
-        return with_weights(q, k, v, encoding, positions, full_bias(encoding, q, k, positions), mask, dropout)
-    return BACKENDS[backend](q, k, v, encoding, positions, mask, dropout), None
+        return with_weights(q, k, v, encoding, positions, full_bias(encoding, q, k, positions), masks, dropout)
+    return BACKENDS[backend](q, k, v, encoding, positions, masks, dropout), None
 
 
 def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None) -> None:
@@ -115,29 +112,6 @@ def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask
         raise ValueError("the positions do not know of the padding: give the padding mask to them too.")
     if positions.device is None:
         positions.device = q.device
-
-
-def merge_masks(key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """One additive tensor of four dimensions, broadcastable to (B, H, T, S); None where there is nothing to add.
-
-    Forbidden places get a large negative number, not -inf: the row of a padded query that may attend to nothing (a
-    left-padded target under the causal mask) then stays finite, and so do its gradients.
-    """
-    forbidden_logit = torch.finfo(dtype).min / 4
-    merged = None
-    if attn_mask is not None and attn_mask.is_floating_point():
-        merged = attn_mask.to(dtype).clamp(min=forbidden_logit)
-        attn_mask = None
-    if key_padding_mask is not None:
-        padding = key_padding_mask.bool()[:, None, None, :]
-        attn_mask = padding if attn_mask is None else attn_mask | padding
-    if attn_mask is not None:
-        if merged is None:
-            merged = torch.zeros((), dtype=dtype, device=attn_mask.device)
-        merged = merged.masked_fill(attn_mask, forbidden_logit)
-    if merged is None:
-        return None
-    return merged[(None,) * (4 - merged.dim())]  # the fused kernel wants all four dimensions
 
 
 @contextmanager
@@ -171,6 +145,7 @@ class PositionAttention(MultiheadAttention):
         backend: str = "auto",
         **other: Any,
     ) -> None:
+        check_backend(backend, encoding, dropout)
         super().__init__(embed_dim, num_heads, dropout=dropout, **other)
         self.position_encoding = encoding
         self.backend = backend

@@ -1,7 +1,7 @@
-"""Ways to compute attention, which all give the same: a fused kernel, the equation as it stands, and that by blocks.
+"""Ways to compute attention, which all give the same: a fused kernel, a kernel made for the encoding, the equation as
+it stands, and that by blocks of queries.
 
-q, k and v have been through the encoding's ``transform``, and q is not yet scaled; ``mask`` is additive,
-(B or 1, 1, T or 1, S) as :func:`fairseq_posenc.attention.merge_masks` makes it, or None. Each returns (B, H, T, d).
+q, k and v have been through the encoding's ``transform``, and q is not yet scaled. Each returns (B, H, T, d).
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .encodings.base import PositionEncoding
+from .masks import Masks, four_dimensions
 from .positions import Positions
 
-Backend = Callable[[Tensor, Tensor, Tensor, PositionEncoding, Positions, "Tensor | None", float], Tensor]
-
-
-class BackendError(ValueError):
-    """A backend cannot compute this encoding's attention."""
+Backend = Callable[[Tensor, Tensor, Tensor, PositionEncoding, Positions, Masks, float], Tensor]
 
 
 def full_bias(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
@@ -29,7 +26,7 @@ def full_bias(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Posit
     if encoding.segments is not None:
         of_segments = encoding.segments(positions).to(q.dtype)
         bias = of_segments if bias is None else bias + of_segments
-    return None if bias is None else bias[(None,) * (4 - bias.dim())]
+    return None if bias is None else four_dimensions(bias)
 
 
 def sdpa(
@@ -38,23 +35,15 @@ def sdpa(
     v: Tensor,
     encoding: PositionEncoding,
     positions: Positions,
-    mask: Tensor | None,
+    masks: Masks,
     dropout: float,
 ) -> Tensor:
-    """PyTorch's fused kernel.
-
-    Raises:
-        BackendError: the encoding needs the logits or the weights.
-    """
-    if encoding.needs_weights:
-        raise BackendError(
-            f"{encoding.name} needs the logits or the weights of attention, which a fused kernel does not give."
-        )
+    """PyTorch's fused kernel."""
     if not encoding.adds_bias:
         # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=encoding.scaling)
+        return F.scaled_dot_product_attention(q, k, v, masks.additive, dropout, scale=encoding.scaling)
     q = q * encoding.scaling
-    bias = full_bias(encoding, q, k, positions)
+    bias, mask = full_bias(encoding, q, k, positions), masks.additive
     if bias is not None and mask is not None:
         mask = bias + mask
     return F.scaled_dot_product_attention(q, k, v, bias if mask is None else mask, dropout, scale=1.0)
@@ -66,13 +55,13 @@ def eager(
     v: Tensor,
     encoding: PositionEncoding,
     positions: Positions,
-    mask: Tensor | None,
+    masks: Masks,
     dropout: float,
 ) -> Tensor:
     """The equation as it stands, all logits at once."""
     q = q * encoding.scaling
     bias = full_bias(encoding, q, k, positions)
-    return with_weights(q, k, v, encoding, positions, bias, mask, dropout)[0]
+    return with_weights(q, k, v, encoding, positions, bias, masks, dropout)[0]
 
 
 def with_weights(
@@ -82,14 +71,14 @@ def with_weights(
     encoding: PositionEncoding,
     positions: Positions,
     bias: Tensor | None,
-    mask: Tensor | None,
+    masks: Masks,
     dropout: float,
 ) -> tuple[Tensor, Tensor]:
     """Output (B, H, T, d), and the weights before dropout, (B, H, T, S); q is scaled."""
     logits = encoding.content(q, k, positions)
     if encoding.overrides("content"):
         logits = logits.clone()  # its gradient may need what it returned
-    for term in (bias, mask):
+    for term in (bias, masks.additive):
         if term is not None:
             logits += term  # in place: at some hundred tokens attention is bound by memory
     weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(v.dtype)
@@ -109,33 +98,28 @@ def blocks(
     v: Tensor,
     encoding: PositionEncoding,
     positions: Positions,
-    mask: Tensor | None,
+    masks: Masks,
     dropout: float,
 ) -> Tensor:
     """The equation for some queries at a time, computed again for the gradient, so that memory grows with the length
     and not with its square; keys that no query of a block may see are left out.
-
-    Raises:
-        BackendError: between source and target, or where the encoding makes keys of another number.
     """
-    if positions.crossing or encoding.projects_length:
-        raise BackendError(f"{encoding.name} cannot go through the queries by blocks here.")
     queries, keys = q.size(2), k.size(2)
     size = max(16, BLOCK_LOGITS // (q.size(0) * q.size(1) * keys))
     q = q * encoding.scaling
     bias = None if encoding.bias_by_blocks else full_bias(encoding, q, k, positions)
+    mask = masks.additive
 
     def one(q: Tensor, k: Tensor, v: Tensor, start: int, mask: Tensor | None, bias: Tensor | None) -> Tensor:
         part = positions.block(start, start + q.size(2), k.size(2))
         if encoding.bias_by_blocks:
             bias = full_bias(encoding, q, k, part)
-        return with_weights(q, k, v, encoding, part, bias, mask, dropout)[0]
+        return with_weights(q, k, v, encoding, part, bias, Masks(None, mask, q.dtype), dropout)[0]
 
-    ends = _last_visible(positions, mask, queries, keys)
     outputs = []
     for start in range(0, queries, size):
         stop = min(start + size, queries)
-        seen = max(ends[start:stop]) if ends else keys
+        seen = max(masks.last_visible[start:stop], default=keys)
         outputs.append(
             checkpoint(
                 one,
@@ -143,8 +127,8 @@ def blocks(
                 k[:, :, :seen],
                 v[:, :, :seen],
                 start,
-                _rows(mask, start, stop, seen),
-                _rows(bias, start, stop, seen),
+                _part(mask, start, stop, seen),
+                _part(bias, start, stop, seen),
                 use_reentrant=False,
                 preserve_rng_state=dropout > 0,
             )
@@ -152,24 +136,24 @@ def blocks(
     return torch.cat(outputs, dim=2)
 
 
-def _rows(x: Tensor | None, start: int, stop: int, keys: int) -> Tensor | None:
+def _part(x: Tensor | None, start: int, stop: int, keys: int) -> Tensor | None:
     """Of a mask or bias (..., T or 1, S) the part of these queries and the first keys."""
     if x is None:
         return None
     return x[..., :keys] if x.size(-2) == 1 else x[..., start:stop, :keys]
 
 
-def _last_visible(positions: Positions, mask: Tensor | None, queries: int, keys: int) -> list[int]:
-    """For each query the number of keys up to the last that it may see in any sentence; empty where it may see all."""
-    if mask is None or mask.size(-2) == 1:
-        return []
-
-    def find() -> list[int]:
-        visible = (mask.detach().amax(dim=(0, 1)) > torch.finfo(mask.dtype).min / 8).long()
-        place = torch.arange(1, keys + 1, device=mask.device)
-        return (visible * place).amax(dim=-1).clamp(min=1).tolist()
-
-    return positions.cached(("last visible", id(mask)), find)
+def flex(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionEncoding,
+    positions: Positions,
+    masks: Masks,
+    dropout: float,
+) -> Tensor:
+    """PyTorch's FlexAttention, compiled on a GPU."""
+    return encoding.flex(q * encoding.scaling, k, v, positions, masks)
 
 
 def auto(
@@ -178,27 +162,70 @@ def auto(
     v: Tensor,
     encoding: PositionEncoding,
     positions: Positions,
-    mask: Tensor | None,
+    masks: Masks,
     dropout: float,
 ) -> Tensor:
     """The fastest by measurement (docs/performance.md): the fused kernel where there is one; else by blocks where the
     logits are many, and all at once where they are few."""
-    return choose(q, k, encoding, positions)(q, k, v, encoding, positions, mask, dropout)
+    return choose(q, k, encoding, positions)(q, k, v, encoding, positions, masks, dropout)
 
 
 def choose(q: Tensor, k: Tensor, encoding: PositionEncoding, positions: Positions) -> Backend:
+    fused = not encoding.needs_weights
     if q.device.type == "cpu":
-        # There is no fused kernel for a bias that needs a gradient, and for one query it takes two to four times as long.
+        # PyTorch has no fused kernel for a bias that learns, and that for one query takes two to four times as long.
         learns = torch.is_grad_enabled() and encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
-        fused = not learns and q.size(2) > 1
-    else:
-        fused = True
-    if fused and not encoding.needs_weights:
+        fused = fused and not learns and q.size(2) > 1
+    if fused:
         return sdpa
     many = q.size(0) * q.size(1) * q.size(2) * k.size(2) > MANY_LOGITS
-    return blocks if many and not positions.crossing and not encoding.projects_length else eager
+    return blocks if many and not why_not_blocks(encoding, positions) else eager
 
 
-#: from here on blocks are used
+#: of self-attention of one layer, from here on blocks are used: 16 MiB in single precision
 MANY_LOGITS = 1 << 22
-BACKENDS: dict[str, Backend] = {"auto": auto, "sdpa": sdpa, "eager": eager, "blocks": blocks}
+BACKENDS: dict[str, Backend] = {"auto": auto, "sdpa": sdpa, "flex": flex, "eager": eager, "blocks": blocks}
+
+
+def why_not_sdpa(encoding: PositionEncoding, positions: Positions | None) -> str | None:
+    if encoding.needs_weights:
+        return f"{encoding.name} needs the logits or the weights themselves, which no fused kernel gives"
+    return None
+
+
+def why_not_blocks(encoding: PositionEncoding, positions: Positions | None) -> str | None:
+    if encoding.projects_length:
+        return f"{encoding.name} mixes all keys into a few, and has no need of blocks"
+    if positions is not None and positions.crossing:
+        return "it is for self-attention"
+    return None
+
+
+def why_not_flex(encoding: PositionEncoding, positions: Positions | None) -> str | None:
+    if encoding.overrides("content"):
+        return f"{encoding.name} changes q k^T itself, and FlexAttention only what comes of it"
+    if encoding.segments is not None and encoding.needs_weights:
+        return f"{encoding.name} has no form with segments for FlexAttention"
+    if positions is not None and positions.crossing:
+        return "it is for self-attention"
+    return None
+
+
+WHY_NOT = {"sdpa": why_not_sdpa, "blocks": why_not_blocks, "flex": why_not_flex}
+
+
+def check_backend(
+    name: str, encoding: PositionEncoding, dropout: float = 0.0, positions: Positions | None = None
+) -> None:
+    """Refuses a backend that there is not, or that cannot compute this attention.
+
+    Raises:
+        ValueError: one sentence that names both.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"there is no attention backend {name!r}; there are {', '.join(BACKENDS)}.")
+    reason = WHY_NOT[name](encoding, positions) if name in WHY_NOT else None
+    if name == "flex" and dropout > 0:
+        reason = "FlexAttention drops no weights (--attention-dropout must be 0)"
+    if reason:
+        raise ValueError(f"--attention-backend {name} cannot be used: {reason}; leave it out or say auto.")

@@ -44,7 +44,7 @@ class Stack:
         cross: those of encoder-decoder attention; None leaves that to fairseq.
         separator: the token that ends a segment; None where segments are not told apart.
         recomputed: under activation checkpointing.
-        backend: how attention with an encoding is computed.
+        backend: how self-attention is computed.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
             cfg.encoder.attention_heads,
             self.stack.self_attention.next(),
             self_attention=True,
+            backend=self.stack.backend,
             **_attention_settings(self, cfg),
         )
 
@@ -104,6 +105,7 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
             cfg.decoder.attention_heads,
             self.stack.self_attention.next(),
             self_attention=True,
+            backend=self.stack.backend,
             **_attention_settings(self, cfg),
         )
 
@@ -124,7 +126,6 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
 def _attention_settings(layer: Any, cfg: Any) -> dict[str, Any]:
     return {
         "dropout": cfg.attention_dropout,
-        "backend": layer.stack.backend,
         "q_noise": layer.quant_noise,
         "qn_block_size": layer.quant_noise_block_size,
     }

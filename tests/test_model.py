@@ -518,11 +518,11 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
     flags = ["--segment-separator", "w3", "--cross-attention-positions", "true"]
     model = enlarge_positions(build_model("transformer_diet_rel_tiny", *flags))
     separator, seen = task.source_dictionary.index("w3"), []
-    attend = fairseq_posenc.attention.attend
+    attend = fairseq_posenc.attention.attend_transformed
     monkeypatch.setattr(
         fairseq_posenc.attention,
-        "attend",
-        lambda *tensors, positions, **rest: seen.append(positions) or attend(*tensors, positions=positions, **rest),
+        "attend_transformed",
+        lambda *given: seen.extend(value for value in given if isinstance(value, Positions)) or attend(*given),
     )
     source = pairs[0][0][None]
     best = translate(model, task, source, beam=1)[0][0]["tokens"]

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import attend
+from ..backends import check_backend
 from ..encodings.base import build_encoding, find_encoding
 from .memory import compare_peaks
 from .models import DTYPES, Candidate, Setup, split_flags
@@ -43,15 +44,17 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
 
         parameters: list[Tensor] = []
     else:
-        encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **_options(candidate, setup, length))
+        options = _options(candidate, setup, length)
+        backend = options.pop("attention_backend", "auto")
+        encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **options)
+        check_backend(backend, encoding)
         if encoding.needs_segments:
             raise ValueError(f"{candidate.name} tells segments apart, of which there are none here.")
         encoding.to(device=setup.device, dtype=DTYPES[setup.precision])
         parameters = list(encoding.parameters())
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            output, _ = attend(q, k, v, encoding)  # here goes a choice of the backend
-            return output
+            return attend(q, k, v, encoding, backend=backend)[0]
 
     def step(inputs: list[Tensor]) -> None:
         *qkv, gradient = inputs

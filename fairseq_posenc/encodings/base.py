@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from .. import flex
+from ..masks import Masks
 from ..positions import Positions
 from .segments import SegmentAttention
 
@@ -176,6 +178,20 @@ class PositionEncoding(nn.Module):
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         """What is added to ``weights @ v``, (B, H, T, d); weights (B, H, T, S) have been through dropout."""
         return None
+
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> flex.ScoreMod | None:
+        """The bias as FlexAttention wants it, a function of one logit; q is scaled. By default it reads the whole bias,
+        of as many numbers as there are pairs: an encoding that can do with less overrides it."""
+        bias = self.bias(q, k, positions)
+        return None if bias is None else flex.dense_score_mod(flex.four_dimensions(bias))
+
+    def flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
+        """Attention by FlexAttention, (B, H, T, d); q is scaled. An encoding that overrides ``context`` must override
+        it."""
+        score_mod = self.score_mod(q, k, positions) if self.overrides("bias") else None
+        if self.segments is not None:
+            score_mod = flex.both(score_mod, flex.dense_score_mod(self.segments(positions).to(q.dtype)))
+        return flex.kernel(q, k, v, positions, masks, score_mod)[0]
 
 
 ENCODINGS: dict[str, type[PositionEncoding]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..flex import ScoreMod
 from ..positions import Positions
 from .base import PositionEncoding
 
@@ -18,3 +19,9 @@ class DistanceBias(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         return self.once_for_layers(positions, lambda: positions.by_distance(self.of_distances(positions).to(q.dtype)))
+
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
+        values = self.of_distances(positions).to(q.dtype)
+        own_values = values.size(0) > 1
+        first = positions.queries - 1  # the distance 0 of query i and key i stands there in the span
+        return lambda score, b, h, i, j: score + values[h * own_values, j - i + first]

@@ -4,6 +4,7 @@
 import torch
 from torch import Tensor, nn
 
+from ..flex import ScoreMod
 from ..positions import Positions
 from .base import POSITION_SHARING, Option, PositionEncoding, integer, register_encoding, table_heads
 from .tables import per_head, take_distances
@@ -46,3 +47,8 @@ class RelativeKey(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = positions.clipped(self.left_clip, self.right_clip)
         return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)
+
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
+        by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, L + R + 1)
+        first, left, right = positions.first, self.left_clip, self.right_clip
+        return lambda score, b, h, i, j: score + by_row[b, h, i, (j - i - first).clamp(-left, right) + left]

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from ..flex import clipped_attention
+from ..masks import Masks
 from ..positions import Positions
 from .base import (
     Option,
@@ -78,3 +80,7 @@ class Shaw(ClippedEncoding):
         by_distance = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
         by_distance = by_distance.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
         return per_head(by_distance.to(weights.dtype), table)
+
+    def flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
+        by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
+        return clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)

@@ -1,0 +1,94 @@
+"""What queries may not see: padding and the future, brought into one form once for all layers of a pass."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .positions import Positions
+
+
+class Masks:
+    """The masks of one pass.
+
+    Args:
+        key_padding_mask: (B, S), True = padding; None where nothing is padded.
+        attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
+        dtype: of the logits.
+    """
+
+    def __init__(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype) -> None:
+        self.key_padding_mask = None if key_padding_mask is None else key_padding_mask.bool()
+        self.attn_mask = attn_mask
+        self.dtype = dtype
+
+    @classmethod
+    def of_pass(
+        cls, positions: Positions, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
+    ) -> Masks:
+        """One object for all layers that are given the same masks."""
+
+        def make() -> tuple[Masks, Tensor | None, Tensor | None]:
+            # The tensors are kept beside it, so that no other can come to have their identity.
+            return cls(key_padding_mask, attn_mask, dtype), key_padding_mask, attn_mask
+
+        return positions.cached(("masks", id(key_padding_mask), id(attn_mask), dtype), make)[0]
+
+    @property
+    def forbidden_logit(self) -> float:
+        """A large negative number, not -inf: the row of a padded query that may attend to nothing (a left-padded target
+        under the causal mask) then stays finite, and so do its gradients."""
+        return torch.finfo(self.dtype).min / 4
+
+    @cached_property
+    def forbids(self) -> Tensor | None:
+        """Where ``attn_mask`` forbids, of its shape in four dimensions, bool."""
+        if self.attn_mask is None:
+            return None
+        mask = self.attn_mask
+        if mask.is_floating_point():
+            mask = mask <= self.forbidden_logit
+        return four_dimensions(mask)
+
+    @cached_property
+    def adds(self) -> Tensor | None:
+        """What a float ``attn_mask`` adds beside what it forbids, in four dimensions; None where that is nothing."""
+        if self.attn_mask is None or not self.attn_mask.is_floating_point():
+            return None
+        adds = self.attn_mask.to(self.dtype).masked_fill(self.attn_mask <= self.forbidden_logit, 0)
+        return four_dimensions(adds) if adds.any() else None
+
+    @cached_property
+    def additive(self) -> Tensor | None:
+        """All in one tensor to be added, (B or 1, H or 1, T or 1, S); None where there is nothing to add."""
+        mask = self.attn_mask
+        merged = None
+        if mask is not None and mask.is_floating_point():
+            merged = mask.to(self.dtype).clamp(min=self.forbidden_logit)
+            mask = None
+        if self.key_padding_mask is not None:
+            padding = self.key_padding_mask[:, None, None, :]
+            mask = padding if mask is None else mask | padding
+        if mask is not None:
+            if merged is None:
+                merged = torch.zeros((), dtype=self.dtype, device=mask.device)
+            merged = merged.masked_fill(mask, self.forbidden_logit)
+        return None if merged is None else four_dimensions(merged)
+
+    @cached_property
+    def last_visible(self) -> list[int]:
+        """For each query the number of keys up to the last that it may see in any sentence; empty where it may see
+        all."""
+        mask = self.additive
+        if mask is None or mask.size(-2) == 1:
+            return []
+        visible = (mask.detach().amax(dim=(0, 1)) > self.forbidden_logit / 2).long()
+        place = torch.arange(1, mask.size(-1) + 1, device=mask.device)
+        return (visible * place).amax(dim=-1).clamp(min=1).tolist()
+
+
+def four_dimensions(x: Tensor) -> Tensor:
+    """(T, S) or (H, T, S) as (1, H or 1, T, S), which the fused kernel wants."""
+    return x[(None,) * (4 - x.dim())]

@@ -1,0 +1,239 @@
+"""Every backend computes what the plainest one does, for every encoding in every variant."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn.attention import flex_attention as torch_flex
+
+from fairseq_posenc import attend, backends, build_encoding, flex
+from fairseq_posenc.backends import BACKENDS, check_backend
+from fairseq_posenc.masks import Masks
+from fairseq_posenc.positions import Positions
+from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
+from tests.variants import ALONE
+
+BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """So that 40 queries make three blocks, and five of the band."""
+    monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)
+    monkeypatch.setattr(flex, "BAND_BLOCK", 8)
+
+
+@pytest.fixture(autouse=True)
+def flex_has_gradients_on_a_cpu(monkeypatch):
+    """PyTorch refuses them, though its plain form of FlexAttention, which runs where nothing is compiled, has them."""
+    monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)
+
+
+def make(name, options, dtype=torch.float64):
+    torch.manual_seed(1)
+    options = {"max_positions": LENGTH, **options} if "max_positions" in options else options
+    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, **options).to(dtype)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.normal_()
+    return encoding
+
+
+def inputs(queries=LENGTH, dtype=torch.float64):
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(BATCH, HEADS, LENGTH, DIM, dtype=dtype, requires_grad=True) for _ in range(3))
+    return q[:, :, LENGTH - queries :], k, v
+
+
+def padding(left):
+    columns = torch.arange(LENGTH)[None, :]
+    lengths = torch.tensor([[LENGTH], [LENGTH - 19]])
+    return columns < LENGTH - lengths if left else columns >= lengths
+
+
+def causal_mask():
+    return torch.full((LENGTH, LENGTH), float("-inf"), dtype=torch.float64).triu(1)  # as fairseq's
+
+
+def attention_and_gradients(encoding, backend, mask, attn_mask, queries=LENGTH):
+    """The output, and the gradients of q, k, v and all parameters; padded queries count for nothing."""
+    q, k, v = inputs(queries)
+    encoding = copy.deepcopy(encoding)
+    output, _ = attend(q, k, v, encoding, mask, attn_mask, backend=backend)
+    if mask is not None:
+        output = output.masked_fill(mask[:, None, LENGTH - queries :, None], 0)
+    torch.manual_seed(3)
+    leaves = [q, k, v, *encoding.parameters()]
+    gradients = torch.autograd.grad((output * torch.randn_like(output)).sum(), leaves, allow_unused=True)
+    return [output, *(torch.zeros(()) if gradient is None else gradient for gradient in gradients)]
+
+
+CASES = pytest.mark.parametrize(
+    ("pads", "causal"),
+    [(None, False), ("left", False), ("right", True), ("left", True)],
+    ids=["plain", "source", "target", "left-padded target"],
+)
+LONG_ENOUGH = [case for case in ALONE if case.values[1].get("max_positions", LENGTH) >= LENGTH]
+
+
+@CASES
+@pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])  # auto takes one of them
+@pytest.mark.parametrize(("name", "options"), LONG_ENOUGH)
+def test_equals_eager_with_all_gradients(name, options, backend, pads, causal):
+    encoding = make(name, options)
+    try:
+        check_backend(backend, encoding)
+    except ValueError:
+        assert (backend == "sdpa") == encoding.needs_weights or encoding.projects_length or backend == "flex"
+        return
+    if causal and encoding.projects_length:
+        return
+    mask = None if pads is None else padding(left=pads == "left")
+    given = encoding, mask, causal_mask() if causal else None
+    expected = attention_and_gradients(given[0], "eager", *given[1:])
+    found = attention_and_gradients(given[0], backend, *given[1:])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["blocks", "flex"])
+@pytest.mark.parametrize(("name", "options"), [("shaw", {"clipping_distance": 3}), ("diet_rel", {}), ("diet_abs", {})])
+def test_fewer_queries_than_keys(name, options, backend):
+    encoding = make(name, options)
+    expected = attention_and_gradients(encoding, "eager", None, None, queries=21)
+    found = attention_and_gradients(encoding, backend, None, None, queries=21)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])
+def test_a_float_mask_may_add_anything(backend):
+    torch.manual_seed(4)
+    mask = torch.randn(HEADS, LENGTH, LENGTH, dtype=torch.float64)
+    mask[:, :, 3] = float("-inf")
+    for name in ("t5", "shaw", "nopos"):
+        encoding = make(name, {"relative_values": False} if name == "shaw" else {})
+        expected = attention_and_gradients(encoding, "eager", None, mask)
+        for one, other in zip(attention_and_gradients(encoding, backend, None, mask), expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])
+@pytest.mark.parametrize("name", ["nopos", "alibi", "huang4", "tupe_rel"])
+def test_segments_join_on_every_backend(name, backend):
+    encoding = build_encoding(name, HEADS, DIM, num_segments=3).double()
+    torch.nn.init.normal_(encoding.segments.segment_bias)
+    q, k, v = inputs()
+    segments = torch.arange(LENGTH).expand(BATCH, -1) // 15
+    outputs = [
+        attend(q, k, v, encoding, positions=Positions(LENGTH, LENGTH, segments=segments), backend=each)[0]
+        for each in ("eager", backend)
+    ]
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "blocks", "eager"])
+def test_dropout_drops_weights_and_is_drawn_again_for_the_gradient(backend):
+    encoding = make("diet_rel", {})
+    (q, k, _), ones = inputs(), torch.ones(BATCH, HEADS, LENGTH, DIM, dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(5)
+    output, _ = attend(q, k, ones, encoding, dropout=0.5, backend=backend)
+    assert 0.1 < output.std() < 0.5
+    assert abs(output.mean() - 1) < 0.1
+    # What a value gets back is the sum of the weights that were not dropped, as the output is.
+    (gradient,) = torch.autograd.grad(output.sum(), ones)
+    torch.testing.assert_close(gradient.sum(), output.sum())
+
+
+def peak(name, backend, length, tokens=512):
+    encoding = build_encoding(name, 2, 16)
+    q, k, v = (torch.randn(tokens // length, 2, length, 16, requires_grad=True) for _ in range(3))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        attend(q, k, v, encoding, backend=backend)[0].sum().backward()
+    changes = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return max(torch.tensor(changes).cumsum(0)).item()
+
+
+@pytest.mark.parametrize("name", ["shaw", "diet_rel", "huang4", "deberta", "transformer_xl"])
+def test_memory_of_blocks_does_not_grow_at_constant_tokens(name):
+    assert peak(name, "eager", 512) > 2.5 * peak(name, "eager", 128)
+    assert peak(name, "blocks", 512) < 2.5 * peak(name, "blocks", 128)
+
+
+def test_keys_that_no_query_of_a_block_sees_are_left_out():
+    positions = Positions(LENGTH, LENGTH)
+    assert Masks.of_pass(positions, None, causal_mask(), torch.float64).last_visible == list(range(1, LENGTH + 1))
+    assert Masks.of_pass(positions, padding(left=False), None, torch.float64).last_visible == []
+    both = Masks(padding(left=False), causal_mask(), torch.float64).last_visible
+    assert both == list(range(1, LENGTH + 1))  # the first sentence has no padding
+
+
+def test_layers_share_the_masks_of_a_pass():
+    positions, mask, future = Positions(LENGTH, LENGTH), padding(left=True), causal_mask()
+    first = Masks.of_pass(positions, mask, future, torch.float64)
+    assert Masks.of_pass(positions, mask, future, torch.float64).additive is first.additive
+    assert Masks.of_pass(positions, None, future, torch.float64).additive.shape == (1, 1, LENGTH, LENGTH)
+    assert Masks.of_pass(positions, mask.clone(), future, torch.float64) is not first
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "reason"),
+    [
+        ("shaw", "sdpa", "shaw needs the logits or the weights themselves"),
+        ("huang2", "flex", "huang2 changes q k^T itself"),
+        ("linformer", "blocks", "linformer mixes all keys"),
+        ("alibi", "fastest", "there is no attention backend 'fastest'; there are auto, sdpa"),
+    ],
+)
+def test_what_a_backend_cannot_do_is_refused(name, backend, reason):
+    with pytest.raises(ValueError, match=reason.replace("^", r"\^")):
+        attend(*inputs(), make(name, {}), backend=backend)
+
+
+def test_flex_drops_no_weights():
+    with pytest.raises(ValueError, match="--attention-backend flex cannot be used: FlexAttention drops no weights"):
+        build_model("transformer_t5_tiny", "--attention-backend", "flex", "--attention-dropout", "0.1")
+
+
+def test_auto_takes_what_was_measured(monkeypatch):
+    shaw, t5, alibi = (make(name, {}) for name in ("shaw", "t5", "alibi"))
+    (q, k, _), positions = inputs(), Positions(LENGTH, LENGTH)
+
+    def chosen(encoding, queries=LENGTH):
+        return backends.choose(q[:, :, :queries], k, encoding, positions)
+
+    assert chosen(shaw) is backends.eager
+    assert chosen(t5) is backends.eager  # its bias learns
+    assert chosen(alibi) is backends.sdpa
+    with torch.no_grad():
+        assert chosen(t5) is backends.sdpa
+        assert chosen(t5, queries=1) is backends.eager
+    monkeypatch.setattr(backends, "MANY_LOGITS", BATCH * HEADS * LENGTH * LENGTH - 1)
+    assert chosen(shaw) is chosen(t5) is backends.blocks
+    assert chosen(make("linformer", {})) is backends.sdpa
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
+@pytest.mark.parametrize("name", ["sinusoidal", "shaw", "diet_rel", "diet_abs", "rotary", "tupe_rel", "huang4"])
+def test_a_model_gives_the_same_on_every_backend_and_decodes_from_the_cache(name, backend):
+    flags = ["--relative-values", "false"] if (name, backend) == ("shaw", "sdpa") else []
+    task = make_task()
+    rows = sentences(task, [3, 30, 17])
+    source, target = batch(task, rows, left_pad=True), batch(task, shift_right(rows), left_pad=False)
+    models = [
+        enlarge_positions(build_model(f"transformer_{name}_tiny", *flags, "--attention-backend", each))
+        for each in ("eager", backend)
+    ]
+    lengths = torch.tensor([len(row) for row in rows])
+    logits = [model(source, lengths, target)[0] for model in models]
+    real = target != task.target_dictionary.pad()
+    torch.testing.assert_close(logits[1][real], logits[0][real], rtol=0, atol=1e-8)
+    with torch.no_grad():
+        encoded, state = models[1].encoder(source, lengths), {}
+        steps = [models[1].decoder(target[:, : t + 1], encoded, state)[0][:, -1] for t in range(target.size(1))]
+    torch.testing.assert_close(torch.stack(steps, 1)[real], logits[0][real], rtol=0, atol=1e-8)
+
+
+def test_the_backend_is_no_part_of_the_checkpoint():
+    model = build_model("transformer_t5_tiny", "--attention-backend", "blocks")
+    build_model("transformer_t5_tiny", seed=2).load_state_dict(model.state_dict())
