@@ -1,0 +1,80 @@
+"""CTranslate2 at work on fairseq's sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import ExportError
+from .loading import Trained
+from .scoring import LONGEST_OUTPUT, Search
+from .specification import BLANK
+
+
+def search_options(search: Search) -> dict[str, Any]:
+    """Keywords of ``translate_batch`` for fairseq-generate's search.
+
+    fairseq gives out neither <pad> nor an empty translation, and refuses sentences that are too long, where CTranslate2
+    would cut them.
+    """
+    return {
+        "beam_size": search.beam,
+        "length_penalty": search.lenpen,
+        "max_decoding_length": LONGEST_OUTPUT + 1,  # with </s>
+        "min_decoding_length": 1,
+        "max_input_length": 0,
+        "suppress_sequences": [[BLANK]],
+    }
+
+
+class Engine:
+    """A model directory, loaded.
+
+    Raises:
+        ExportError: CTranslate2 cannot load it.
+    """
+
+    def __init__(self, directory: Path, trained: Trained, compute_type: str = "float32", threads: int = 0) -> None:
+        self.trained = trained
+        try:
+            self.translator = ctranslate2.Translator(
+                str(directory),
+                device="cpu",
+                compute_type=compute_type,
+                inter_threads=1,
+                intra_threads=threads or torch.get_num_threads(),
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ExportError(f"CTranslate2 cannot load {directory}: {error}.") from None
+
+    def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
+        """As :func:`fairseq_posenc.export.scoring.log_probabilities`, of targets that end in </s>, which CTranslate2
+        adds."""
+        scored = self.translator.score_batch(
+            self.tokens(sources), words(self.trained.target, targets), max_input_length=0
+        )
+        return [np.array(result.log_probs) for result in scored]
+
+    def tokens(self, sources: Sequence[Tensor]) -> list[list[str]]:
+        return words(self.trained.source, sources)
+
+    def translate(self, sources: Sequence[Tensor], search: Search, **others: Any) -> list[tuple[Tensor, float]]:
+        """The best translation of each sentence, ended by </s> unless it was cut at the longest length, and the score
+        of the search, which is log P / length^lenpen."""
+        options = search_options(search) | others
+        results = self.translator.translate_batch(
+            self.tokens(sources), return_scores=True, return_end_token=True, **options
+        )
+        index = self.trained.target.index
+        return [(torch.tensor([index(word) for word in r.hypotheses[0]]), r.scores[0]) for r in results]
+
+
+def words(dictionary: Any, sentences: Sequence[Tensor]) -> list[list[str]]:
+    """Tokens as CTranslate2 knows them, without the </s> that it adds."""
+    return [[dictionary[index] for index in sentence[:-1].tolist()] for sentence in sentences]
