@@ -26,7 +26,7 @@ def search_options(search: Search) -> dict[str, Any]:
     return {
         "beam_size": search.beam,
         "length_penalty": search.lenpen,
-        "max_decoding_length": LONGEST_OUTPUT + 1,  # with </s>
+        "max_decoding_length": LONGEST_OUTPUT,
         "min_decoding_length": 1,
         "max_input_length": 0,
         "suppress_sequences": [[BLANK]],

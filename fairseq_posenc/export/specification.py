@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -17,7 +18,6 @@ ACTIVATIONS = {
     "gelu": common_spec.Activation.GELU,
     "gelu_accurate": common_spec.Activation.GELUTanh,
     "gelu_fast": common_spec.Activation.GELUTanh,
-    "swish": common_spec.Activation.SWISH,
     "tanh": common_spec.Activation.Tanh,
 }
 #: what CTranslate2's own converter calls fairseq's <pad>
@@ -43,7 +43,7 @@ def make_specification(model: Any, source: Any, target: Any) -> transformer_spec
     config.add_source_eos = True
     config.decoder_start_token = config.eos_token
     config.layer_norm_epsilon = model.encoder.layers[0].self_attn_layer_norm.eps
-    return specification
+    return copy.deepcopy(specification)  # quantizing works in place, and the arrays are still the model's
 
 
 def vocabulary(dictionary: Any) -> list[str]:
@@ -66,12 +66,10 @@ def check(model: Any) -> None:
     """
     decoder = model.decoder
     activation = decoder.cfg.activation_fn
-    projections = (decoder.project_in_dim is None, decoder.project_out_dim is None)
     for refused, what, why in (
         (not model.encoder.layers or not decoder.layers, "a stack without layers", "its stacks have one at least"),
         (activation not in ACTIVATIONS, f"--activation-fn {activation}", f"it has {', '.join(ACTIVATIONS)}"),
         (decoder.adaptive_softmax is not None, "--adaptive-softmax-cutoff", "its output is one softmax"),
-        (len(set(projections)) > 1, "--decoder-input-dim unlike --decoder-output-dim", "it projects both or none"),
     ):
         if refused:
             raise refusal(what, why)
@@ -99,11 +97,12 @@ def _encoder(encoder: Any) -> transformer_spec.TransformerEncoderSpec:
 
 def _decoder(decoder: Any) -> transformer_spec.TransformerDecoderSpec:
     opened, held = _positions(decoder, in_decoder=True)
+    projections = {"project_in": decoder.project_in_dim, "project_out": decoder.project_out_dim}
     specification = transformer_spec.TransformerDecoderSpec(
         len(decoder.layers),
         decoder.layers[0].self_attn.num_heads,
         no_final_norm=decoder.layer_norm is None,
-        project_in_out=decoder.project_in_dim is not None,
+        project_in_out=True,
         alignment_heads=0,  # all of the last layer, as fairseq's
         **_common_settings(decoder),
         **opened,
@@ -111,9 +110,11 @@ def _decoder(decoder: Any) -> transformer_spec.TransformerDecoderSpec:
     for place, layer in zip(specification.layer, decoder.layers, strict=True):
         stock.set_transformer_decoder_layer(place, layer)
     stock.set_linear(specification.projection, decoder.output_projection)
-    if decoder.project_in_dim is not None:
-        stock.set_linear(specification.project_in, decoder.project_in_dim)
-        stock.set_linear(specification.project_out, decoder.project_out_dim)
+    for name, linear in projections.items():
+        if linear is None:
+            delattr(specification, name)
+        else:
+            stock.set_linear(getattr(specification, name), linear)
     _fill(specification, specification.embeddings, decoder, held)
     return specification
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from .engine import Engine
@@ -72,7 +71,11 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor], search: 
     ]
     return Verification(
         sentences=len(sources),
-        identical=sum(torch.equal(one, other) for one, (other, _) in zip(translations, served, strict=True)),
+        identical=sum(
+            # of the longest, CTranslate2's has no </s>
+            one[one != eos].tolist() == other[other != eos].tolist()
+            for one, (other, _) in zip(translations, served, strict=True)
+        ),
         tokens=sum(map(len, ours)),
         token=_largest(np.abs(one - other).max() for one, other in zip(ours, theirs, strict=True)),
         sentence=_largest(_difference(one.sum(), other.sum()) for one, other in zip(ours, theirs, strict=True)),
