@@ -61,7 +61,7 @@ def load(checkpoint: Path, data: Path | None = None) -> Trained:
         state = load_checkpoint(checkpoint)
     except CheckpointError as error:
         raise ExportError(str(error)) from None
-    arch = _setting(state, "model", "arch") or _setting(state, "model", "_name")
+    arch = _setting(state, "model", "_name") or _setting(state, "model", "arch")  # as fairseq looks it up
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
         raise ExportError(
             f"{checkpoint} is a model of {arch}, not of this package: ct2-fairseq-converter, which comes with "
@@ -93,13 +93,15 @@ def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
     """Refuses a directory without the dictionaries of this model.
 
     Raises:
-        ExportError: they are missing.
+        ExportError: they are missing, or nobody knows their languages.
     """
     languages = [_setting(state, "task", f"{side}_lang") for side in ("source", "target")]
     if data.is_dir() and None in languages:
         languages = list(data_utils.infer_language_pair(str(data)))
+    if data.is_dir() and None in languages:
+        raise ExportError(f"{data} does not tell the languages of this training: name its data directory with --data.")
     for language in languages:
-        path = data / f"dict.{language or '*'}.txt"
+        path = data / f"dict.{language or 'LANGUAGE'}.txt"
         if not path.is_file():
             raise ExportError(
                 f"{path} is missing: name the directory that holds the dictionaries of this training with --data."
