@@ -51,7 +51,8 @@ def main(
     rounds: int,
 ) -> None:
     """Translate a text with CHECKPOINT by fairseq's search and with DIRECTORY, its export, by CTranslate2's, in turns,
-    on the CPU, in the same batches; print sentences a second and SacreBLEU of each.
+    on the CPU, in the same batches; print sentences a second and SacreBLEU of each. Without a sentencepiece.model in
+    DIRECTORY, the text is taken as it is segmented.
 
     \b
     compare_ctranslate2.py averaged.pt served --source test.en --reference test.de

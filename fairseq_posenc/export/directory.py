@@ -104,7 +104,8 @@ def check_output(output: Path, force: bool) -> None:
 @contextmanager
 def working_directory(output: Path) -> Iterator[Path]:
     """A directory beside the output, without what a killed export left there; gone in the end."""
-    work = output.with_name(f".{output.name}.unfinished")
+    whole = output.absolute()
+    work = whole.with_name(f".{whole.name}.unfinished")
     try:
         if work.exists():
             shutil.rmtree(work)
@@ -132,7 +133,10 @@ def _sources(trained: Trained, sample: Path | None, segmentation: Segmentation) 
     for number, source in enumerate(sources, 1):
         if len(source) > longest:
             raise ExportError(f"{sample}, line {number}: {len(source)} tokens, and the model takes {longest} at most.")
-    return sources, f"lines of {sample}"
+    spoken = [source for source in sources if len(source) > 1]  # CTranslate2 answers an empty line by an empty one
+    if not spoken:
+        raise ExportError(f"{sample} has no words: name a text with one sentence a line.")
+    return spoken, f"lines of {sample}"
 
 
 def _write(trained: Trained, directory: Path, quantization: str | None, subwords: Path | None) -> Path:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .errors import ExportError
 from .loading import Trained
-from .scoring import LONGEST_OUTPUT, Search
+from .scoring import LONGEST_OUTPUT, Search, pair_batches
 from .specification import BLANK
 
 
@@ -56,10 +56,13 @@ class Engine:
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
         """As :func:`fairseq_posenc.export.scoring.log_probabilities`, of targets that end in </s>, which CTranslate2
         adds."""
-        scored = self.translator.score_batch(
-            self.tokens(sources), words(self.trained.target, targets), max_input_length=0
-        )
-        return [np.array(result.log_probs) for result in scored]
+        source_words, target_words = self.tokens(sources), words(self.trained.target, targets)
+        found: dict[int, np.ndarray] = {}
+        for numbers in pair_batches(sources, targets):
+            chosen = [[both[number] for number in numbers] for both in (source_words, target_words)]
+            scored = self.translator.score_batch(*chosen, max_input_length=0)
+            found.update((number, np.array(one.log_probs)) for number, one in zip(numbers, scored, strict=True))
+        return [found[number] for number in range(len(targets))]
 
     def tokens(self, sources: Sequence[Tensor]) -> list[list[str]]:
         return words(self.trained.source, sources)
@@ -69,7 +72,7 @@ class Engine:
         of the search, which is log P / length^lenpen."""
         options = search_options(search) | others
         results = self.translator.translate_batch(
-            self.tokens(sources), return_scores=True, return_end_token=True, **options
+            self.tokens(sources), max_batch_size=32, return_scores=True, return_end_token=True, **options
         )
         index = self.trained.target.index
         return [(torch.tensor([index(word) for word in r.hypotheses[0]]), r.scores[0]) for r in results]

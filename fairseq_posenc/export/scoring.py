@@ -33,6 +33,11 @@ def batches(sources: Sequence[Tensor], max_tokens: int) -> Iterator[list[int]]:
         yield [int(number) for number in batch]
 
 
+def pair_batches(sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[list[int]]:
+    """Numbers of pairs, so few together that the probabilities of all words at each position take little memory."""
+    return batches([max(pair, key=len) for pair in zip(sources, targets, strict=True)], max_tokens=2000)
+
+
 def source_batch(trained: Trained, sources: Sequence[Tensor]) -> dict[str, Tensor]:
     """What the encoder is given: padded on the left, as fairseq-generate does."""
     tokens = data_utils.collate_tokens(list(sources), trained.source.pad(), left_pad=True)
@@ -45,7 +50,6 @@ def log_probabilities(
     sources: Sequence[Tensor],
     targets: Sequence[Tensor],
     suppressed: Sequence[int] = (),
-    max_tokens: int = 2000,
 ) -> list[np.ndarray]:
     """Natural logarithm of the probability of each target token, after those before it; (length,) a sentence.
 
@@ -54,9 +58,8 @@ def log_probabilities(
         targets: scored as they are, whether they end in </s> or not.
         suppressed: indices that are left out of the softmax.
     """
-    longest = [max(source, target, key=len) for source, target in zip(sources, targets, strict=True)]
     found: dict[int, np.ndarray] = {}
-    for numbers in batches(longest, max_tokens):
+    for numbers in pair_batches(sources, targets):
         pad, eos = trained.target.pad(), trained.target.eos()
         chosen = [targets[number] for number in numbers]
         previous = data_utils.collate_tokens(chosen, pad, eos, left_pad=False, move_eos_to_beginning=True)

@@ -117,6 +117,12 @@ def test_a_sample_and_subwords(checkpoint, data, tmp_path):
     assert (output / "sentencepiece.model").read_bytes() == model.with_suffix(".model").read_bytes()
 
 
+def test_empty_lines_and_unknown_words_of_a_sample(checkpoint, tmp_path):
+    (tmp_path / "text").write_text("s1 s2\n\nnever-seen s3\u2028s4\n")
+    verification = export(checkpoint, tmp_path / "model", sample=tmp_path / "text")
+    assert verification.sentences == verification.identical == 2
+
+
 def test_subwords_of_a_recipe_are_found(checkpoint, data, tmp_path):
     shutil.copytree(data, tmp_path / "prepared" / "binarized")
     model = tmp_path / "prepared" / "sentencepiece"
@@ -223,6 +229,8 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     refuse("is not UTF-8", sample=tmp_path / "text")
     (tmp_path / "text").write_text("")
     refuse("is empty", sample=tmp_path / "text")
+    (tmp_path / "text").write_text("\n \n")
+    refuse("has no words", sample=tmp_path / "text")
     (tmp_path / "text").write_text("s1\n" + "s1 " * 1024 + "\n")
     refuse("line 2: 1025 tokens", sample=tmp_path / "text")
     refuse("no model of SentencePiece", sentencepiece=tmp_path / "text")
