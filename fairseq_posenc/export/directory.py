@@ -19,7 +19,7 @@ from .. import __version__
 from ..model import SIGNATURE, decode_signature
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import Trained, encode, load, read_lines, some_sentences
+from .loading import Trained, load, read_sentences, some_sentences, spoken
 from .scoring import Search
 from .segmentation import Segmentation
 from .specification import make_specification
@@ -128,15 +128,10 @@ def _put(made: Path, output: Path, work: Path) -> None:
 def _sources(trained: Trained, sample: Path | None, segmentation: Segmentation) -> tuple[list[Tensor], str]:
     if sample is None:
         return some_sentences(trained, SENTENCES)
-    sources = encode(read_lines(sample), trained.source, segmentation)
-    longest = trained.model.max_positions()[0]
-    for number, source in enumerate(sources, 1):
-        if len(source) > longest:
-            raise ExportError(f"{sample}, line {number}: {len(source)} tokens, and the model takes {longest} at most.")
-    spoken = [source for source in sources if len(source) > 1]  # CTranslate2 answers an empty line by an empty one
-    if not spoken:
+    sources = spoken(read_sentences(sample, trained, segmentation))
+    if not sources:
         raise ExportError(f"{sample} has no words: name a text with one sentence a line.")
-    return spoken, f"lines of {sample}"
+    return sources, f"lines of {sample}"
 
 
 def _write(trained: Trained, directory: Path, quantization: str | None, subwords: Path | None) -> Path:
@@ -155,7 +150,7 @@ def _record(trained: Trained, path: Path, quantization: str | None, search: Sear
         "checkpoint": trained.checkpoint.name,
         "positions": json.loads(decode_signature(trained.model.state_dict()[SIGNATURE])),
         "quantization": quantization or "float32",
-        "translate_batch": search_options(search),
+        "translate_batch": search_options(trained, search),
         "verification": asdict(verification),
         "versions": {"fairseq_posenc": __version__, "ctranslate2": ctranslate2.__version__, "torch": torch.__version__},
     }

@@ -17,8 +17,8 @@ from .scoring import LONGEST_OUTPUT, Search, pair_batches
 from .specification import BLANK
 
 
-def search_options(search: Search) -> dict[str, Any]:
-    """Keywords of ``translate_batch`` for fairseq-generate's search.
+def search_options(trained: Trained, search: Search) -> dict[str, Any]:
+    """Keywords of ``translate_batch`` for fairseq-generate's search with this model.
 
     fairseq gives out neither <pad> nor an empty translation, and refuses sentences that are too long, where CTranslate2
     would cut them.
@@ -26,7 +26,7 @@ def search_options(search: Search) -> dict[str, Any]:
     return {
         "beam_size": search.beam,
         "length_penalty": search.lenpen,
-        "max_decoding_length": LONGEST_OUTPUT,
+        "max_decoding_length": min(LONGEST_OUTPUT, trained.model.max_positions()[1] - 1),
         "min_decoding_length": 1,
         "max_input_length": 0,
         "suppress_sequences": [[BLANK]],
@@ -70,7 +70,7 @@ class Engine:
     def translate(self, sources: Sequence[Tensor], search: Search, **others: Any) -> list[tuple[Tensor, float]]:
         """The best translation of each sentence, ended by </s> unless it was cut at the longest length, and the score
         of the search, which is log P / length^lenpen."""
-        options = search_options(search) | others
+        options = search_options(self.trained, search) | others
         results = self.translator.translate_batch(
             self.tokens(sources), max_batch_size=32, return_scores=True, return_end_token=True, **options
         )

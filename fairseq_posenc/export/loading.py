@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ class Trained:
     @property
     def target(self) -> Any:
         return self.task.target_dictionary
+
+    def takes(self, source: Tensor) -> bool:
+        """Whether a source is within the model's limit, beyond which fairseq-generate refuses it."""
+        return len(source) <= self.model.max_positions()[0]
 
     @property
     def sentencepiece(self) -> Path | None:
@@ -125,12 +130,22 @@ def read_lines(path: Path) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
-def encode(lines: list[str], dictionary: Any, segmentation: Segmentation) -> list[Tensor]:
-    """Sentences as fairseq has them: indices, (length,), int64, ended by </s>."""
-    return [
+def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> list[Tensor]:
+    """Sources as fairseq has them: indices, (length,), int64, ended by </s>; one for each line.
+
+    Raises:
+        ExportError: the text cannot be read, or a line is longer than the model's sources may be.
+    """
+    dictionary = trained.source
+    sentences = [
         torch.tensor([*map(dictionary.index, segmentation.encode(line)), dictionary.eos()], dtype=torch.int64)
-        for line in lines
+        for line in read_lines(path)
     ]
+    for number, sentence in enumerate(sentences, 1):
+        if not trained.takes(sentence):
+            longest = trained.model.max_positions()[0]
+            raise ExportError(f"{path}, line {number}: {len(sentence)} tokens, and the model takes {longest} at most.")
+    return sentences
 
 
 def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
@@ -141,10 +156,15 @@ def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
         languages = f"{config.source_lang}-{config.target_lang}.{config.source_lang}"
         path = trained.data / f"{split}.{languages}"
         if indexed_dataset.dataset_exists(str(path), impl=None):
-            found = data_utils.load_indexed_dataset(str(path), trained.source)
-            step = max(len(found) // count, 1)
-            return [found[number].long() for number in range(0, len(found), step)][:count], f"sentences of {path}"
+            dataset = data_utils.load_indexed_dataset(str(path), trained.source)
+            found = [sentence for sentence in spoken(map(Tensor.long, dataset)) if trained.takes(sentence)]
+            return found[:: max(len(found) // count, 1)][:count], f"sentences of {path}"
     return [random_sentence(trained.source, 1 + number, seed=number) for number in range(count)], "random sentences"
+
+
+def spoken(sentences: Iterable[Tensor]) -> list[Tensor]:
+    """Those with words: CTranslate2 answers an empty line by an empty one, where fairseq invents something."""
+    return [sentence for sentence in sentences if len(sentence) > 1]
 
 
 def random_sentence(dictionary: Any, length: int, seed: int) -> Tensor:

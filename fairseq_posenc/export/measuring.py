@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import Trained, encode, load, read_lines
+from .loading import Trained, load, read_lines, read_sentences
 from .scoring import Search, batches, generate, make_generator
 from .segmentation import Segmentation
 
@@ -98,7 +98,7 @@ def measure(
     trained = load(checkpoint, data)
     beside = directory / "sentencepiece.model"
     segmentation = Segmentation(beside if beside.is_file() else trained.sentencepiece)
-    sources = encode(lines, trained.source, segmentation)
+    sources = read_sentences(source, trained, segmentation)
     torch.set_num_threads(threads)
     runs = [
         Run("fairseq", _fairseq(trained, search)),
@@ -136,7 +136,7 @@ def _fairseq(trained: Trained, search: Search) -> System:
 
 
 def _ctranslate2(engine: Engine, search: Search) -> System:
-    options = search_options(search)
+    options = search_options(engine.trained, search)
     return lambda sources: [
         result.hypotheses[0] for result in engine.translator.translate_batch(engine.tokens(sources), **options)
     ]

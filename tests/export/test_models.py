@@ -106,6 +106,17 @@ def test_scores_of_beams_are_log_probabilities_by_the_length(flags, tmp_path):
     assert max(found.token, found.sentence, found.search) < EXACT, found
 
 
+@pytest.mark.parametrize("name", ["sinusoidal", "learned"])
+def test_what_is_longer_than_a_table_at_the_input_is_an_error(name, tmp_path):
+    """Not cut in silence; what stands in attention knows any length."""
+    limits = ("--max-source-positions", "20", "--max-target-positions", "20")
+    trained, engine = make(tmp_path, f"transformer_{name}_tiny", *limits)
+    fits, longer = sentences(trained.task, [19, 20])
+    assert verify(trained, engine, [fits], Search(1)).token < EXACT
+    with pytest.raises(RuntimeError, match="No position encodings are defined for positions >= 20"):
+        engine.translate([longer], Search(1))
+
+
 def add_one(variable):
     variable[:] += 1
 
