@@ -21,7 +21,11 @@ from .segmentation import Segmentation
 
 #: from sentences of one batch to the tokens of their translations
 System = Callable[[list[Tensor]], list[list[str]]]
-HEADERS = ("system", "sentences/s", "times fairseq", "quartiles", "BLEU", "same as fairseq")
+HEADERS = ("system", "sentences/s", "times fairseq", "quartiles", "CPU: sentences/s", "times", "BLEU", "same")
+NOTE = (
+    "Medians of {rounds} rounds, and the quartiles of a round's ratio; CPU: by the seconds of all threads, which other "
+    "jobs do not lengthen; same: translations that are fairseq's."
+)
 
 
 @dataclass
@@ -32,6 +36,8 @@ class Run:
     translate: System
     #: of each round
     seconds: list[float] = field(default_factory=list)
+    #: of all threads in each round
+    cpu_seconds: list[float] = field(default_factory=list)
     translations: list[str] = field(default_factory=list)
 
 
@@ -47,17 +53,28 @@ class Measurement:
         fairseq = self.runs[0]
         rows = []
         for run, bleu in zip(self.runs, self.bleu, strict=True):
-            # Of one round each: what else the machine does changes from round to round.
-            ratios = [one / other for one, other in zip(fairseq.seconds, run.seconds, strict=True)]
-            low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+            low, ratio, high = quartiles(fairseq.seconds, run.seconds)
             same = sum(one == other for one, other in zip(run.translations, fairseq.translations, strict=True))
-            speed = len(run.translations) / statistics.median(run.seconds)
-            ratio = f"{statistics.median(ratios):.2f}"
-            quartiles = f"{low:.2f} to {high:.2f}"
-            rows.append([run.name, f"{speed:.1f}", ratio, quartiles, f"{bleu:.2f}", f"{same:,}"])
+            speed, cpu_speed = (
+                len(run.translations) / statistics.median(seconds) for seconds in (run.seconds, run.cpu_seconds)
+            )
+            cpu_ratio = quartiles(fairseq.cpu_seconds, run.cpu_seconds)[1]
+            rows.append(
+                [
+                    *(run.name, f"{speed:.1f}", f"{ratio:.2f}", f"{low:.2f} to {high:.2f}"),
+                    *(f"{cpu_speed:.1f}", f"{cpu_ratio:.2f}", f"{bleu:.2f}", f"{same:,}"),
+                ]
+            )
         alignment = ("left", *["right"] * (len(HEADERS) - 1))
         table = tabulate(rows, HEADERS, tablefmt="simple", disable_numparse=True, colalign=alignment)
-        return f"{table}\n\nBLEU: {self.signature}"
+        return f"{table}\n\n{NOTE.format(rounds=len(fairseq.seconds))}\nBLEU: {self.signature}"
+
+
+def quartiles(fairseq: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """Of how many times as fast the other was, in each round: what else the machine does changes between rounds."""
+    ratios = [one / two for one, two in zip(fairseq, other, strict=True)]
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    return low, median, high
 
 
 def measure(
@@ -110,13 +127,14 @@ def measure(
     numbered = list(batches(sources, max_tokens))
     for turn in range(rounds):
         for run in runs:
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), time.process_time()
             found = {
                 number: tokens
                 for numbers in numbered
                 for number, tokens in zip(numbers, run.translate([sources[n] for n in numbers]), strict=True)
             }
             run.seconds.append(time.perf_counter() - start)
+            run.cpu_seconds.append(time.process_time() - cpu_start)
             if sorted(found) != list(range(len(lines))):
                 raise ExportError(f"{run.name} gave {len(found):,} translations of {len(lines):,} sentences.")
             # fairseq and CTranslate2 invent a sentence for an empty line.
