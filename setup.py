@@ -30,6 +30,11 @@ setup(
             "submitit>=1.5.3,<2",
             "tensorboardX>=2.6,<3",
         ],
+        "export": [
+            # from 4.8.3 on, layers may have biases of their own
+            "ctranslate2>=4.8.3,<5",
+            "sentencepiece>=0.2,<0.3",
+        ],
         "dev": [
             "mypy",
             "packaging",

@@ -272,7 +272,7 @@ install() {
         # Packages are built with the pinned setuptools, too: pip's own building environments know no constraints.
         "$python" -m pip install "${options[@]}" "$(grep '^setuptools==' constraints.txt)" 2>&1 &&
             "$python" -m pip install "${options[@]}" --no-build-isolation \
-                -c constraints.txt -e '.[recipes,dev]' 2>&1
+                -c constraints.txt -e '.[recipes,export,dev]' 2>&1
     ) | tee "$log" | progress || explain "installing the packages" "$log"
     rm -rf "$ENV/.tmp"
 

@@ -27,6 +27,8 @@ from tests.toy import binarize, make_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 STAMP, MARKER = ".fairseq_posenc-stamp", ".fairseq_posenc-unready"
+#: the part of the package that only works with an extra
+EXTRA_FOLDER = "fairseq_posenc/export"
 #: by these a user chooses a Python
 CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
 #: what scripts/env.sh may count on, on any Linux
@@ -188,9 +190,10 @@ def imports(path: Path) -> Iterator[str]:
     ("folder", "groups"),
     [
         ("fairseq_posenc", [""]),
+        (EXTRA_FOLDER, ["", "export"]),
         ("recipes", ["", "recipes"]),
         ("scripts", [""]),
-        ("tests", ["", "recipes", "dev"]),
+        ("tests", ["", "recipes", "export", "dev"]),
     ],
 )
 def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
@@ -198,6 +201,8 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
     own = {"fairseq_posenc", "recipes", "scripts", "tests", *sys.stdlib_module_names}
     distributions = importlib.metadata.packages_distributions()
     files = sorted((ROOT / folder).rglob("*.py"))
+    if folder != EXTRA_FOLDER:
+        files = [path for path in files if ROOT / EXTRA_FOLDER not in path.parents]
     assert files
     for path in files:
         # A file beside this one may be imported by its own name.

@@ -1,0 +1,83 @@
+"""CTranslate2 at work on fairseq's sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import ExportError
+from .loading import Trained
+from .scoring import LONGEST_OUTPUT, Search, pair_batches
+from .specification import BLANK
+
+
+def search_options(trained: Trained, search: Search) -> dict[str, Any]:
+    """Keywords of ``translate_batch`` for fairseq-generate's search with this model.
+
+    fairseq gives out neither <pad> nor an empty translation, and refuses sentences that are too long, where CTranslate2
+    would cut them.
+    """
+    return {
+        "beam_size": search.beam,
+        "length_penalty": search.lenpen,
+        "max_decoding_length": min(LONGEST_OUTPUT, trained.model.max_positions()[1] - 1),
+        "min_decoding_length": 1,
+        "max_input_length": 0,
+        "suppress_sequences": [[BLANK]],
+    }
+
+
+class Engine:
+    """A model directory, loaded.
+
+    Raises:
+        ExportError: CTranslate2 cannot load it.
+    """
+
+    def __init__(self, directory: Path, trained: Trained, compute_type: str = "float32", threads: int = 0) -> None:
+        self.trained = trained
+        try:
+            self.translator = ctranslate2.Translator(
+                str(directory),
+                device="cpu",
+                compute_type=compute_type,
+                inter_threads=1,
+                intra_threads=threads or torch.get_num_threads(),
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ExportError(f"CTranslate2 cannot load {directory}: {error}.") from None
+
+    def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
+        """As :func:`fairseq_posenc.export.scoring.log_probabilities`, of targets that end in </s>, which CTranslate2
+        adds."""
+        source_words, target_words = self.tokens(sources), words(self.trained.target, targets)
+        found: dict[int, np.ndarray] = {}
+        for numbers in pair_batches(sources, targets):
+            chosen = [[both[number] for number in numbers] for both in (source_words, target_words)]
+            scored = self.translator.score_batch(*chosen, max_input_length=0)
+            found.update((number, np.array(one.log_probs)) for number, one in zip(numbers, scored, strict=True))
+        return [found[number] for number in range(len(targets))]
+
+    def tokens(self, sources: Sequence[Tensor]) -> list[list[str]]:
+        return words(self.trained.source, sources)
+
+    def translate(self, sources: Sequence[Tensor], search: Search, **others: Any) -> list[tuple[Tensor, float]]:
+        """The best translation of each sentence, ended by </s> unless it was cut at the longest length, and the score
+        of the search, which is log P / length^lenpen."""
+        options = search_options(self.trained, search) | others
+        results = self.translator.translate_batch(
+            self.tokens(sources), max_batch_size=32, return_scores=True, return_end_token=True, **options
+        )
+        index = self.trained.target.index
+        return [(torch.tensor([index(word) for word in r.hypotheses[0]]), r.scores[0]) for r in results]
+
+
+def words(dictionary: Any, sentences: Sequence[Tensor]) -> list[list[str]]:
+    """Tokens as CTranslate2 knows them, without the </s> that it adds."""
+    return [[dictionary[index] for index in sentence[:-1].tolist()] for sentence in sentences]

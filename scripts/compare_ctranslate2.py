@@ -1,0 +1,86 @@
+"""Speed and BLEU of an exported model and of fairseq: `python scripts/compare_ctranslate2.py --help`."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+FILE = click.Path(path_type=Path)
+NUMBER = click.IntRange(min=1)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.argument("checkpoint", type=FILE)
+@click.argument("directory", type=FILE)
+@click.option("--source", type=FILE, required=True, help="Raw source text, a sentence a line.")
+@click.option("--reference", type=FILE, required=True, help="Its raw translation.")
+@click.option("--data", type=FILE, help="Where the dictionaries are, if not where the training had them.")
+@click.option(
+    "--compute-type",
+    "compute_types",
+    multiple=True,
+    default=("float32", "int8"),
+    show_default=True,
+    help="Of CTranslate2; may be given several times.",
+)
+@click.option("--beam", type=NUMBER, default=5, show_default=True)
+@click.option("--lenpen", type=float, default=1.0, show_default=True, help="log P is divided by length^lenpen.")
+@click.option("--max-tokens", type=NUMBER, default=12000, show_default=True, help="Source tokens of a batch.")
+@click.option("--threads", type=NUMBER, default=1, show_default=True)
+@click.option(
+    "--rounds", type=NUMBER, default=3, show_default=True, help="Each system translates the text once in each."
+)
+def main(
+    checkpoint: Path,
+    directory: Path,
+    source: Path,
+    reference: Path,
+    data: Path | None,
+    compute_types: tuple[str, ...],
+    beam: int,
+    lenpen: float,
+    max_tokens: int,
+    threads: int,
+    rounds: int,
+) -> None:
+    """Translate a text with CHECKPOINT by fairseq's search and with DIRECTORY, its export, by CTranslate2's, in turns,
+    on the CPU, in the same batches; print sentences a second and SacreBLEU of each. Without a sentencepiece.model in
+    DIRECTORY, the text is taken as it is segmented.
+
+    \b
+    compare_ctranslate2.py averaged.pt served --source test.en --reference test.de
+    """
+    logging.disable(logging.ERROR)  # what libraries say at their import, and errors that are said here anyway
+    try:
+        from fairseq_posenc.export import ExportError, measure
+        from fairseq_posenc.export.scoring import Search
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
+    try:
+        measurement = measure(
+            checkpoint,
+            directory,
+            source,
+            reference,
+            data=data,
+            compute_types=compute_types,
+            search=Search(beam, lenpen),
+            max_tokens=max_tokens,
+            threads=threads,
+            rounds=rounds,
+            say=lambda text: click.echo(text, err=True),
+        )
+    except ExportError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(measurement)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""Exporting a checkpoint: what is written, what is refused, and that nothing half-written gets a name."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import ctranslate2
+import pytest
+import sentencepiece
+import torch
+from click.testing import CliRunner
+
+from fairseq_posenc.checkpoints import load_checkpoint
+from fairseq_posenc.export import ExportError, directory, export, measure
+from fairseq_posenc.export.scoring import Search
+from fairseq_posenc.model import SIGNATURE, encode_signature
+from tests.toy import PACKAGE, generate, hypotheses
+
+SCRIPTS = PACKAGE.parent / "scripts"
+
+
+def run(script, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, SCRIPTS / script, *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def served(checkpoint, tmp_path_factory):
+    """The checkpoint, exported with no more than its path."""
+    output = tmp_path_factory.mktemp("served") / "model"
+    return export(checkpoint, output), output
+
+
+@pytest.fixture
+def command(monkeypatch):
+    specification = importlib.util.spec_from_file_location("export_script", SCRIPTS / "export_ctranslate2.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    monkeypatch.setattr(module.logging, "disable", lambda level: None)  # it would last
+    return module
+
+
+@pytest.fixture
+def altered(checkpoint, tmp_path):
+    """Writes the checkpoint with other settings of its model, or other tensors."""
+
+    def write(model=None, **settings):
+        state = load_checkpoint(checkpoint)
+        vars(state["cfg"]["model"]).update(settings)
+        state["model"] = (model or dict)(state["model"])
+        path = tmp_path / "altered.pt"
+        torch.save(state, path)
+        return path
+
+    return write
+
+
+def test_the_command_gives_what_fairseq_generate_gives(checkpoint, data, tmp_path):
+    output = tmp_path / "model"
+    finished = run("export_ctranslate2.py", checkpoint, output)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.splitlines()[0] == f"comparing with fairseq on 20 sentences of {data}/valid.en-de.en"
+    assert "20 of 20 translations are the same" in finished.stdout
+    assert finished.stdout.splitlines()[-1] == f"wrote {output} (float32)"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    options = json.loads((output / "export.json").read_text())["translate_batch"]
+    translator = ctranslate2.Translator(str(output))
+    lines = (data.parents[1] / "text" / "test.en").read_text().splitlines()
+    found = translator.translate_batch([line.split() for line in lines], **options)
+    expected = hypotheses(
+        generate(data, checkpoint, "--beam", "5", "--max-len-b", "200", user_dir=PACKAGE).stdout,
+    )
+    assert [" ".join(result.hypotheses[0]) for result in found] == [expected[n] for n in range(len(lines))]
+    assert len(set(expected.values())) > 3  # not of a model that always says the same
+
+
+def test_what_is_written(served, checkpoint):
+    verification, output = served
+    assert {path.name for path in output.iterdir()} == {
+        *("model.bin", "config.json", "export.json", "source_vocabulary.json", "target_vocabulary.json"),
+    }
+    record = json.loads((output / "export.json").read_text())
+    assert record["positions"]["encoding"] == "shaw"
+    assert record["quantization"] == "float32"
+    assert record["verification"]["identical"] == verification.identical == 20
+    assert verification.passed
+
+
+def test_weights_are_quantized_after_the_comparison(served, checkpoint, tmp_path):
+    verification = export(checkpoint, tmp_path / "model", quantization="int8")
+    assert verification == served[0]
+    sizes = [(path / "model.bin").stat().st_size for path in (tmp_path / "model", served[1])]
+    assert sizes[0] < 0.6 * sizes[1]
+    assert ctranslate2.Translator(str(tmp_path / "model")).translate_batch([["s1", "s2"]])[0].hypotheses[0]
+    assert ctranslate2.Translator(str(tmp_path / "model")).compute_type.startswith("int8")
+
+
+def test_a_sample_and_subwords(checkpoint, data, tmp_path):
+    lines = data.parents[1] / "text" / "test.en"
+    model = tmp_path / "spm"
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(lines), model_prefix=str(model), vocab_size=40, hard_vocab_limit=False, minloglevel=2
+    )
+    said = []
+    output = tmp_path / "model"
+    export(checkpoint, output, sample=lines, sentencepiece=model.with_suffix(".model"), say=said.append)
+    assert said == [f"comparing with fairseq on 20 lines of {lines}"]
+    assert (output / "sentencepiece.model").read_bytes() == model.with_suffix(".model").read_bytes()
+
+
+def test_empty_lines_and_unknown_words_of_a_sample(checkpoint, tmp_path):
+    (tmp_path / "text").write_text("s1 s2\n\nnever-seen s3\u2028s4\n")
+    verification = export(checkpoint, tmp_path / "model", sample=tmp_path / "text")
+    assert verification.sentences == verification.identical == 2
+
+
+def test_subwords_of_a_recipe_are_found(checkpoint, data, tmp_path):
+    shutil.copytree(data, tmp_path / "prepared" / "binarized")
+    model = tmp_path / "prepared" / "sentencepiece"
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(data.parents[1] / "text" / "test.en"),
+        model_prefix=str(model),
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    export(checkpoint, tmp_path / "model", data=tmp_path / "prepared" / "binarized")
+    assert (tmp_path / "model" / "sentencepiece.model").is_file()
+
+
+def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
+    for side in ("en", "de"):
+        shutil.copy(data / f"dict.{side}.txt", tmp_path)
+    said = []
+    verification = export(checkpoint, tmp_path / "model", data=tmp_path, say=said.append)
+    assert said == ["comparing with fairseq on 40 random sentences"]
+    assert verification.sentences == 40
+
+
+def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint, tmp_path):
+    output = tmp_path / "model"
+    shutil.copytree(served[1], output)
+    (output / "left").touch()
+    with pytest.raises(ExportError, match=r"exists already.*--force"):
+        export(checkpoint, output)
+    assert (output / "left").exists()
+    export(checkpoint, output, force=True)
+    assert not (output / "left").exists()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").touch()
+    with pytest.raises(ExportError, match="is no model directory of CTranslate2"):
+        export(checkpoint, tmp_path / "home", force=True)
+    assert (tmp_path / "home" / "letter").exists()
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+def test_a_model_that_differs_gets_no_name(checkpoint, tmp_path, monkeypatch, quantization):
+    make = directory.make_specification
+
+    def alter(*arguments):
+        specification = make(*arguments)
+        specification.decoder.layer[0].self_attention.relative_position_keys[0] += 1
+        return specification
+
+    monkeypatch.setattr(directory, "make_specification", alter)
+    with pytest.raises(ExportError, match="does not do what fairseq does, so nothing was exported"):
+        export(checkpoint, tmp_path / "model", quantization=quantization)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_failure_leaves_what_was_there(served, checkpoint, tmp_path, monkeypatch, error):
+    def fail(*arguments):
+        raise error(28, "No space left on device")
+
+    output = tmp_path / "model"
+    shutil.copytree(served[1], output)
+    before = (output / "model.bin").stat()
+    monkeypatch.setattr(directory, "verify", fail)
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else ExportError):
+        export(checkpoint, output, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (output / "model.bin").stat() == before
+
+
+def test_what_a_killed_export_left_is_removed(checkpoint, tmp_path):
+    left = tmp_path / ".model.unfinished" / "float32"
+    left.mkdir(parents=True)
+    (left / "model.bin").touch()
+    export(checkpoint, tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
+    output = tmp_path / "model"
+
+    def refuse(words, checkpoint=checkpoint, **options):
+        with pytest.raises(ExportError, match=words) as caught:
+            export(checkpoint, output, **options)
+        assert "\n" not in str(caught.value)
+        assert not output.exists()
+        assert not list(tmp_path.glob(".*"))
+
+    refuse("does not exist", tmp_path / "none.pt")
+    (tmp_path / "cut.pt").write_bytes(checkpoint.read_bytes()[:5000])
+    refuse("damaged or cut short", tmp_path / "cut.pt")
+    refuse(r"transformer_tiny, not of this package.*ct2-fairseq-converter", altered(_name="transformer_tiny"))
+    refuse("other positions", altered(clipping_distance=3))
+    refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path)
+    refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path / "nowhere")
+    nameless = load_checkpoint(checkpoint)
+    nameless["cfg"]["task"]["source_lang"] = None
+    torch.save(nameless, tmp_path / "nameless.pt")
+    refuse(r"does not tell the languages.*--data", tmp_path / "nameless.pt", data=tmp_path)
+    for side in ("en", "de"):
+        (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
+    refuse("cannot be loaded with the dictionaries in", data=tmp_path)
+    refuse("cannot be read", sample=tmp_path / "none.txt")
+    (tmp_path / "text").write_bytes(b"\xff\n")
+    refuse("is not UTF-8", sample=tmp_path / "text")
+    (tmp_path / "text").write_text("")
+    refuse("is empty", sample=tmp_path / "text")
+    (tmp_path / "text").write_text("\n \n")
+    refuse("has no words", sample=tmp_path / "text")
+    (tmp_path / "text").write_text("s1\n" + "s1 " * 1024 + "\n")
+    refuse("line 2: 1025 tokens", sample=tmp_path / "text")
+    refuse("no model of SentencePiece", sentencepiece=tmp_path / "text")
+    with pytest.raises(ExportError, match="is no directory"):
+        export(checkpoint, tmp_path / "none" / "model")
+
+
+def test_an_encoding_without_a_place_is_refused_by_the_command(altered, tmp_path, command):
+    def without_tables(tensors):
+        return {name: tensor for name, tensor in tensors.items() if "position_encoding" not in name} | {
+            SIGNATURE: encode_signature({"encoding": "alibi", "input_positions": "none"})
+        }
+
+    names = {"_name": "transformer_alibi_tiny", "position_encoding": "alibi"}
+    path = altered(without_tables, **names, clipping_distance=None, position_sharing=None)
+    finished = CliRunner().invoke(command.main, [str(path), str(tmp_path / "model")])
+    assert finished.exit_code == 1
+    assert finished.output == (
+        "Error: CTranslate2 cannot hold alibi in an encoder: it has ALiBi in a decoder only; say "
+        "--source-position-encoding with another.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["altered.pt"]
+
+
+@pytest.mark.parametrize("script", ["export_ctranslate2.py", "compare_ctranslate2.py"])
+def test_without_ctranslate2_the_command_says_how_to_install_it(script, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['ctranslate2'] = None\n")
+    path = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
+    finished = run(
+        script, "a.pt", "b", *(["--source", "c", "--reference", "d"] if "compare" in script else []), PYTHONPATH=path
+    )
+    assert finished.returncode == 1
+    assert finished.stderr == "Error: CTranslate2 is not installed: pip install 'fairseq_posenc[export]'.\n"
+
+
+def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
+    text = data.parents[1] / "text"
+    said = []
+    found = measure(
+        checkpoint,
+        served[1],
+        text / "test.en",
+        text / "test.de",
+        rounds=2,
+        search=Search(2),
+        max_tokens=50,
+        say=said.append,
+    )
+    assert [run.name for run in found.runs] == ["fairseq", "CTranslate2 float32", "CTranslate2 int8"]
+    assert [len(run.seconds) for run in found.runs] == [2, 2, 2]
+    assert [line.split(":")[1].strip() for line in said] == [run.name for run in found.runs] * 2
+    assert found.runs[0].translations == found.runs[1].translations
+    assert len(found.runs[0].translations) == 20
+    assert found.bleu[0] == found.bleu[1]
+    assert "nrefs:1|case:mixed" in str(found)
+    assert "20" in str(found).splitlines()[3]
+
+
+def test_measuring_refuses_what_is_not_one_text(served, checkpoint, data, tmp_path):
+    text = data.parents[1] / "text"
+    (tmp_path / "short").write_text("t1\n")
+    with pytest.raises(ExportError, match=r"20 lines and .* has 1"):
+        measure(checkpoint, served[1], text / "test.en", tmp_path / "short")
+    with pytest.raises(ExportError, match="CTranslate2 cannot load"):
+        measure(checkpoint, tmp_path, text / "test.en", text / "test.de")

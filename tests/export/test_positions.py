@@ -1,0 +1,97 @@
+"""Which encodings CTranslate2 holds, and its buckets of distances."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_posenc.encodings import ENCODINGS, build_encoding
+from fairseq_posenc.export.errors import ExportError
+from fairseq_posenc.export.positions import NO_REASON, PLACES, REASONS, biases, nothing, place_of
+
+HEADS, WIDTH = 2, 8
+EXPORTED = {"nopos", "sinusoidal", "learned", "shaw", "relative_key", "diet_rel", "t5", "rotary", "alibi"}
+
+
+def build(name, **options):
+    if "position_sharing" in ENCODINGS[name].options:
+        options.setdefault("position_sharing", "head")
+    return build_encoding(name, HEADS, WIDTH, **options)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_encoding_is_exported_or_refused_by_name(name):
+    for in_decoder in (False, True):
+        if name in PLACES and (in_decoder or name != "alibi"):
+            assert name in EXPORTED
+            place = place_of(build(name), in_decoder, at_input=False)
+            assert place.opened_by
+        else:
+            assert name not in EXPORTED or name == "alibi"
+            with pytest.raises(ExportError, match=rf"^CTranslate2 cannot hold {name}\b.*: .{{10,}}\.$"):
+                place_of(build(name), in_decoder, at_input=False)
+
+
+def test_each_reason_is_of_an_encoding_that_has_no_place():
+    assert set(REASONS).isdisjoint(PLACES)
+    assert set(REASONS) | set(PLACES) <= set(ENCODINGS)
+
+
+def test_an_encoding_of_which_nobody_said_anything_is_refused():
+    encoding = build("nopos")
+    unheard = type("Unheard", (type(encoding),), {"name": "unheard"})(HEADS, WIDTH)
+    with pytest.raises(ExportError, match=rf"cannot hold unheard: {NO_REASON}"):
+        place_of(unheard, in_decoder=False, at_input=False)
+
+
+@pytest.mark.parametrize("name", sorted(EXPORTED))
+def test_positions_stand_in_attention_or_at_the_input(name):
+    if PLACES[name] is nothing:
+        assert place_of(build(name), in_decoder=True, at_input=True).opened_by == {}
+        return
+    with pytest.raises(ExportError, match=rf"cannot hold {name} on input positions.*--input-positions none"):
+        place_of(build(name), in_decoder=True, at_input=True)
+
+
+@pytest.mark.parametrize("sharing", ["none", "layer"])
+@pytest.mark.parametrize("options", [{}, {"relative_keys": False}, {"relative_values": False}])
+def test_tables_for_each_head_are_refused_with_the_flag_that_shares_them(sharing, options):
+    encoding = build("shaw", position_sharing=sharing, **options)
+    with pytest.raises(ExportError, match=r"shaw with a table for each head.*--position-sharing head"):
+        place_of(encoding, in_decoder=False, at_input=False)
+
+
+def test_segments_are_refused():
+    encoding = build("diet_rel", num_segments=2)
+    with pytest.raises(ExportError, match=r"segments.*--segment-separator"):
+        place_of(encoding, in_decoder=False, at_input=False)
+
+
+def bucket(distance, num_buckets, max_distance, bidirectional):
+    """CTranslate2's own, from its get_relative_position_bucket."""
+    found = 0
+    if bidirectional:
+        num_buckets //= 2
+        found = num_buckets if distance > 0 else 0
+        distance = abs(distance)
+    else:
+        distance = -min(distance, 0)
+    exact = num_buckets // 2
+    if distance < exact:
+        return found + distance
+    far = exact + math.log(distance / exact) / math.log(max_distance / exact) * (num_buckets - exact)
+    return found + min(int(far), num_buckets - 1)
+
+
+@pytest.mark.parametrize("furthest", [0, 1, 2, 5, 128])
+@pytest.mark.parametrize("in_decoder", [False, True])
+def test_distances_beyond_the_table_clip_exactly(furthest, in_decoder):
+    table = torch.randn(HEADS, 2 * furthest + 1)
+    held = biases(table, in_decoder).holds
+    rows, far = held["relative_attention_bias"], int(held["relative_attention_max_distance"])
+    assert rows.shape == ((2 if in_decoder else 4) * max(furthest, 1), HEADS)
+    distances = [*range(-600, 1 if in_decoder else 601), -1_000_000]
+    for distance in distances:
+        expected = table[:, max(-furthest, min(furthest, distance)) + furthest]
+        found = rows[bucket(distance, len(rows), far, bidirectional=not in_decoder)]
+        assert found.tolist() == expected.tolist(), distance
