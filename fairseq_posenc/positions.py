@@ -243,6 +243,13 @@ class Positions:
         parameters: a pass ends before they change."""
         return make() if self.recomputed else self.cached(owner, make)
 
+    def kept(self, owner: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """``make()``, which depends on parameters and on no length, once in the whole generation that is under way."""
+        assert self.generation is not None
+        if owner not in self.generation:
+            self.generation[owner] = make()
+        return self.generation[owner]
+
 
 class CrossPositions(Positions):
     """Positions in encoder-decoder attention, where a distance is the position in the source less that in the target.

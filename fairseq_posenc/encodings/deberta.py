@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .base import CLIPPING_DISTANCE, Option, PositionEncoding, parse_bool, register_encoding
-from .tables import per_head, take_distances
+from .tables import logits_of_keys, logits_of_queries
 
 
 @register_encoding("deberta")
@@ -78,17 +78,22 @@ class DeBERTa(PositionEncoding):
         rows, index = positions.clipped(self.clipping_distance - 1, self.clipping_distance)
         terms = []
         if self.key_projection is not None:
-            terms.append(take_distances(per_head(q, self._vectors(self.key_projection, rows)), index))
+            terms.append(logits_of_queries(q, self._vectors(self.key_projection, rows, positions), index))
         if self.query_projection is not None:
             if self.position_index == "paper":
                 rows, index = self._mirrored(positions)
-            by_key = per_head(k * self.scaling, self._vectors(self.query_projection, rows))  # (B, H, S, rows)
-            terms.append(take_distances(by_key, index.T).transpose(-2, -1))
+            vectors = self._vectors(self.query_projection, rows, positions)
+            terms.append(logits_of_keys(k * self.scaling, vectors, index))
         return sum(terms[1:], start=terms[0])
 
-    def _vectors(self, projection: nn.Linear, rows: slice) -> Tensor:
-        """k^r or q^r of these rows, (H, d, rows)."""
-        return projection(self.relative_vectors[rows]).view(-1, self.num_heads, self.head_dim).permute(1, 2, 0)
+    def _vectors(self, projection: nn.Linear, rows: slice, positions: Positions) -> Tensor:
+        """k^r or q^r of these rows, (H, rows, d); all of them once in a generation."""
+        if positions.generation is None:
+            return self._split_heads(projection(self.relative_vectors[rows]))
+        return positions.kept(projection, lambda: self._split_heads(projection(self.relative_vectors)))[:, rows]
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
     def _mirrored(self, positions: Positions) -> tuple[slice, Tensor]:
         """Where the distance i - j is looked up: all rows, and (T, S) indices into them."""

@@ -20,7 +20,7 @@ from .base import (
     table_heads,
 )
 from .clipped import CLIPPED, ClippedEncoding
-from .tables import per_head, take_distances
+from .tables import logits_of_keys, logits_of_queries
 
 
 @register_encoding("huang1")
@@ -98,6 +98,8 @@ class Huang3(ClippedEncoding):
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self.rows_and_index(positions)
         table = self.relative_vectors[:, rows].to(q.dtype)
+        if positions.queries == 1:
+            return triple_product(q, index, k, table)
         block = max(1, positions.keys // self.head_dim)
         parts = zip(q.split(block, dim=2), index.split(block), strict=True)
         return torch.cat(
@@ -140,6 +142,5 @@ class Huang4(ClippedEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self.rows_and_index(positions)
-        vectors = self.relative_vectors[:, rows].transpose(-2, -1)
-        by_key = take_distances(per_head(k * self.scaling, vectors), index.T)  # (B, H, S, T)
-        return take_distances(per_head(q, vectors), index) + by_key.transpose(-2, -1)
+        vectors = self.relative_vectors[:, rows]
+        return logits_of_queries(q, vectors, index) + logits_of_keys(k * self.scaling, vectors, index)

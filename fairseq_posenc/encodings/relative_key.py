@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ..flex import ScoreMod
 from ..positions import Positions
 from .base import POSITION_SHARING, Option, PositionEncoding, integer, register_encoding, table_heads
-from .tables import per_head, take_distances
+from .tables import logits_of_queries, per_head
 
 
 @register_encoding("relative_key")
@@ -46,7 +46,7 @@ class RelativeKey(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = positions.clipped(self.left_clip, self.right_clip)
-        return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)
+        return logits_of_queries(q, self.relative_keys[:, rows], index)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, L + R + 1)

@@ -12,7 +12,7 @@ from .base import (
     register_encoding,
 )
 from .clipped import CLIPPED, ClippedEncoding
-from .tables import per_head, take_distances
+from .tables import logits_of_queries, per_head, weighted_sum
 
 
 @register_encoding("shaw")
@@ -68,18 +68,13 @@ class Shaw(ClippedEncoding):
         if self.relative_keys is None:
             return None
         rows, index = self.rows_and_index(positions)
-        return take_distances(per_head(q, self.relative_keys[:, rows].transpose(-2, -1)), index)
+        return logits_of_queries(q, self.relative_keys[:, rows], index)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_values is None:
             return None
         rows, index = self.rows_and_index(positions)
-        table = self.relative_values[:, rows]
-        # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
-        sum_dtype = torch.promote_types(weights.dtype, torch.float32)
-        by_distance = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
-        by_distance = by_distance.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
-        return per_head(by_distance.to(weights.dtype), table)
+        return weighted_sum(weights, self.relative_values[:, rows], index)
 
     def flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))

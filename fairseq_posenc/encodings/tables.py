@@ -1,4 +1,4 @@
-"""How queries, keys and weights meet tables of vectors, without a (T, S, d) tensor."""
+"""Products with tables of vectors by distance, without ever laying the vectors out by query and key."""
 
 import torch
 from torch import Tensor
@@ -18,3 +18,29 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
 def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
     """From the logits of each query and row (B, H, T, rows) those of the rows at (T, S) that ``index`` names."""
     return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))
+
+
+def logits_of_queries(q: Tensor, table: Tensor, index: Tensor) -> Tensor:
+    """q_i a_{ij}, (B, H, T, S), of q (B, H, T, d) and row ``index[i, j]`` of the table (H or 1, rows, d)."""
+    if len(index) == 1:  # in cached decoding the vectors of the one query's keys are few
+        return per_head(q, table[:, index[0]].transpose(-2, -1))
+    return take_distances(per_head(q, table.transpose(-2, -1)), index)
+
+
+def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
+    """k_j a_{ij}, (B, H, T, S), of k (B, H, S, d) and row ``index[i, j]`` of the table (H or 1, rows, d)."""
+    if len(index) == 1:
+        return (k * table[:, index[0]].to(k.dtype)).sum(-1)[:, :, None]
+    return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
+
+
+def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
+    """sum_j w_{ij} a_{ij}, (B, H, T, d), of weights (B, H, T, S) and row ``index[i, j]`` of the table
+    (H or 1, rows, d)."""
+    if len(index) == 1:
+        return per_head(weights, table[:, index[0]])
+    # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
+    sum_dtype = torch.promote_types(weights.dtype, torch.float32)
+    by_row = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
+    by_row = by_row.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
+    return per_head(by_row.to(weights.dtype), table)

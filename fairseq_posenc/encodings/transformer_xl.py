@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .base import Option, PositionEncoding, parse_bool, register_encoding
-from .tables import per_head, take_distances
+from .tables import logits_of_queries, per_head
 
 QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")
 
@@ -50,13 +50,27 @@ class TransformerXL(PositionEncoding):
         self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)
-        vectors = self.relative_projection.to(q.dtype) @ sinusoids.to(q.dtype).T
+        vectors = self._vectors(q, positions)
         if self.position_bias is None or self.content_bias is None:
-            return take_distances(per_head(q, vectors), positions.span_index)  # vectors: (H, d, distances)
+            return logits_of_queries(q, vectors, positions.span_index)
         u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
         of_keys = per_head(k, u.transpose(-2, -1)).transpose(-2, -1)  # (B, H, 1, S)
-        return take_distances(per_head(q + v, vectors), positions.span_index) + of_keys
+        return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
+
+    def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
+        """R_t W_R of every distance of ``positions.span``, (H, distances, d). In a generation those of keys before the
+        query are kept."""
+        if positions.generation is None or positions.queries > 1:
+            return self._project(positions, q.dtype)
+        known: Tensor | None = positions.generation.get(self)
+        if known is None or known.size(1) < positions.keys:
+            longer = Positions(1, max(64, 2 * positions.keys), device=q.device)
+            known = positions.generation[self] = self._project(longer, q.dtype)
+        return known[:, known.size(1) - positions.keys :]
+
+    def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
+        sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)
+        return sinusoids.to(dtype) @ self.relative_projection.to(dtype).transpose(-2, -1)
 
 
 def relative_sinusoids(positions: Positions, width: int) -> Tensor:
