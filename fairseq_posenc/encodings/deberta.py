@@ -83,7 +83,7 @@ class DeBERTa(PositionEncoding):
             if self.position_index == "paper":
                 rows, index = self._mirrored(positions)
             vectors = self._vectors(self.query_projection, rows, positions)
-            terms.append(logits_of_keys(k * self.scaling, vectors, index))
+            terms.append(logits_of_keys(k, vectors * self.scaling, index))
         return sum(terms[1:], start=terms[0])
 
     def _vectors(self, projection: nn.Linear, rows: slice, positions: Positions) -> Tensor:

@@ -143,4 +143,4 @@ class Huang4(ClippedEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self.rows_and_index(positions)
         vectors = self.relative_vectors[:, rows]
-        return logits_of_queries(q, vectors, index) + logits_of_keys(k * self.scaling, vectors, index)
+        return logits_of_queries(q, vectors, index) + logits_of_keys(k, vectors * self.scaling, index)

@@ -54,7 +54,7 @@ class TransformerXL(PositionEncoding):
         if self.position_bias is None or self.content_bias is None:
             return logits_of_queries(q, vectors, positions.span_index)
         u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
-        of_keys = per_head(k, u.transpose(-2, -1)).transpose(-2, -1)  # (B, H, 1, S)
+        of_keys = u @ k.transpose(-2, -1)  # (B, H, 1, S)
         return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
