@@ -165,8 +165,8 @@ def auto(
     masks: Masks,
     dropout: float,
 ) -> Tensor:
-    """The fastest by measurement (docs/performance.md): the fused kernel where there is one; else by blocks where the
-    logits are many, and all at once where they are few."""
+    """What was measured to be best (docs/performance.md): the fused kernel where there is one and it is faster; else all
+    logits at once, or by blocks where sentences are long."""
     return choose(q, k, encoding, positions)(q, k, v, encoding, positions, masks, dropout)
 
 
@@ -178,12 +178,11 @@ def choose(q: Tensor, k: Tensor, encoding: PositionEncoding, positions: Position
         fused = fused and not learns and q.size(2) > 1
     if fused:
         return sdpa
-    many = q.size(0) * q.size(1) * q.size(2) * k.size(2) > MANY_LOGITS
-    return blocks if many and not why_not_blocks(encoding, positions) else eager
+    return blocks if min(q.size(2), k.size(2)) >= LONG and not why_not_blocks(encoding, positions) else eager
 
 
-#: of self-attention of one layer, from here on blocks are used: 16 MiB in single precision
-MANY_LOGITS = 1 << 22
+#: tokens of a sentence from which on all logits at once would dominate memory, and blocks are used
+LONG = 384
 BACKENDS: dict[str, Backend] = {"auto": auto, "sdpa": sdpa, "flex": flex, "eager": eager, "blocks": blocks}
 
 
