@@ -10,7 +10,7 @@ from typing import Any
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from .backends import BACKENDS, check_backend, full_bias, with_weights
+from .backends import BACKENDS, Attention, check_backend, with_weights
 from .cache import append, reorder
 from .encodings.base import PositionEncoding
 from .masks import Masks
@@ -74,7 +74,7 @@ def attend(
             f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
             + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
         )
-    check_backend(backend, encoding, dropout, positions)
+    check_backend(backend, encoding, dropout, positions.crossing)
     q, k, v = encoding.transform(q, k, v, positions)
     return attend_transformed(q, k, v, encoding, key_padding_mask, attn_mask, need_weights, dropout, positions, backend)
 
@@ -95,10 +95,11 @@ def attend_transformed(
     if encoding.projects_length:
         key_padding_mask = None  # mixtures of keys, without their padding
     masks = Masks.of_pass(positions, key_padding_mask, attn_mask, q.dtype)
+    given = Attention(q, k, v, encoding, positions, masks, dropout)
     if need_weights:
-        q = q * encoding.scaling
-        return with_weights(q, k, v, encoding, positions, full_bias(encoding, q, k, positions), masks, dropout)
-    return BACKENDS[backend](q, k, v, encoding, positions, masks, dropout), None
+        scaled = given.scaled_q
+        return with_weights(given, scaled, given.bias(scaled))
+    return BACKENDS[backend](given), None
 
 
 def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None) -> None:
@@ -250,6 +251,7 @@ class PositionCrossAttention(PositionAttention):
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
         """q (B, H, T, d), k and v (B, H, S, d) of the source, projected in the first step of a generation, positions,
         and padding (B, S)."""
+        assert not self.position_encoding.overrides("transform"), "k and v of the source are kept as they are"
         of_pass = current_positions()
         if of_pass is None or of_pass.cross is None:
             raise RuntimeError(
@@ -260,7 +262,6 @@ class PositionCrossAttention(PositionAttention):
         if k is None or v is None:
             assert key is not None, "the source is there in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
-            q, k, v = self.position_encoding.transform(q, k, v, of_pass.cross)
             if incremental_state is not None:
                 self._keep(incremental_state, k, v, key_padding_mask)
         return q, k, v, of_pass.cross, saved.get("prev_key_padding_mask", key_padding_mask)

@@ -1,90 +1,96 @@
 """Ways to compute attention, which all give the same: a fused kernel, a kernel made for the encoding, the equation as
-it stands, and that by blocks of queries.
-
-q, k and v have been through the encoding's ``transform``, and q is not yet scaled. Each returns (B, H, T, d).
-"""
+it stands, and that by blocks of queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from . import flex as flex_module
 from .encodings.base import PositionEncoding
 from .masks import Masks, four_dimensions
 from .positions import Positions
 
-Backend = Callable[[Tensor, Tensor, Tensor, PositionEncoding, Positions, Masks, float], Tensor]
+
+@dataclass(frozen=True)
+class Attention:
+    """What one attention is computed from.
+
+    Args:
+        q: (B, H, T, d), and k, v: (B, H, S, d), after the encoding's ``transform``; q is not yet scaled.
+        dropout: probability with which weights are dropped.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    encoding: PositionEncoding
+    positions: Positions
+    masks: Masks
+    dropout: float
+
+    @property
+    def scaled_q(self) -> Tensor:
+        return self.q * self.encoding.scaling
+
+    def bias(self, q: Tensor) -> Tensor | None:
+        """What is added to the content logits, with the segments', of four dimensions; q is scaled."""
+        bias = self.encoding.bias(q, self.k, self.positions)
+        if self.encoding.segments is not None:
+            of_segments = self.encoding.segments(self.positions).to(q.dtype)
+            bias = of_segments if bias is None else bias + of_segments
+        return None if bias is None else four_dimensions(bias)
+
+    def part(self, start: int, stop: int, keys: int) -> Attention:
+        """That of the queries from start to stop and of the first keys."""
+        return replace(
+            self,
+            q=self.q[:, :, start:stop],
+            k=self.k[:, :, :keys],
+            v=self.v[:, :, :keys],
+            positions=self.positions.block(start, stop, keys),
+            masks=self.masks.part(start, stop, keys),
+        )
 
 
-def full_bias(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
-    """What is added to the content logits, with the segments', of four dimensions; q is scaled."""
-    bias = encoding.bias(q, k, positions)
-    if encoding.segments is not None:
-        of_segments = encoding.segments(positions).to(q.dtype)
-        bias = of_segments if bias is None else bias + of_segments
-    return None if bias is None else four_dimensions(bias)
+#: gives the output, (B, H, T, d)
+Backend = Callable[[Attention], Tensor]
 
 
-def sdpa(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    positions: Positions,
-    masks: Masks,
-    dropout: float,
-) -> Tensor:
+def sdpa(given: Attention) -> Tensor:
     """PyTorch's fused kernel."""
+    k, v, encoding, mask = given.k, given.v, given.encoding, given.masks.additive
     if not encoding.adds_bias:
         # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
-        return F.scaled_dot_product_attention(q, k, v, masks.additive, dropout, scale=encoding.scaling)
-    q = q * encoding.scaling
-    bias, mask = full_bias(encoding, q, k, positions), masks.additive
-    if bias is not None and mask is not None:
-        mask = bias + mask
-    return F.scaled_dot_product_attention(q, k, v, bias if mask is None else mask, dropout, scale=1.0)
+        return F.scaled_dot_product_attention(given.q, k, v, mask, given.dropout, scale=encoding.scaling)
+    q = given.scaled_q
+    bias = given.bias(q)
+    if bias is not None:
+        mask = bias if mask is None else bias + mask
+    return F.scaled_dot_product_attention(q, k, v, mask, given.dropout, scale=1.0)
 
 
-def eager(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    positions: Positions,
-    masks: Masks,
-    dropout: float,
-) -> Tensor:
+def eager(given: Attention) -> Tensor:
     """The equation as it stands, all logits at once."""
-    q = q * encoding.scaling
-    bias = full_bias(encoding, q, k, positions)
-    return with_weights(q, k, v, encoding, positions, bias, masks, dropout)[0]
+    q = given.scaled_q
+    return with_weights(given, q, given.bias(q))[0]
 
 
-def with_weights(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    positions: Positions,
-    bias: Tensor | None,
-    masks: Masks,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
+def with_weights(given: Attention, q: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Output (B, H, T, d), and the weights before dropout, (B, H, T, S); q is scaled."""
-    logits = encoding.content(q, k, positions)
-    if encoding.overrides("content"):
-        logits = logits.clone()  # its gradient may need what it returned
-    for term in (bias, masks.additive):
+    logits = given.encoding.content(q, given.k, given.positions)
+    for term in (bias, given.masks.additive):
         if term is not None:
-            logits += term  # in place: at some hundred tokens attention is bound by memory
-    weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(v.dtype)
-    dropped = F.dropout(weights, dropout) if dropout > 0 else weights
-    output = dropped @ v
-    extra = encoding.context(dropped, positions)
+            logits += term  # in place: from some hundred tokens on attention is bound by memory
+    weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(given.v.dtype)
+    dropped = F.dropout(weights, given.dropout) if given.dropout > 0 else weights
+    output = dropped @ given.v
+    extra = given.encoding.context(dropped, given.positions)
     return output if extra is None else output + extra, weights
 
 
@@ -92,93 +98,78 @@ def with_weights(
 BLOCK_LOGITS = 1 << 19
 
 
-def blocks(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    positions: Positions,
-    masks: Masks,
-    dropout: float,
-) -> Tensor:
-    """The equation for some queries at a time, computed again for the gradient, so that memory grows with the length
-    and not with its square; keys that no query of a block may see are left out.
-    """
-    queries, keys = q.size(2), k.size(2)
-    size = max(16, BLOCK_LOGITS // (q.size(0) * q.size(1) * keys))
-    q = q * encoding.scaling
-    bias = None if encoding.bias_by_blocks else full_bias(encoding, q, k, positions)
-    mask = masks.additive
+def blocks(given: Attention) -> Tensor:
+    """The equation for some queries at a time, computed again for the gradient, so that beside a bias that is made as
+    a whole (``bias_by_blocks``) memory grows with the length and not with its square. Keys that no query of a block may
+    see are left out."""
+    batch, heads, queries, _ = given.q.shape
+    keys = given.k.size(2)
+    size = max(16, BLOCK_LOGITS // max(1, batch * heads * keys))
+    if size >= queries:
+        return eager(given)
+    bias = None if given.encoding.bias_by_blocks else given.bias(given.scaled_q)
 
-    def one(q: Tensor, k: Tensor, v: Tensor, start: int, mask: Tensor | None, bias: Tensor | None) -> Tensor:
-        part = positions.block(start, start + q.size(2), k.size(2))
-        if encoding.bias_by_blocks:
-            bias = full_bias(encoding, q, k, part)
-        return with_weights(q, k, v, encoding, part, bias, Masks(None, mask, q.dtype), dropout)[0]
+    def one(q: Tensor, k: Tensor, v: Tensor, start: int, stop: int, seen: int) -> Tensor:
+        part = replace(given, q=q, k=k, v=v).part(start, stop, seen)
+        scaled = part.scaled_q
+        own = part.bias(scaled) if bias is None else _rows(bias, start, stop, seen)
+        return with_weights(part, scaled, own)[0]
 
     outputs = []
     for start in range(0, queries, size):
         stop = min(start + size, queries)
-        seen = max(masks.last_visible[start:stop], default=keys)
+        # at least as many keys as stand up to the last query
+        seen = max([given.positions.first + stop, *given.masks.last_visible[start:stop]])
         outputs.append(
             checkpoint(
                 one,
-                q[:, :, start:stop],
-                k[:, :, :seen],
-                v[:, :, :seen],
-                start,
-                _part(mask, start, stop, seen),
-                _part(bias, start, stop, seen),
+                *(given.q, given.k, given.v, start, stop, seen if given.masks.last_visible else keys),
                 use_reentrant=False,
-                preserve_rng_state=dropout > 0,
+                preserve_rng_state=given.dropout > 0,
             )
         )
     return torch.cat(outputs, dim=2)
 
 
-def _part(x: Tensor | None, start: int, stop: int, keys: int) -> Tensor | None:
-    """Of a mask or bias (..., T or 1, S) the part of these queries and the first keys."""
-    if x is None:
-        return None
-    return x[..., :keys] if x.size(-2) == 1 else x[..., start:stop, :keys]
+def _rows(bias: Tensor, start: int, stop: int, keys: int) -> Tensor:
+    """Of a bias (..., T or 1, S) the part of these queries and the first keys."""
+    return bias[..., :keys] if bias.size(-2) == 1 else bias[..., start:stop, :keys]
 
 
-def flex(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    positions: Positions,
-    masks: Masks,
-    dropout: float,
-) -> Tensor:
-    """PyTorch's FlexAttention, compiled on a GPU."""
-    return encoding.flex(q * encoding.scaling, k, v, positions, masks)
+def flex(given: Attention) -> Tensor:
+    """PyTorch's FlexAttention, compiled on a GPU.
+
+    Raises:
+        ValueError: a gradient is needed on a CPU.
+    """
+    if (
+        given.q.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and given.q.requires_grad
+        and not flex_module.TRAINS_ON_CPU
+    ):
+        raise ValueError("--attention-backend flex trains on a GPU only: leave it out or say auto.")
+    return given.encoding.flex(given.scaled_q, given.k, given.v, given.positions, given.masks)
 
 
-def auto(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    positions: Positions,
-    masks: Masks,
-    dropout: float,
-) -> Tensor:
-    """What was measured to be best (docs/performance.md): the fused kernel where there is one and it is faster; else all
-    logits at once, or by blocks where sentences are long."""
-    return choose(q, k, encoding, positions)(q, k, v, encoding, positions, masks, dropout)
+def auto(given: Attention) -> Tensor:
+    """What was measured to be best (docs/performance.md): the fused kernel where there is one and it is faster; else
+    all logits at once, or by blocks where sentences are long."""
+    return choose(given)(given)
 
 
-def choose(q: Tensor, k: Tensor, encoding: PositionEncoding, positions: Positions) -> Backend:
+def choose(given: Attention) -> Backend:
+    encoding, on_cpu = given.encoding, given.q.device.type == "cpu"
     fused = not encoding.needs_weights
-    if q.device.type == "cpu":
+    if on_cpu:
         # PyTorch has no fused kernel for a bias that learns, and that for one query takes two to four times as long.
         learns = torch.is_grad_enabled() and encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
-        fused = fused and not learns and q.size(2) > 1
+        fused = fused and not learns and given.q.size(2) > 1
     if fused:
         return sdpa
-    return blocks if min(q.size(2), k.size(2)) >= LONG and not why_not_blocks(encoding, positions) else eager
+    # On a GPU blocks were not measured: who runs out of memory there asks for them, or for flex.
+    long = on_cpu and given.q.size(2) >= LONG
+    return blocks if long and not why_not_blocks(encoding, given.dropout, given.positions.crossing) else eager
 
 
 #: tokens of a sentence from which on all logits at once would dominate memory, and blocks are used
@@ -186,36 +177,36 @@ LONG = 384
 BACKENDS: dict[str, Backend] = {"auto": auto, "sdpa": sdpa, "flex": flex, "eager": eager, "blocks": blocks}
 
 
-def why_not_sdpa(encoding: PositionEncoding, positions: Positions | None) -> str | None:
+def why_not_sdpa(encoding: PositionEncoding, dropout: float, crossing: bool) -> str | None:
     if encoding.needs_weights:
         return f"{encoding.name} needs the logits or the weights themselves, which no fused kernel gives"
     return None
 
 
-def why_not_blocks(encoding: PositionEncoding, positions: Positions | None) -> str | None:
+def why_not_blocks(encoding: PositionEncoding, dropout: float, crossing: bool) -> str | None:
     if encoding.projects_length:
         return f"{encoding.name} mixes all keys into a few, and has no need of blocks"
-    if positions is not None and positions.crossing:
+    if crossing:
         return "it is for self-attention"
     return None
 
 
-def why_not_flex(encoding: PositionEncoding, positions: Positions | None) -> str | None:
+def why_not_flex(encoding: PositionEncoding, dropout: float, crossing: bool) -> str | None:
     if encoding.overrides("content"):
         return f"{encoding.name} changes q k^T itself, and FlexAttention only what comes of it"
-    if encoding.segments is not None and encoding.needs_weights:
+    if encoding.segments is not None and encoding.overrides("flex"):
         return f"{encoding.name} has no form with segments for FlexAttention"
-    if positions is not None and positions.crossing:
+    if crossing:
         return "it is for self-attention"
+    if dropout > 0:
+        return "FlexAttention drops no weights (--attention-dropout must be 0)"
     return None
 
 
 WHY_NOT = {"sdpa": why_not_sdpa, "blocks": why_not_blocks, "flex": why_not_flex}
 
 
-def check_backend(
-    name: str, encoding: PositionEncoding, dropout: float = 0.0, positions: Positions | None = None
-) -> None:
+def check_backend(name: str, encoding: PositionEncoding, dropout: float = 0.0, crossing: bool = False) -> None:
     """Refuses a backend that there is not, or that cannot compute this attention.
 
     Raises:
@@ -223,8 +214,6 @@ def check_backend(
     """
     if name not in BACKENDS:
         raise ValueError(f"there is no attention backend {name!r}; there are {', '.join(BACKENDS)}.")
-    reason = WHY_NOT[name](encoding, positions) if name in WHY_NOT else None
-    if name == "flex" and dropout > 0:
-        reason = "FlexAttention drops no weights (--attention-dropout must be 0)"
+    reason = WHY_NOT[name](encoding, dropout, crossing) if name in WHY_NOT else None
     if reason:
         raise ValueError(f"--attention-backend {name} cannot be used: {reason}; leave it out or say auto.")

@@ -12,8 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from .masks import Masks, four_dimensions
+from .masks import Masks
 from .positions import Positions
+
+#: PyTorch's plain form, which runs where nothing is compiled, has gradients, but PyTorch refuses them
+TRAINS_ON_CPU = False
 
 #: of a logit, and the indices of sentence, head, query and key: the new logit
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -53,8 +56,14 @@ def kernel(
 
 
 @cache
+def _compiled_block_mask() -> Any:
+    return torch.compile(create_block_mask)
+
+
+@cache
 def _compiled() -> Any:
-    return torch.compile(flex_attention)
+    # Where it cannot be compiled, an error is better than PyTorch's plain form, which holds all logits.
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
 def dense_score_mod(bias: Tensor) -> ScoreMod:
@@ -94,14 +103,14 @@ def _block_mask(
     by_head = forbids is not None and forbids.size(1) > 1
 
     def make() -> BlockMask:
-        return create_block_mask(
+        make_mask: Any = _compiled_block_mask() if q.is_cuda else create_block_mask
+        return make_mask(
             visible,
             q.size(0) if by_sentence else None,
             q.size(1) if by_head else None,
             q.size(2),
             k.size(2),
             device=q.device,
-            _compile=q.is_cuda,
         )
 
     return positions.cached(("block mask", id(masks), where and where[0]), make)
@@ -211,6 +220,3 @@ def _band(
 def _at(x: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """Entries of x (B or 1, H or 1, T or 1, S) for queries i and keys j, (B or 1, H or 1, number, block, width)."""
     return x[:, :, i if x.size(2) > 1 else torch.zeros_like(i), j]
-
-
-__all__ = ["ScoreMod", "both", "clipped_attention", "dense_score_mod", "four_dimensions", "kernel"]

@@ -1,4 +1,4 @@
-"""What queries may not see: padding and the future, brought into one form once for all layers of a pass."""
+"""What queries may not see, padding and the future: brought into one form once for all layers of a pass."""
 
 from __future__ import annotations
 
@@ -31,10 +31,22 @@ class Masks:
         """One object for all layers that are given the same masks."""
 
         def make() -> tuple[Masks, Tensor | None, Tensor | None]:
-            # The tensors are kept beside it, so that no other can come to have their identity.
+            # The tensors are kept beside it, so that no other can come to stand in their place in memory.
             return cls(key_padding_mask, attn_mask, dtype), key_padding_mask, attn_mask
 
-        return positions.cached(("masks", id(key_padding_mask), id(attn_mask), dtype), make)[0]
+        # fairseq makes a new view of the same mask for every layer.
+        key = ("masks", _place(key_padding_mask), _place(attn_mask), dtype)
+        return positions.cached(key, make)[0]
+
+    def part(self, start: int, stop: int, keys: int) -> Masks:
+        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys."""
+        mask = self.attn_mask
+        if mask is not None and mask.dim() > 1 and mask.size(-2) > 1:
+            mask = mask[..., start:stop, :]
+        if mask is not None and mask.dim() > 0 and mask.size(-1) > 1:
+            mask = mask[..., :keys]
+        padding = self.key_padding_mask
+        return Masks(None if padding is None else padding[:, :keys], mask, self.dtype)
 
     @property
     def forbidden_logit(self) -> float:
@@ -79,14 +91,18 @@ class Masks:
 
     @cached_property
     def last_visible(self) -> list[int]:
-        """For each query the number of keys up to the last that it may see in any sentence; empty where it may see
-        all."""
-        mask = self.additive
-        if mask is None or mask.size(-2) == 1:
+        """For each query the number of keys up to the last that ``attn_mask`` lets it see in any sentence and head;
+        empty where it may see all."""
+        if self.forbids is None or 1 in self.forbids.shape[-2:]:
             return []
-        visible = (mask.detach().amax(dim=(0, 1)) > self.forbidden_logit / 2).long()
-        place = torch.arange(1, mask.size(-1) + 1, device=mask.device)
-        return (visible * place).amax(dim=-1).clamp(min=1).tolist()
+        visible = ~self.forbids.all(dim=0).all(dim=0)
+        from_the_end = visible.flip(-1).to(torch.uint8).argmax(dim=-1)
+        return (visible.size(-1) - from_the_end).tolist()
+
+
+def _place(x: Tensor | None) -> tuple[object, ...] | None:
+    """What two tensors share that hold the same numbers at the same place."""
+    return None if x is None else (x.data_ptr(), x.dtype, x.shape, x.stride())
 
 
 def four_dimensions(x: Tensor) -> Tensor:

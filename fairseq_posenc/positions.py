@@ -134,14 +134,14 @@ class Positions:
 
     def block(self, start: int, stop: int, keys: int) -> Positions:
         """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, for attention that goes through
-        the queries by blocks. Nothing is kept for a block."""
+        the queries by blocks; the keys reach at least to the last query. Nothing is kept for a block."""
         first = self.first + start
         return Positions(
             stop - start,
             keys,
             None if self.padding_mask is None else self.padding_mask[:, :keys],
             self.device,
-            None if self.segments is None else self.segments[:, : max(keys, first + stop - start)],
+            None if self.segments is None else self.segments[:, :keys],
             recomputed=True,
             first=first,
         )

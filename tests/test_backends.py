@@ -8,6 +8,7 @@ from torch.nn.attention import flex_attention as torch_flex
 
 from fairseq_posenc import attend, backends, build_encoding, flex
 from fairseq_posenc.backends import BACKENDS, check_backend
+from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
@@ -27,6 +28,7 @@ def small_blocks(monkeypatch):
 def flex_has_gradients_on_a_cpu(monkeypatch):
     """PyTorch refuses them, though its plain form of FlexAttention, which runs where nothing is compiled, has them."""
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)
+    monkeypatch.setattr(flex, "TRAINS_ON_CPU", True)
 
 
 def make(name, options, dtype=torch.float64):
@@ -74,6 +76,12 @@ CASES = pytest.mark.parametrize(
     ids=["plain", "source", "target", "left-padded target"],
 )
 LONG_ENOUGH = [case for case in ALONE if case.values[1].get("max_positions", LENGTH) >= LENGTH]
+#: what each backend cannot do; of shaw, sdpa can do keys alone
+CANNOT = {
+    "sdpa": {"shaw", "huang1", "huang2", "huang3"},
+    "blocks": {"linformer", "diet_abs_lin"},
+    "flex": {"huang1", "huang2", "huang3"},
+}
 
 
 @CASES
@@ -81,13 +89,12 @@ LONG_ENOUGH = [case for case in ALONE if case.values[1].get("max_positions", LEN
 @pytest.mark.parametrize(("name", "options"), LONG_ENOUGH)
 def test_equals_eager_with_all_gradients(name, options, backend, pads, causal):
     encoding = make(name, options)
-    try:
-        check_backend(backend, encoding)
-    except ValueError:
-        assert (backend == "sdpa") == encoding.needs_weights or encoding.projects_length or backend == "flex"
+    if name in CANNOT[backend] and options.get("relative_values", True):
+        with pytest.raises(ValueError, match=f"--attention-backend {backend} cannot be used: {name} "):
+            check_backend(backend, encoding)
         return
     if causal and encoding.projects_length:
-        return
+        return  # a causal mask is refused, see tests/test_encodings.py
     mask = None if pads is None else padding(left=pads == "left")
     given = encoding, mask, causal_mask() if causal else None
     expected = attention_and_gradients(given[0], "eager", *given[1:])
@@ -119,9 +126,14 @@ def test_a_float_mask_may_add_anything(backend):
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])
-@pytest.mark.parametrize("name", ["nopos", "alibi", "huang4", "tupe_rel"])
+@pytest.mark.parametrize("name", ["nopos", "alibi", "huang4", "tupe_rel", "shaw"])
 def test_segments_join_on_every_backend(name, backend):
-    encoding = build_encoding(name, HEADS, DIM, num_segments=3).double()
+    options = {"relative_values": False} if name == "shaw" else {}
+    encoding = build_encoding(name, HEADS, DIM, num_segments=3, **options).double()
+    if (name, backend) == ("shaw", "flex"):
+        with pytest.raises(ValueError, match="shaw has no form with segments for FlexAttention"):
+            attend(*inputs(), encoding, backend="flex")
+        return
     torch.nn.init.normal_(encoding.segments.segment_bias)
     q, k, v = inputs()
     segments = torch.arange(LENGTH).expand(BATCH, -1) // 15
@@ -148,10 +160,14 @@ def test_dropout_drops_weights_and_is_drawn_again_for_the_gradient(backend):
 def peak(name, backend, length, tokens=512):
     encoding = build_encoding(name, 2, 16)
     q, k, v = (torch.randn(tokens // length, 2, length, 16, requires_grad=True) for _ in range(3))
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        attend(q, k, v, encoding, backend=backend)[0].sum().backward()
-    changes = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    return max(torch.tensor(changes).cumsum(0)).item()
+    padding_mask = torch.zeros(len(q), length, dtype=torch.bool)
+    padding_mask[:, -3:] = True
+    future = torch.full((length, length), float("-inf")).triu(1)
+
+    def step():
+        attend(q, k, v, encoding, padding_mask, future, backend=backend)[0].sum().backward()
+
+    return peak_bytes(lambda: step, "cpu")
 
 
 @pytest.mark.parametrize("name", ["shaw", "diet_rel", "huang4", "deberta", "transformer_xl"])
@@ -161,19 +177,53 @@ def test_memory_of_blocks_does_not_grow_at_constant_tokens(name):
 
 
 def test_keys_that_no_query_of_a_block_sees_are_left_out():
-    positions = Positions(LENGTH, LENGTH)
-    assert Masks.of_pass(positions, None, causal_mask(), torch.float64).last_visible == list(range(1, LENGTH + 1))
-    assert Masks.of_pass(positions, padding(left=False), None, torch.float64).last_visible == []
-    both = Masks(padding(left=False), causal_mask(), torch.float64).last_visible
-    assert both == list(range(1, LENGTH + 1))  # the first sentence has no padding
+    def last_visible(mask, future):
+        return Masks(mask, future, torch.float64).last_visible
+
+    assert last_visible(None, causal_mask()) == list(range(1, LENGTH + 1))
+    assert last_visible(padding(left=False), None) == []
+    assert last_visible(None, causal_mask() < 0) == list(range(1, LENGTH + 1))
+    by_head = torch.stack([causal_mask(), torch.zeros_like(causal_mask())])
+    assert last_visible(None, by_head) == [LENGTH] * LENGTH
 
 
-def test_layers_share_the_masks_of_a_pass():
+@pytest.mark.parametrize("name", ["shaw", "xlnet", "alibi"])
+def test_all_sentences_padded_and_masks_that_show_less_than_the_own_key(name):
+    encoding = make(name, {"clipping_distance": 2} if name == "shaw" else {})
+    encoding.add_segments(2)
+    columns = torch.arange(LENGTH)
+    all_padded, far_past = (columns >= 9).expand(BATCH, -1), columns[None, :] > (columns[:, None] - 20).clamp(min=0)
+    q, k, v = inputs()
+    segments = (columns > 12).long().expand(BATCH, -1)
+    for mask, attn_mask in ((all_padded, causal_mask()), (None, far_past)):
+        outputs = [
+            attend(
+                *(q, k, v, encoding, mask, attn_mask),
+                positions=Positions(LENGTH, LENGTH, mask, segments=segments),
+                backend=backend,
+            )[0]
+            for backend in ("eager", "blocks")
+        ]
+        torch.testing.assert_close(outputs[1][:, :, :9], outputs[0][:, :, :9], rtol=0, atol=1e-10)
+
+
+def test_layers_share_the_masks_of_a_pass(monkeypatch):
+    """Though fairseq makes new views of the future mask for every layer."""
     positions, mask, future = Positions(LENGTH, LENGTH), padding(left=True), causal_mask()
-    first = Masks.of_pass(positions, mask, future, torch.float64)
-    assert Masks.of_pass(positions, mask, future, torch.float64).additive is first.additive
+    first = Masks.of_pass(positions, mask, future[:LENGTH], torch.float64)
+    assert Masks.of_pass(positions, mask.detach(), future[:LENGTH], torch.float64) is first
     assert Masks.of_pass(positions, None, future, torch.float64).additive.shape == (1, 1, LENGTH, LENGTH)
     assert Masks.of_pass(positions, mask.clone(), future, torch.float64) is not first
+    assert Masks.of_pass(positions, mask[:, :-1], future, torch.float64) is not first
+
+    made = []
+    of_pass = Masks.of_pass
+    monkeypatch.setattr(Masks, "of_pass", lambda *given: made.append(of_pass(*given)) or made[-1])
+    task = make_task()
+    rows = sentences(task, [3, 9])
+    model = build_model("transformer_t5_tiny")
+    model(batch(task, rows, left_pad=True), torch.tensor([4, 10]), batch(task, shift_right(rows), left_pad=False))
+    assert len(made) > len({id(masks) for masks in made}) == 2  # of the encoder, of the decoder
 
 
 @pytest.mark.parametrize(
@@ -190,6 +240,19 @@ def test_what_a_backend_cannot_do_is_refused(name, backend, reason):
         attend(*inputs(), make(name, {}), backend=backend)
 
 
+def test_flex_says_that_it_trains_on_a_gpu_only(monkeypatch):
+    monkeypatch.setattr(flex, "TRAINS_ON_CPU", False)
+    with pytest.raises(ValueError, match="--attention-backend flex trains on a GPU only"):
+        attend(*inputs(), make("t5", {}), backend="flex")
+
+
+@pytest.mark.parametrize("shape", [(LENGTH, 1), (1, 1, LENGTH, 1), (1,)])
+def test_masks_that_are_broadcast_over_the_keys(shape):
+    mask = torch.zeros(shape, dtype=torch.bool)
+    outputs = [attend(*inputs(), make("shaw", {}), attn_mask=mask, backend=each)[0] for each in ("eager", "blocks")]
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=1e-10)
+
+
 def test_flex_drops_no_weights():
     with pytest.raises(ValueError, match="--attention-backend flex cannot be used: FlexAttention drops no weights"):
         build_model("transformer_t5_tiny", "--attention-backend", "flex", "--attention-dropout", "0.1")
@@ -200,7 +263,8 @@ def test_auto_takes_what_was_measured(monkeypatch):
     (q, k, _), positions = inputs(), Positions(LENGTH, LENGTH)
 
     def chosen(encoding, queries=LENGTH):
-        return backends.choose(q[:, :, :queries], k, encoding, positions)
+        masks = Masks(None, None, q.dtype)
+        return backends.choose(backends.Attention(q[:, :, :queries], k, k, encoding, positions, masks, 0.0))
 
     assert chosen(shaw) is backends.eager
     assert chosen(t5) is backends.eager  # its bias learns

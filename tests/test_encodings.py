@@ -304,9 +304,11 @@ def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
     encoding = build_encoding("shaw", num_heads=1, head_dim=4, clipping_distance=1).bfloat16()
     with torch.no_grad():
         encoding.relative_values.fill_(1.0)
-    q, v = torch.zeros(1, 1, 1, 4, dtype=torch.bfloat16), torch.zeros(1, 1, 2000, 4, dtype=torch.bfloat16)
-    output, _ = attend(q, v, v, encoding)
-    torch.testing.assert_close(output.float(), torch.ones(1, 1, 1, 4), rtol=0, atol=0.01)
+    for queries in (1, 2):
+        q = torch.zeros(1, 1, queries, 4, dtype=torch.bfloat16)
+        v = torch.zeros(1, 1, 2000, 4, dtype=torch.bfloat16)
+        output, _ = attend(q, v, v, encoding)
+        torch.testing.assert_close(output.float(), torch.ones(1, 1, queries, 4), rtol=0, atol=0.01)
 
 
 def test_masks_of_any_dimension_mean_the_same():

@@ -14,7 +14,7 @@ from .loading import CheckpointError
 # Flags of a model that change how it is trained on a machine or started, not what it computes.
 _NO_PART_OF_THE_MODEL = {
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
-    *("encoder_embed_path", "decoder_embed_path", "no_seed_provided"),
+    *("encoder_embed_path", "decoder_embed_path", "no_seed_provided", "attention_backend"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from .. import flex
-from ..masks import Masks
+from ..masks import Masks, four_dimensions
 from ..positions import Positions
 from .segments import SegmentAttention
 
@@ -93,7 +93,7 @@ class PositionEncoding(nn.Module):
     crosses: ClassVar[bool] = False
     #: the encoding that takes its place in a decoder, where this one is not defined
     in_decoder: ClassVar[str | None] = None
-    #: whether the bias of a part of the queries costs no more than its share of all
+    #: whether the bias of a part of the queries is better made for itself than cut out of that of all
     bias_by_blocks: ClassVar[bool] = True
     #: which position parameters are shared, one of SHARING
     position_sharing: str = "none"
@@ -172,7 +172,7 @@ class PositionEncoding(nn.Module):
         return None
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        """The content logits (B, H, T, S); q is scaled."""
+        """The content logits (B, H, T, S), to which bias and masks are then added in place; q is scaled."""
         return q @ k.transpose(-2, -1)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
@@ -183,7 +183,7 @@ class PositionEncoding(nn.Module):
         """The bias as FlexAttention wants it, a function of one logit; q is scaled. By default it reads the whole bias,
         of as many numbers as there are pairs: an encoding that can do with less overrides it."""
         bias = self.bias(q, k, positions)
-        return None if bias is None else flex.dense_score_mod(flex.four_dimensions(bias))
+        return None if bias is None else flex.dense_score_mod(four_dimensions(bias))
 
     def flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         """Attention by FlexAttention, (B, H, T, d); q is scaled. An encoding that overrides ``context`` must override

@@ -27,8 +27,3 @@ class ClippedEncoding(PositionEncoding):
     def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
         """The rows of a table that can occur, and where among them the distance of each query and key stands."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)
-
-    def rows_of_span(self, positions: Positions) -> Tensor:
-        """The row of a table for every distance of ``positions.span``, int64."""
-        k = self.clipping_distance
-        return positions.cached(("rows of span", k), lambda: positions.span.clamp(-k, k) + k)

@@ -49,7 +49,8 @@ class DietRel(DistanceBias, ClippedEncoding):
         nn.init.normal_(self.relative_bias, std=0.02)
 
     def of_distances(self, positions: Positions) -> Tensor:
-        return self.relative_bias[:, self.rows_of_span(positions)]
+        k = self.clipping_distance
+        return self.relative_bias[:, positions.span.clamp(-k, k) + k]
 
 
 @register_encoding("diet_abs")

@@ -23,5 +23,5 @@ class DistanceBias(PositionEncoding):
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         values = self.of_distances(positions).to(q.dtype)
         own_values = values.size(0) > 1
-        first = positions.queries - 1  # the distance 0 of query i and key i stands there in the span
-        return lambda score, b, h, i, j: score + values[h * own_values, j - i + first]
+        nearest = positions.queries - 1  # where in the span the distance of the first query and the first key stands
+        return lambda score, b, h, i, j: score + values[h * own_values, j - i + nearest]
