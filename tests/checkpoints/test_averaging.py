@@ -254,7 +254,9 @@ def test_settings_that_are_not_the_models(trained: Path, altered: Callable[..., 
     }
 
     def change(state: dict[str, Any]) -> None:
-        vars(state["cfg"]["model"]).update(new, encoder_embed_path="/vectors", checkpoint_activations=True)
+        vars(state["cfg"]["model"]).update(
+            new, encoder_embed_path="/vectors", checkpoint_activations=True, attention_backend="blocks"
+        )
         for group in state["cfg"].values():
             if isinstance(group, dict):
                 group.update({key: value for key, value in new.items() if key in group})
