@@ -192,6 +192,40 @@ def test_a_failure_leaves_what_was_there(served, checkpoint, tmp_path, monkeypat
     assert (output / "model.bin").stat() == before
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_replacement_that_fails_half_way_gives_the_name_back(tmp_path, monkeypatch, error):
+    output, rename = tmp_path / "model", directory.Path.rename
+    output.mkdir()
+    (output / "model.bin").write_text("old")
+
+    def fail(path, target):
+        if path.name == "float32":
+            raise error(28, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(directory.Path, "rename", fail)
+    expected = KeyboardInterrupt if error is KeyboardInterrupt else ExportError
+    with pytest.raises(expected), directory.working_directory(output) as work:
+        (work / "float32").mkdir()
+        directory._put(work / "float32", output, work, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (output / "model.bin").read_text() == "old"
+
+
+def test_an_output_that_appears_meanwhile_is_not_replaced(checkpoint, tmp_path, monkeypatch):
+    output, verify = tmp_path / "model", directory.verify
+
+    def appear(*arguments):
+        output.mkdir()
+        return verify(*arguments)
+
+    monkeypatch.setattr(directory, "verify", appear)
+    with pytest.raises(ExportError, match="exists already"):
+        export(checkpoint, output)
+    assert list(output.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [output]
+
+
 def test_what_a_killed_export_left_is_removed(checkpoint, tmp_path):
     left = tmp_path / ".model.unfinished" / "float32"
     left.mkdir(parents=True)
