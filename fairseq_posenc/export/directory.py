@@ -68,7 +68,7 @@ def export(
     check_output(output, force)
     trained = load(checkpoint, data)
     subwords = sentencepiece or trained.sentencepiece
-    segmentation = Segmentation(subwords)
+    segmentation = Segmentation(subwords, trained.source)
     make_specification(trained.model, trained.source, trained.target)  # refuses what cannot be exported
     sources, what = _sources(trained, sample, segmentation)
     say(f"comparing with fairseq on {len(sources)} {what}")

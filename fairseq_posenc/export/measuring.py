@@ -114,7 +114,7 @@ def measure(
         raise ExportError(f"{source} has {len(lines):,} lines and {reference} has {len(references):,}: name one text.")
     trained = load(checkpoint, data)
     beside = directory / "sentencepiece.model"
-    segmentation = Segmentation(beside if beside.is_file() else trained.sentencepiece)
+    segmentation = Segmentation(beside if beside.is_file() else trained.sentencepiece, trained.source)
     sources = read_sentences(source, trained, segmentation)
     torch.set_num_threads(threads)
     runs = [

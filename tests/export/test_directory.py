@@ -33,6 +33,20 @@ def run(script, *arguments, **environment):
     )
 
 
+def train_subwords(data, prefix, language="en"):
+    """A SentencePiece model whose pieces are the words of the data, and the space."""
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(data.parents[1] / "text" / f"train.{language}"),
+        model_prefix=str(prefix),
+        model_type="char",
+        user_defined_symbols=[f"{'s' if language == 'en' else 't'}{number}" for number in range(20)],
+        vocab_size=24,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return prefix.with_suffix(".model")
+
+
 @pytest.fixture(scope="module")
 def served(checkpoint, tmp_path_factory):
     """The checkpoint, exported with no more than its path."""
@@ -106,15 +120,20 @@ def test_weights_are_quantized_after_the_comparison(served, checkpoint, tmp_path
 
 def test_a_sample_and_subwords(checkpoint, data, tmp_path):
     lines = data.parents[1] / "text" / "test.en"
-    model = tmp_path / "spm"
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(lines), model_prefix=str(model), vocab_size=40, hard_vocab_limit=False, minloglevel=2
-    )
+    model = train_subwords(data, tmp_path / "spm")
     said = []
     output = tmp_path / "model"
-    export(checkpoint, output, sample=lines, sentencepiece=model.with_suffix(".model"), say=said.append)
+    export(checkpoint, output, sample=lines, sentencepiece=model, say=said.append)
     assert said == [f"comparing with fairseq on 20 lines of {lines}"]
-    assert (output / "sentencepiece.model").read_bytes() == model.with_suffix(".model").read_bytes()
+    assert (output / "sentencepiece.model").read_bytes() == model.read_bytes()
+
+
+def test_subwords_of_another_vocabulary_are_refused(checkpoint, data, tmp_path):
+    """Those of the target are not of the source."""
+    model = train_subwords(data, tmp_path / "spm", language="de")
+    with pytest.raises(ExportError, match=r"spm\.model has 0 subwords of the source.*, where 20 .*--sentencepiece"):
+        export(checkpoint, tmp_path / "model", sentencepiece=model)
+    assert not (tmp_path / "model").exists()
 
 
 def test_empty_lines_and_unknown_words_of_a_sample(checkpoint, tmp_path):
@@ -125,14 +144,7 @@ def test_empty_lines_and_unknown_words_of_a_sample(checkpoint, tmp_path):
 
 def test_subwords_of_a_recipe_are_found(checkpoint, data, tmp_path):
     shutil.copytree(data, tmp_path / "prepared" / "binarized")
-    model = tmp_path / "prepared" / "sentencepiece"
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(data.parents[1] / "text" / "test.en"),
-        model_prefix=str(model),
-        vocab_size=40,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
+    train_subwords(data, tmp_path / "prepared" / "sentencepiece")
     export(checkpoint, tmp_path / "model", data=tmp_path / "prepared" / "binarized")
     assert (tmp_path / "model" / "sentencepiece.model").is_file()
 
