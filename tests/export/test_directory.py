@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import ctranslate2
 import pytest
@@ -14,7 +15,7 @@ import torch
 from click.testing import CliRunner
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from fairseq_posenc.export import ExportError, directory, export, measure
+from fairseq_posenc.export import ExportError, directory, export, loading, measure
 from fairseq_posenc.export.scoring import Search
 from fairseq_posenc.model import SIGNATURE, encode_signature
 from tests.toy import PACKAGE, generate, hypotheses
@@ -158,6 +159,36 @@ def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
     assert verification.sentences == 40
 
 
+@pytest.fixture
+def trained(checkpoint, data, tmp_path):
+    """With data of its own, which may be damaged."""
+    return loading.load(checkpoint, Path(shutil.copytree(data, tmp_path / "data")))
+
+
+def test_an_empty_split_gives_way_to_the_next(trained):
+    for split, following in (("valid", f"sentences of {trained.data}/test.en-de.en"), ("test", "random sentences")):
+        (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
+        sentences, what = loading.some_sentences(trained, 20)
+        assert what == following
+        assert len(sentences) == 20
+
+
+@pytest.mark.parametrize(("suffix", "kept"), [("bin", 20), ("idx", 5), ("idx", 20), ("idx", 100)])
+def test_damaged_data_is_one_sentence(trained, suffix, kept):
+    path = trained.data / f"valid.en-de.en.{suffix}"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ExportError, match=r"valid\.en-de\.en\.bin or \.idx is damaged: .*--sample\.$"):
+        loading.some_sentences(trained, 20)
+
+
+def test_random_sentences_keep_to_the_limit_of_the_model(trained, monkeypatch):
+    for split in ("valid", "test"):
+        (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
+    monkeypatch.setattr(trained.model, "max_positions", lambda: (12, 12))
+    sentences, _ = loading.some_sentences(trained, 40)
+    assert max(map(len, sentences)) == 12
+
+
 def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint, tmp_path):
     output = tmp_path / "model"
     shutil.copytree(served[1], output)
@@ -260,7 +291,7 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     (tmp_path / "cut.pt").write_bytes(checkpoint.read_bytes()[:5000])
     refuse("damaged or cut short", tmp_path / "cut.pt")
     refuse(r"transformer_tiny, not of this package.*ct2-fairseq-converter", altered(_name="transformer_tiny"))
-    refuse("other positions", altered(clipping_distance=3))
+    refuse(r"altered\.pt was trained with other positions than its settings say: ", altered(clipping_distance=3))
     refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path)
     refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path / "nowhere")
     nameless = load_checkpoint(checkpoint)
@@ -270,6 +301,9 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     for side in ("en", "de"):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
     refuse("cannot be loaded with the dictionaries in", data=tmp_path)
+    for damaged in (b"\xff 1\n", b"no count\n", b"word 1\nword 2\n"):
+        (tmp_path / "dict.en.txt").write_bytes(damaged)
+        refuse(r"dict\.en\.txt is damaged", data=tmp_path)
     refuse("cannot be read", sample=tmp_path / "none.txt")
     (tmp_path / "text").write_bytes(b"\xff\n")
     refuse("is not UTF-8", sample=tmp_path / "text")
@@ -340,5 +374,8 @@ def test_measuring_refuses_what_is_not_one_text(served, checkpoint, data, tmp_pa
     (tmp_path / "short").write_text("t1\n")
     with pytest.raises(ExportError, match=r"20 lines and .* has 1"):
         measure(checkpoint, served[1], text / "test.en", tmp_path / "short")
-    with pytest.raises(ExportError, match="CTranslate2 cannot load"):
+    with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
+        measure(checkpoint, tmp_path, text / "test.en", text / "test.de")
+    (tmp_path / "model.bin").write_bytes((served[1] / "model.bin").read_bytes()[:300])
+    with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
         measure(checkpoint, tmp_path, text / "test.en", text / "test.de")
