@@ -246,11 +246,15 @@ def test_a_replacement_that_fails_half_way_gives_the_name_back(tmp_path, monkeyp
             raise error(28, "No space left on device")
         return rename(path, target)
 
+    def replace():
+        with directory.working_directory(output) as work:
+            (work / "float32").mkdir()
+            directory._put(work / "float32", output, work, force=True)
+
     monkeypatch.setattr(directory.Path, "rename", fail)
     expected = KeyboardInterrupt if error is KeyboardInterrupt else ExportError
-    with pytest.raises(expected), directory.working_directory(output) as work:
-        (work / "float32").mkdir()
-        directory._put(work / "float32", output, work, force=True)
+    with pytest.raises(expected):
+        replace()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert (output / "model.bin").read_text() == "old"
 
@@ -361,7 +365,10 @@ def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
     )
     assert [run.name for run in found.runs] == ["fairseq", "CTranslate2 float32", "CTranslate2 int8"]
     assert [len(run.seconds) for run in found.runs] == [2, 2, 2]
-    assert [line.split(":")[1].strip() for line in said] == [run.name for run in found.runs] * 2
+    names = [run.name for run in found.runs]
+    rotated = [*names, *names[1:], names[0], names[2], *names[:2]]
+    assert [line.split(": ")[1] for line in said] == rotated
+    assert [line.split(": ")[0] for line in said] == [*["warm-up"] * 3, *["round 1"] * 3, *["round 2"] * 3]
     assert found.runs[0].translations == found.runs[1].translations
     assert len(found.runs[0].translations) == 20
     assert found.bleu[0] == found.bleu[1]
