@@ -63,6 +63,23 @@ def find_device(device: str, precision: str, clock: str) -> str:
     return device
 
 
+def write(path: Path, text: str, mode: str = "w") -> None:
+    """Writes the file of --json, or refuses it in a sentence."""
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.UsageError(f"--json {path} cannot be written ({error.strerror}): name another file.") from None
+
+
+def check_writable(path: Path) -> None:
+    """Before hours of measuring, and without a trace."""
+    existed = os.path.exists(path)  # Path's own raises where a name is too long
+    write(path, "", "a")
+    if not existed:
+        path.unlink()
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.argument("measures", callback=parse_measures, metavar="MEASURE[,MEASURE...]")
 @click.argument("encodings", nargs=-1, metavar="[ENCODING[:KEY=VALUE,...]]... [-- FLAGS...]")
@@ -157,6 +174,9 @@ def main(
     flags = encodings[len(names) :]
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise click.UsageError(f"--json {json_file}: there is no such directory; make it first.")
+    if json_file is not None:
+        check_writable(json_file)
+    data = tuple(dict.fromkeys(data))
     device = find_device(device, precision, clock)
     if threads is not None:
         torch.set_num_threads(threads)
@@ -177,7 +197,8 @@ def main(
             vocabulary=vocabulary,
         )
         settings = {"clock": clock, "rounds": rounds, "updates": updates, "tokens": tokens, "sentences": sentences}
-        settings |= {"beam": beam, "vocabulary": vocabulary, "data": list(map(str, data))}
+        settings |= {"beam": beam, "lengths": lengths, "group": group, "vocabulary": vocabulary}
+        settings |= {"data": list(map(str, data))}
         described = report.describe_run(plan.setup, settings, shlex.join(sys.argv))
         click.echo(report.heading(described))
         results: list[Result] = []
@@ -187,7 +208,7 @@ def main(
             click.echo(report.tables(found))
             results += found
             if json_file is not None:  # so far: a later measure may be interrupted
-                json_file.write_text(json.dumps(report.as_json(described, results), indent=2) + "\n")
+                write(json_file, json.dumps(report.as_json(described, results), indent=2) + "\n")
     except BenchmarkError as error:
         raise click.UsageError(str(error)) from error
 

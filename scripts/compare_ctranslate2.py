@@ -35,7 +35,11 @@ NUMBER = click.IntRange(min=1)
 @click.option("--max-tokens", type=NUMBER, default=12000, show_default=True, help="Source tokens of a batch.")
 @click.option("--threads", type=NUMBER, default=1, show_default=True)
 @click.option(
-    "--rounds", type=NUMBER, default=3, show_default=True, help="Each system translates the text once in each."
+    "--rounds",
+    type=NUMBER,
+    default=3,
+    show_default=True,
+    help="Each system translates the text once in each; one more warms up.",
 )
 def main(
     checkpoint: Path,
@@ -51,8 +55,8 @@ def main(
     rounds: int,
 ) -> None:
     """Translate a text with CHECKPOINT by fairseq's search and with DIRECTORY, its export, by CTranslate2's, in turns,
-    on the CPU, in the same batches; print sentences a second and SacreBLEU of each. Without a sentencepiece.model in
-    DIRECTORY, the text is taken as it is segmented.
+    on the CPU, in the same batches; print sentences a second and SacreBLEU of each. Text is segmented by DIRECTORY's
+    sentencepiece.model, or else by the recipe's; without either it is taken as it is.
 
     \b
     compare_ctranslate2.py averaged.pt served --source test.en --reference test.de

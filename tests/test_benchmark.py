@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from fairseq_posenc.benchmark import data, generation, memory, models, report, rounds, run, table1, training
+from fairseq_posenc.benchmark import attention, data, generation, memory, models, report, rounds, run, table1, training
 from fairseq_posenc.benchmark.models import Candidate, Setup, candidates
 from fairseq_posenc.benchmark.results import BenchmarkError, Result, exponent, quartiles
 from fairseq_posenc.benchmark.rounds import STOCK, Clock
@@ -425,6 +425,16 @@ def test_every_measure_of_two_encodings(binarized):
                 assert min(*result.own, *result.stock) > 0
 
 
+def test_attention_alone_has_no_flags_of_the_model_around_it():
+    own = ("--input-positions", "sinusoidal", "--attention-backend", "eager", "--clipping-distance", "4")
+    setup = replace(SETUP, flags=(*toy.TINY, *own))
+    assert attention._options(Candidate("shaw", "shaw"), setup, 8) == {
+        "attention_backend": "eager",
+        "clipping_distance": 4,
+    }
+    attention.attention_step(Candidate("shaw", "shaw"), setup, 8)
+
+
 @pytest.mark.parametrize(("updates", "sizes"), [(1, [2, 1, 1, 1]), (3, [3, 3, 3, 3])])
 def test_a_round_of_words_has_as_many_batches_as_were_asked_for(updates, sizes, monkeypatch):
     """But two in the warm-up at least; no batch is met twice."""
@@ -548,6 +558,40 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
 def test_refusals(arguments, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert expected in refusal(*arguments)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The plans of a measure "forward" that takes no time."""
+    plans = []
+    monkeypatch.setitem(run.MEASURES, "forward", lambda plan: plans.append(plan) or [])
+    return plans
+
+
+def test_a_corpus_that_is_named_twice_is_used_once(measured, tmp_path):
+    file = tmp_path / "figures.json"
+    arguments = ("--data", tmp_path, "--data", f"{tmp_path}/", "--lengths", "8,16", "--group", 3, "--json", file)
+    result = cli("forward", "shaw", "--device", "cpu", *arguments)
+    assert result.exit_code == 0, result.output
+    assert measured[0].data == (tmp_path,)
+    found = json.loads(file.read_text())
+    assert (found["data"], found["lengths"], found["group"]) == ([str(tmp_path)], [8, 16], 3)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_measuring(measured, tmp_path):
+    said = refusal("forward", "shaw", "--device", "cpu", "--json", tmp_path / ("x" * 300))
+    assert said.endswith("x cannot be written (File name too long): name another file.")
+    refusal("forward", "shaw", "--device", "cpu", "--json", tmp_path / "a", "--", "--max-tokens", "9")
+    assert not measured
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_sentence(measured, monkeypatch, tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    said = refusal("forward", "shaw", "--device", "cpu", "--json", "/dev/full")
+    assert said == "--json /dev/full cannot be written (No space left on device): name another file."
+    assert len(measured) == 1
 
 
 def test_a_directory_without_a_corpus(tmp_path):

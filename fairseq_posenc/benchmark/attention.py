@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..attention import attend
 from ..backends import check_backend
-from ..encodings.base import build_encoding, find_encoding
+from ..encodings.base import build_encoding, find_encoding, known_options
 from .memory import compare_peaks
 from .models import DTYPES, Candidate, Setup, split_flags
 from .results import Result
@@ -64,9 +64,11 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
 
 
 def _options(candidate: Candidate, setup: Setup, length: int) -> dict[str, Any]:
-    """As the flags say; tables are as long as the sequences."""
+    """As the flags say, without those of the model around it; tables are as long as the sequences."""
     assert candidate.encoding is not None
-    options, _ = split_flags([*setup.flags, *candidate.flags])
+    flags, _ = split_flags([*setup.flags, *candidate.flags])
+    inside = {*known_options(), "attention_backend", "num_segments"}
+    options = {name: value for name, value in flags.items() if name in inside}
     if "max_positions" in find_encoding(candidate.encoding).options:
         options["max_positions"] = length
     return options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +152,3 @@ def words(batches: list[Any]) -> int:
 def longest_target(batch: Any) -> int:
     """Tokens of the longest reference, without </s>."""
     return int(batch["target"].size(1)) - 1
-
-
-def doublings(first: int, last: int) -> list[int]:
-    """first, 2 first, 4 first, ... up to last."""
-    return [first * 2**power for power in range(int(math.log2(last / first)) + 1)]

@@ -121,7 +121,7 @@ def _race_group(
     return seconds, refused
 
 
-def rotated(names: list[str], number: int) -> list[str]:
+def rotated(names: list[Work], number: int) -> list[Work]:
     """The order of a round: each model comes first in turn."""
     shift = number % len(names)
     return names[shift:] + names[:shift]

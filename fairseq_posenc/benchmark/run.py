@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .attention import measure_attention
-from .data import Corpus, binarized_corpus, doublings, synthetic_corpus, synthetic_task
+from .data import Corpus, binarized_corpus, synthetic_corpus, synthetic_task
 from .generation import measure_generation
 from .growth import measure_growth
 from .memory import measure_memory
@@ -87,7 +87,7 @@ def _memory(plan: Plan) -> list[Result]:
 
 
 def _growth(plan: Plan) -> list[Result]:
-    lengths = _lengths(plan, tuple(doublings(128, 2048)))
+    lengths = _lengths(plan, (128, 256, 512, 1024, 2048))
     setup = replace(plan.setup, longest=max(lengths))
     return measure_growth(
         setup,
@@ -102,7 +102,7 @@ def _growth(plan: Plan) -> list[Result]:
 
 
 def _attention(plan: Plan) -> list[Result]:
-    lengths = _lengths(plan, tuple(doublings(128, 1024)))
+    lengths = _lengths(plan, (128, 256, 512, 1024))
     return measure_attention(plan.setup, plan.candidates, lengths, plan.tokens, plan.rounds, plan.clock)
 
 

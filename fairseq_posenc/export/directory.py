@@ -68,7 +68,7 @@ def export(
     check_output(output, force)
     trained = load(checkpoint, data)
     subwords = sentencepiece or trained.sentencepiece
-    segmentation = Segmentation(subwords)
+    segmentation = Segmentation(subwords, trained.source)
     make_specification(trained.model, trained.source, trained.target)  # refuses what cannot be exported
     sources, what = _sources(trained, sample, segmentation)
     say(f"comparing with fairseq on {len(sources)} {what}")
@@ -81,7 +81,7 @@ def export(
             final = _write(trained, work / "quantized", quantization, subwords)
             Engine(final, trained, compute_type="default").translate(sources[:1], search)
         _record(trained, final / RECORD, quantization, search, verification)
-        _put(final, output, work)
+        _put(final, output, work, force)
     return verification
 
 
@@ -119,10 +119,22 @@ def working_directory(output: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _put(made: Path, output: Path, work: Path) -> None:
-    if output.exists():
-        output.rename(work / "replaced")
-    made.rename(output)
+def _put(made: Path, output: Path, work: Path, force: bool) -> None:
+    """Gives the model its name; what it replaces has it back if that fails.
+
+    Raises:
+        ExportError: since the first check, something came there that may not be replaced.
+    """
+    check_output(output, force)
+    replaced = work / "replaced"
+    try:
+        if output.exists():
+            output.rename(replaced)
+        made.rename(output)
+    except BaseException:
+        if replaced.exists() and not os.path.lexists(output):
+            replaced.rename(output)
+        raise
 
 
 def _sources(trained: Trained, sample: Path | None, segmentation: Segmentation) -> tuple[list[Tensor], str]:

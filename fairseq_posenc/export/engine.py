@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import ExportError
+from .errors import ExportError, one_line
 from .loading import Trained
 from .scoring import LONGEST_OUTPUT, Search, pair_batches
 from .specification import BLANK
@@ -51,7 +51,7 @@ class Engine:
                 intra_threads=threads or torch.get_num_threads(),
             )
         except (RuntimeError, ValueError) as error:
-            raise ExportError(f"CTranslate2 cannot load {directory}: {error}.") from None
+            raise ExportError(f"CTranslate2 cannot load {directory}: {one_line(error)}.") from None
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
         """As :func:`fairseq_posenc.export.scoring.log_probabilities`, of targets that end in </s>, which CTranslate2

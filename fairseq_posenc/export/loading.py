@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.data import data_utils, indexed_dataset
+from fairseq.data import Dictionary, data_utils, indexed_dataset
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from ..checkpoints import CheckpointError, load_checkpoint
-from ..model import PositionTransformer
-from .errors import ExportError
+from ..model import PositionMismatch, PositionTransformer
+from .errors import ExportError, one_line
 from .segmentation import Segmentation
 
 #: where recipes leave the SentencePiece model of the binarized data, seen from there
@@ -78,9 +78,13 @@ def load(checkpoint: Path, data: Path | None = None) -> Trained:
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides={"data": str(data)}
         )
+    except PositionMismatch:
+        raise ExportError(
+            f"{checkpoint} was trained with other positions than its settings say: export it as the training wrote it."
+        ) from None
     except RuntimeError as error:
         raise ExportError(
-            f"{checkpoint} cannot be loaded with the dictionaries in {data}: {_one_line(error)}"
+            f"{checkpoint} cannot be loaded with the dictionaries in {data}: {one_line(error)}."
         ) from None
     return Trained(model.float().eval(), task, checkpoint, data)
 
@@ -90,15 +94,11 @@ def _setting(state: dict[str, Any], group: str, key: str) -> Any:
     return settings.get(key) if isinstance(settings, dict) else getattr(settings, key, None)
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
 def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
     """Refuses a directory without the dictionaries of this model.
 
     Raises:
-        ExportError: they are missing, or nobody knows their languages.
+        ExportError: they are missing or damaged, or nobody knows their languages.
     """
     languages = [_setting(state, "task", f"{side}_lang") for side in ("source", "target")]
     if data.is_dir() and None in languages:
@@ -111,6 +111,13 @@ def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
             raise ExportError(
                 f"{path} is missing: name the directory that holds the dictionaries of this training with --data."
             )
+        try:
+            Dictionary.load(str(path))
+        except Exception:  # fairseq raises bare Exceptions here
+            raise ExportError(
+                f"{path} is damaged: restore it, or name another directory that holds the dictionaries of this "
+                "training with --data."
+            ) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -150,16 +157,40 @@ def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> 
 
 def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
     """Sentences of the data's validation or test set, from all of its length, and what they are in words; random ones
-    where there is no data."""
+    where there are none.
+
+    Raises:
+        ExportError: the data is damaged.
+    """
     config = trained.task.cfg
     for split in ("valid", "test"):
         languages = f"{config.source_lang}-{config.target_lang}.{config.source_lang}"
         path = trained.data / f"{split}.{languages}"
-        if indexed_dataset.dataset_exists(str(path), impl=None):
-            dataset = data_utils.load_indexed_dataset(str(path), trained.source)
-            found = [sentence for sentence in spoken(map(Tensor.long, dataset)) if trained.takes(sentence)]
+        found = [sentence for sentence in spoken(_read_split(path, trained.source)) if trained.takes(sentence)]
+        if found:
             return found[:: max(len(found) // count, 1)][:count], f"sentences of {path}"
-    return [random_sentence(trained.source, 1 + number, seed=number) for number in range(count)], "random sentences"
+    longest = trained.model.max_positions()[0] - 1
+    return [
+        random_sentence(trained.source, min(1 + number, longest), seed=number) for number in range(count)
+    ], "random sentences"
+
+
+def _read_split(path: Path, dictionary: Any) -> list[Tensor]:
+    """All sentences of one language of a binarized split; none where it is missing or empty.
+
+    Raises:
+        ExportError: it is damaged.
+    """
+    if not indexed_dataset.dataset_exists(str(path), impl=None):
+        return []
+    if Path(f"{path}.bin").stat().st_size == 0:  # which fairseq cannot map into memory
+        return []
+    try:
+        return [sentence.long() for sentence in data_utils.load_indexed_dataset(str(path), dictionary)]
+    except Exception:  # of many kinds, by what is cut off
+        raise ExportError(
+            f"{path}.bin or .idx is damaged: binarize the data again, or name a text to compare on with --sample."
+        ) from None
 
 
 def spoken(sentences: Iterable[Tensor]) -> list[Tensor]:

@@ -13,6 +13,8 @@ from sacrebleu.metrics.bleu import BLEU
 from tabulate import tabulate  # type: ignore[import-untyped]
 from torch import Tensor
 
+from ..benchmark.results import quartiles
+from ..benchmark.rounds import rotated
 from .engine import Engine, search_options
 from .errors import ExportError
 from .loading import Trained, load, read_lines, read_sentences
@@ -53,12 +55,12 @@ class Measurement:
         fairseq = self.runs[0]
         rows = []
         for run, bleu in zip(self.runs, self.bleu, strict=True):
-            low, ratio, high = quartiles(fairseq.seconds, run.seconds)
+            low, ratio, high = quartiles(_ratios(fairseq.seconds, run.seconds))
             same = sum(one == other for one, other in zip(run.translations, fairseq.translations, strict=True))
             speed, cpu_speed = (
                 len(run.translations) / statistics.median(seconds) for seconds in (run.seconds, run.cpu_seconds)
             )
-            cpu_ratio = quartiles(fairseq.cpu_seconds, run.cpu_seconds)[1]
+            cpu_ratio = statistics.median(_ratios(fairseq.cpu_seconds, run.cpu_seconds))
             rows.append(
                 [
                     *(run.name, f"{speed:.1f}", f"{ratio:.2f}", f"{low:.2f} to {high:.2f}"),
@@ -70,11 +72,9 @@ class Measurement:
         return f"{table}\n\n{NOTE.format(rounds=len(fairseq.seconds))}\nBLEU: {self.signature}"
 
 
-def quartiles(fairseq: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
-    """Of how many times as fast the other was, in each round: what else the machine does changes between rounds."""
-    ratios = [one / two for one, two in zip(fairseq, other, strict=True)]
-    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    return low, median, high
+def _ratios(fairseq: Sequence[float], other: Sequence[float]) -> list[float]:
+    """How many times as fast the other was, in each round: what else the machine does changes between rounds."""
+    return [one / two for one, two in zip(fairseq, other, strict=True)]
 
 
 def measure(
@@ -91,7 +91,7 @@ def measure(
     rounds: int = 3,
     say: Callable[[str], None] = lambda text: None,
 ) -> Measurement:
-    """Translates a text with both, in turns, in this process, from the same batches.
+    """Translates a text with both, in turns that rotate, in this process, from the same batches.
 
     Args:
         checkpoint: what fairseq runs, on the CPU.
@@ -102,7 +102,7 @@ def measure(
         search: of both.
         max_tokens: source tokens of a batch, padding counted.
         threads: of each.
-        rounds: in each of which every system translates the whole text.
+        rounds: in each of which every system translates the whole text; one more warms up and is not counted.
         say: told how far it is.
 
     Raises:
@@ -114,7 +114,7 @@ def measure(
         raise ExportError(f"{source} has {len(lines):,} lines and {reference} has {len(references):,}: name one text.")
     trained = load(checkpoint, data)
     beside = directory / "sentencepiece.model"
-    segmentation = Segmentation(beside if beside.is_file() else trained.sentencepiece)
+    segmentation = Segmentation(beside if beside.is_file() else trained.sentencepiece, trained.source)
     sources = read_sentences(source, trained, segmentation)
     torch.set_num_threads(threads)
     runs = [
@@ -125,21 +125,23 @@ def measure(
         ),
     ]
     numbered = list(batches(sources, max_tokens))
-    for turn in range(rounds):
-        for run in runs:
+    for turn in range(rounds + 1):
+        for run in rotated(runs, turn):
             start, cpu_start = time.perf_counter(), time.process_time()
             found = {
                 number: tokens
                 for numbers in numbered
                 for number, tokens in zip(numbers, run.translate([sources[n] for n in numbers]), strict=True)
             }
-            run.seconds.append(time.perf_counter() - start)
-            run.cpu_seconds.append(time.process_time() - cpu_start)
+            seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+            if turn > 0:
+                run.seconds.append(seconds)
+                run.cpu_seconds.append(cpu_seconds)
             if sorted(found) != list(range(len(lines))):
                 raise ExportError(f"{run.name} gave {len(found):,} translations of {len(lines):,} sentences.")
             # fairseq and CTranslate2 invent a sentence for an empty line.
             run.translations = [segmentation.decode(found[n]) if line else "" for n, line in enumerate(lines)]
-            say(f"round {turn + 1}: {run.name}: {run.seconds[-1]:.1f} s")
+            say(f"{f'round {turn}' if turn else 'warm-up'}: {run.name}: {seconds:.1f} s")
     metric = BLEU()
     scores = [metric.corpus_score(run.translations, [references]).score for run in runs]
     return Measurement(runs, scores, str(metric.get_signature()))

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import ctranslate2
 import pytest
@@ -14,7 +15,7 @@ import torch
 from click.testing import CliRunner
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from fairseq_posenc.export import ExportError, directory, export, measure
+from fairseq_posenc.export import ExportError, directory, export, loading, measure
 from fairseq_posenc.export.scoring import Search
 from fairseq_posenc.model import SIGNATURE, encode_signature
 from tests.toy import PACKAGE, generate, hypotheses
@@ -31,6 +32,20 @@ def run(script, *arguments, **environment):
         check=False,
         timeout=120,
     )
+
+
+def train_subwords(data, prefix, language="en"):
+    """A SentencePiece model whose pieces are the words of the data, and the space."""
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(data.parents[1] / "text" / f"train.{language}"),
+        model_prefix=str(prefix),
+        model_type="char",
+        user_defined_symbols=[f"{'s' if language == 'en' else 't'}{number}" for number in range(20)],
+        vocab_size=24,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return prefix.with_suffix(".model")
 
 
 @pytest.fixture(scope="module")
@@ -106,15 +121,20 @@ def test_weights_are_quantized_after_the_comparison(served, checkpoint, tmp_path
 
 def test_a_sample_and_subwords(checkpoint, data, tmp_path):
     lines = data.parents[1] / "text" / "test.en"
-    model = tmp_path / "spm"
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(lines), model_prefix=str(model), vocab_size=40, hard_vocab_limit=False, minloglevel=2
-    )
+    model = train_subwords(data, tmp_path / "spm")
     said = []
     output = tmp_path / "model"
-    export(checkpoint, output, sample=lines, sentencepiece=model.with_suffix(".model"), say=said.append)
+    export(checkpoint, output, sample=lines, sentencepiece=model, say=said.append)
     assert said == [f"comparing with fairseq on 20 lines of {lines}"]
-    assert (output / "sentencepiece.model").read_bytes() == model.with_suffix(".model").read_bytes()
+    assert (output / "sentencepiece.model").read_bytes() == model.read_bytes()
+
+
+def test_subwords_of_another_vocabulary_are_refused(checkpoint, data, tmp_path):
+    """Those of the target are not of the source."""
+    model = train_subwords(data, tmp_path / "spm", language="de")
+    with pytest.raises(ExportError, match=r"spm\.model has 0 subwords of the source.*, where 20 .*--sentencepiece"):
+        export(checkpoint, tmp_path / "model", sentencepiece=model)
+    assert not (tmp_path / "model").exists()
 
 
 def test_empty_lines_and_unknown_words_of_a_sample(checkpoint, tmp_path):
@@ -125,14 +145,7 @@ def test_empty_lines_and_unknown_words_of_a_sample(checkpoint, tmp_path):
 
 def test_subwords_of_a_recipe_are_found(checkpoint, data, tmp_path):
     shutil.copytree(data, tmp_path / "prepared" / "binarized")
-    model = tmp_path / "prepared" / "sentencepiece"
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(data.parents[1] / "text" / "test.en"),
-        model_prefix=str(model),
-        vocab_size=40,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
+    train_subwords(data, tmp_path / "prepared" / "sentencepiece")
     export(checkpoint, tmp_path / "model", data=tmp_path / "prepared" / "binarized")
     assert (tmp_path / "model" / "sentencepiece.model").is_file()
 
@@ -144,6 +157,36 @@ def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
     verification = export(checkpoint, tmp_path / "model", data=tmp_path, say=said.append)
     assert said == ["comparing with fairseq on 40 random sentences"]
     assert verification.sentences == 40
+
+
+@pytest.fixture
+def trained(checkpoint, data, tmp_path):
+    """With data of its own, which may be damaged."""
+    return loading.load(checkpoint, Path(shutil.copytree(data, tmp_path / "data")))
+
+
+def test_an_empty_split_gives_way_to_the_next(trained):
+    for split, following in (("valid", f"sentences of {trained.data}/test.en-de.en"), ("test", "random sentences")):
+        (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
+        sentences, what = loading.some_sentences(trained, 20)
+        assert what == following
+        assert len(sentences) == 20
+
+
+@pytest.mark.parametrize(("suffix", "kept"), [("bin", 20), ("idx", 5), ("idx", 20), ("idx", 100)])
+def test_damaged_data_is_one_sentence(trained, suffix, kept):
+    path = trained.data / f"valid.en-de.en.{suffix}"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ExportError, match=r"valid\.en-de\.en\.bin or \.idx is damaged: .*--sample\.$"):
+        loading.some_sentences(trained, 20)
+
+
+def test_random_sentences_keep_to_the_limit_of_the_model(trained, monkeypatch):
+    for split in ("valid", "test"):
+        (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
+    monkeypatch.setattr(trained.model, "max_positions", lambda: (12, 12))
+    sentences, _ = loading.some_sentences(trained, 40)
+    assert max(map(len, sentences)) == 12
 
 
 def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint, tmp_path):
@@ -192,6 +235,44 @@ def test_a_failure_leaves_what_was_there(served, checkpoint, tmp_path, monkeypat
     assert (output / "model.bin").stat() == before
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_replacement_that_fails_half_way_gives_the_name_back(tmp_path, monkeypatch, error):
+    output, rename = tmp_path / "model", directory.Path.rename
+    output.mkdir()
+    (output / "model.bin").write_text("old")
+
+    def fail(path, target):
+        if path.name == "float32":
+            raise error(28, "No space left on device")
+        return rename(path, target)
+
+    def replace():
+        with directory.working_directory(output) as work:
+            (work / "float32").mkdir()
+            directory._put(work / "float32", output, work, force=True)
+
+    monkeypatch.setattr(directory.Path, "rename", fail)
+    expected = KeyboardInterrupt if error is KeyboardInterrupt else ExportError
+    with pytest.raises(expected):
+        replace()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (output / "model.bin").read_text() == "old"
+
+
+def test_an_output_that_appears_meanwhile_is_not_replaced(checkpoint, tmp_path, monkeypatch):
+    output, verify = tmp_path / "model", directory.verify
+
+    def appear(*arguments):
+        output.mkdir()
+        return verify(*arguments)
+
+    monkeypatch.setattr(directory, "verify", appear)
+    with pytest.raises(ExportError, match="exists already"):
+        export(checkpoint, output)
+    assert list(output.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [output]
+
+
 def test_what_a_killed_export_left_is_removed(checkpoint, tmp_path):
     left = tmp_path / ".model.unfinished" / "float32"
     left.mkdir(parents=True)
@@ -214,7 +295,7 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     (tmp_path / "cut.pt").write_bytes(checkpoint.read_bytes()[:5000])
     refuse("damaged or cut short", tmp_path / "cut.pt")
     refuse(r"transformer_tiny, not of this package.*ct2-fairseq-converter", altered(_name="transformer_tiny"))
-    refuse("other positions", altered(clipping_distance=3))
+    refuse(r"altered\.pt was trained with other positions than its settings say: ", altered(clipping_distance=3))
     refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path)
     refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path / "nowhere")
     nameless = load_checkpoint(checkpoint)
@@ -224,6 +305,9 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     for side in ("en", "de"):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
     refuse("cannot be loaded with the dictionaries in", data=tmp_path)
+    for damaged in (b"\xff 1\n", b"no count\n", b"word 1\nword 2\n"):
+        (tmp_path / "dict.en.txt").write_bytes(damaged)
+        refuse(r"dict\.en\.txt is damaged", data=tmp_path)
     refuse("cannot be read", sample=tmp_path / "none.txt")
     (tmp_path / "text").write_bytes(b"\xff\n")
     refuse("is not UTF-8", sample=tmp_path / "text")
@@ -281,7 +365,10 @@ def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
     )
     assert [run.name for run in found.runs] == ["fairseq", "CTranslate2 float32", "CTranslate2 int8"]
     assert [len(run.seconds) for run in found.runs] == [2, 2, 2]
-    assert [line.split(":")[1].strip() for line in said] == [run.name for run in found.runs] * 2
+    names = [run.name for run in found.runs]
+    rotated = [*names, *names[1:], names[0], names[2], *names[:2]]
+    assert [line.split(": ")[1] for line in said] == rotated
+    assert [line.split(": ")[0] for line in said] == [*["warm-up"] * 3, *["round 1"] * 3, *["round 2"] * 3]
     assert found.runs[0].translations == found.runs[1].translations
     assert len(found.runs[0].translations) == 20
     assert found.bleu[0] == found.bleu[1]
@@ -294,5 +381,8 @@ def test_measuring_refuses_what_is_not_one_text(served, checkpoint, data, tmp_pa
     (tmp_path / "short").write_text("t1\n")
     with pytest.raises(ExportError, match=r"20 lines and .* has 1"):
         measure(checkpoint, served[1], text / "test.en", tmp_path / "short")
-    with pytest.raises(ExportError, match="CTranslate2 cannot load"):
+    with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
+        measure(checkpoint, tmp_path, text / "test.en", text / "test.de")
+    (tmp_path / "model.bin").write_bytes((served[1] / "model.bin").read_bytes()[:300])
+    with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
         measure(checkpoint, tmp_path, text / "test.en", text / "test.de")

@@ -10,7 +10,7 @@ from ctranslate2.specs.transformer_spec import PositionEncoderSpec
 from fairseq_posenc.export.engine import Engine
 from fairseq_posenc.export.errors import ExportError
 from fairseq_posenc.export.loading import Trained
-from fairseq_posenc.export.scoring import Search
+from fairseq_posenc.export.scoring import Search, batches
 from fairseq_posenc.export.specification import ACTIVATIONS, make_specification
 from fairseq_posenc.export.verification import verify
 from tests.models import build_model, enlarge_positions, make_task, sentences
@@ -115,6 +115,11 @@ def test_what_is_longer_than_a_table_at_the_input_is_an_error(name, tmp_path):
     assert verify(trained, engine, [fits], Search(1)).token < EXACT
     with pytest.raises(RuntimeError, match="No position encodings are defined for positions >= 20"):
         engine.translate([longer], Search(1))
+
+
+def test_no_sentence_is_too_long_for_a_batch():
+    assert list(batches([torch.ones(length) for length in (3, 12, 5)], max_tokens=10)) == [[0, 2], [1]]
+    assert list(batches([], max_tokens=10)) == []
 
 
 def add_one(variable):
