@@ -15,6 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/env.sh
 source scripts/env.sh
 
+cores=$(nproc) # before the next line, which nproc would obey
 # The tests' tensors are tiny: threads would only wait for each other.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
@@ -39,7 +40,6 @@ step ruff "$PYTHON" -m ruff check .
 step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
 step mypy "$PYTHON" -m mypy
 # By files, whose tests share what they trained.
-cores=$(nproc)
 step pytest "$PYTHON" -m pytest -n "$((cores < 4 ? cores : 4))" --dist loadfile "$@"
 
 printf '\n'
