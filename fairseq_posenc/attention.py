@@ -97,8 +97,7 @@ def attend_transformed(
     masks = Masks.of_pass(positions, key_padding_mask, attn_mask, q.dtype)
     given = Attention(q, k, v, encoding, positions, masks, dropout)
     if need_weights:
-        scaled = given.scaled_q
-        return with_weights(given, scaled, given.bias(scaled))
+        return with_weights(given)
     return BACKENDS[backend](given), None
 
 

@@ -77,12 +77,13 @@ def sdpa(given: Attention) -> Tensor:
 
 def eager(given: Attention) -> Tensor:
     """The equation as it stands, all logits at once."""
+    return with_weights(given)[0]
+
+
+def with_weights(given: Attention, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Output (B, H, T, d), and the weights before dropout, (B, H, T, S); the bias is the encoding's unless given."""
     q = given.scaled_q
-    return with_weights(given, q, given.bias(q))[0]
-
-
-def with_weights(given: Attention, q: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Output (B, H, T, d), and the weights before dropout, (B, H, T, S); q is scaled."""
+    bias = given.bias(q) if bias is None else bias
     logits = given.encoding.content(q, given.k, given.positions)
     for term in (bias, given.masks.additive):
         if term is not None:
@@ -109,25 +110,16 @@ def blocks(given: Attention) -> Tensor:
         return eager(given)
     bias = None if given.encoding.bias_by_blocks else given.bias(given.scaled_q)
 
-    def one(q: Tensor, k: Tensor, v: Tensor, start: int, stop: int, seen: int) -> Tensor:
-        part = replace(given, q=q, k=k, v=v).part(start, stop, seen)
-        scaled = part.scaled_q
-        own = part.bias(scaled) if bias is None else _rows(bias, start, stop, seen)
-        return with_weights(part, scaled, own)[0]
+    def one(start: int, stop: int, seen: int) -> Tensor:
+        rows = None if bias is None else _rows(bias, start, stop, seen)
+        return with_weights(given.part(start, stop, seen), rows)[0]
 
     outputs = []
     for start in range(0, queries, size):
         stop = min(start + size, queries)
-        # at least as many keys as stand up to the last query
-        seen = max([given.positions.first + stop, *given.masks.last_visible[start:stop]])
-        outputs.append(
-            checkpoint(
-                one,
-                *(given.q, given.k, given.v, start, stop, seen if given.masks.last_visible else keys),
-                use_reentrant=False,
-                preserve_rng_state=given.dropout > 0,
-            )
-        )
+        last = given.masks.last_visible[start:stop]
+        seen = max(given.positions.first + stop, *last) if last else keys  # at least up to the last query
+        outputs.append(checkpoint(one, start, stop, seen, use_reentrant=False, preserve_rng_state=given.dropout > 0))
     return torch.cat(outputs, dim=2)
 
 

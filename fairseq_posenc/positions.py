@@ -243,12 +243,17 @@ class Positions:
         parameters: a pass ends before they change."""
         return make() if self.recomputed else self.cached(owner, make)
 
-    def kept(self, owner: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """``make()``, which depends on parameters and on no length, once in the whole generation that is under way."""
+    def kept(self, owner: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
+        """``make(n)`` for n positions, at least as many as there are, up to ``longest``: kept over the steps of the
+        generation that is under way, and made a few times only, each time for twice as many."""
         assert self.generation is not None
-        if owner not in self.generation:
-            self.generation[owner] = make()
-        return self.generation[owner]
+        length = max(self.extent)
+        known, value = self.generation.get(owner, (0, None))
+        if known < length:
+            known = max(64, 2 * length) if longest is None else min(max(64, 2 * length), longest)
+            value = make(known)
+            self.generation[owner] = known, value
+        return value
 
 
 class CrossPositions(Positions):

@@ -9,6 +9,7 @@ from torch.nn.attention import flex_attention as torch_flex
 from fairseq_posenc import attend, backends, build_encoding, flex
 from fairseq_posenc.backends import BACKENDS, check_backend
 from fairseq_posenc.benchmark.memory import peak_bytes
+from fairseq_posenc.encodings import band
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
@@ -21,7 +22,7 @@ BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
 def small_blocks(monkeypatch):
     """So that 40 queries make three blocks, and five of the band."""
     monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)
-    monkeypatch.setattr(flex, "BAND_BLOCK", 8)
+    monkeypatch.setattr(band, "BAND_BLOCK", 8)
 
 
 @pytest.fixture(autouse=True)

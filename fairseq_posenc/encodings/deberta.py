@@ -90,7 +90,7 @@ class DeBERTa(PositionEncoding):
         """k^r or q^r of these rows, (H, rows, d); all of them once in a generation."""
         if positions.generation is None:
             return self._split_heads(projection(self.relative_vectors[rows]))
-        return positions.kept(projection, lambda: self._split_heads(projection(self.relative_vectors)))[:, rows]
+        return positions.kept(projection, lambda _: self._split_heads(projection(self.relative_vectors)))[:, rows]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from ..positions import Positions
@@ -31,13 +29,5 @@ class PairBias(PositionEncoding):
         if positions.generation is None:
             matrix = self.once_for_layers(positions, lambda: self.matrix(*extent))
         else:
-            matrix = self._kept_matrix(positions.generation, extent)
+            matrix = positions.kept(self, lambda length: self.matrix(length, length), self.max_positions)
         return positions.by_position(matrix.to(q.dtype))
-
-    def _kept_matrix(self, generation: dict[Any, Any], extent: tuple[int, int]) -> Tensor:
-        """Over the steps of a generation the matrix is computed a few times only, each time for twice the length."""
-        matrix: Tensor | None = generation.get(self)
-        if matrix is None or matrix.size(1) < extent[0] or matrix.size(2) < extent[1]:
-            queries, keys = (min(max(64, 2 * length), self.max_positions) for length in extent)
-            matrix = generation[self] = self.matrix(queries, keys)
-        return matrix

@@ -44,12 +44,18 @@ class Rotary(PositionEncoding):
         # Only distances count, so columns serve as positions, padded or not.
         # There are no complex numbers of half precision to speak of.
         precise = torch.promote_types(q.dtype, torch.float32)
-        turns = positions.cached(
-            ("rotary", self.head_dim, self.rotary_base, precise),
-            lambda: self._turns(positions.keys, q.device).to(precise.to_complex()),
-        )
+        owner = "rotary", self.head_dim, self.rotary_base, precise
+
+        def make(length: int) -> Tensor:
+            return self._turns(length, q.device).to(precise.to_complex())
+
+        if positions.generation is None:
+            turns = positions.cached(owner, lambda: make(positions.keys))
+        else:
+            turns = positions.kept(owner, make)
         of_queries = turns[positions.first : positions.first + positions.queries]
-        return self._turn(q, of_queries, precise), self._turn(k, turns[-k.size(2) :], precise), v
+        of_keys = turns[positions.keys - k.size(2) : positions.keys]
+        return self._turn(q, of_queries, precise), self._turn(k, of_keys, precise), v
 
     def _turns(self, length: int, device: torch.device) -> Tensor:
         """The turn of each position and pair as a complex number of length 1, (length, d / 2); in double precision,

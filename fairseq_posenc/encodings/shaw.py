@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from ..flex import clipped_attention
 from ..masks import Masks
 from ..positions import Positions
+from .band import clipped_attention
 from .base import (
     Option,
     parse_bool,

@@ -62,10 +62,7 @@ class TransformerXL(PositionEncoding):
         query are kept."""
         if positions.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
-        known: Tensor | None = positions.generation.get(self)
-        if known is None or known.size(1) < positions.keys:
-            longer = Positions(1, max(64, 2 * positions.keys), device=q.device)
-            known = positions.generation[self] = self._project(longer, q.dtype)
+        known = positions.kept(self, lambda keys: self._project(Positions(1, keys, device=q.device), q.dtype))
         return known[:, known.size(1) - positions.keys :]
 
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:

@@ -69,16 +69,17 @@ def export(
     trained = load(checkpoint, data)
     subwords = sentencepiece or trained.sentencepiece
     segmentation = Segmentation(subwords, trained.source)
-    make_specification(trained.model, trained.source, trained.target)  # refuses what cannot be exported
+    specification = make_specification(trained.model, trained.source, trained.target)
     sources, what = _sources(trained, sample, segmentation)
     say(f"comparing with fairseq on {len(sources)} {what}")
     with working_directory(output) as work:
-        plain = _write(trained, work / "float32", None, subwords)
+        plain = _write(specification, work / "float32", None, subwords)
         verification = verify(trained, Engine(plain, trained), sources, search)
         require(verification)
         final = plain
         if quantization is not None:
-            final = _write(trained, work / "quantized", quantization, subwords)
+            specification = make_specification(trained.model, trained.source, trained.target)
+            final = _write(specification, work / "quantized", quantization, subwords)
             Engine(final, trained, compute_type="default").translate(sources[:1], search)
         _record(trained, final / RECORD, quantization, search, verification)
         _put(final, output, work, force)
@@ -146,8 +147,7 @@ def _sources(trained: Trained, sample: Path | None, segmentation: Segmentation) 
     return sources, f"lines of {sample}"
 
 
-def _write(trained: Trained, directory: Path, quantization: str | None, subwords: Path | None) -> Path:
-    specification = make_specification(trained.model, trained.source, trained.target)
+def _write(specification: Any, directory: Path, quantization: str | None, subwords: Path | None) -> Path:
     if subwords is not None:
         specification.register_file(str(subwords), "sentencepiece.model")
     specification.validate()

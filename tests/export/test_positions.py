@@ -1,13 +1,12 @@
 """Which encodings CTranslate2 holds, and its buckets of distances."""
 
-import math
-
 import pytest
 import torch
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.export.errors import ExportError
 from fairseq_posenc.export.positions import NO_REASON, PLACES, REASONS, biases, nothing, place_of
+from tests.references import bucket
 
 HEADS, WIDTH = 2, 8
 EXPORTED = {"nopos", "sinusoidal", "learned", "shaw", "relative_key", "diet_rel", "t5", "rotary", "alibi"}
@@ -67,25 +66,10 @@ def test_segments_are_refused():
         place_of(encoding, in_decoder=False, at_input=False)
 
 
-def bucket(distance, num_buckets, max_distance, bidirectional):
-    """CTranslate2's own, from its get_relative_position_bucket."""
-    found = 0
-    if bidirectional:
-        num_buckets //= 2
-        found = num_buckets if distance > 0 else 0
-        distance = abs(distance)
-    else:
-        distance = -min(distance, 0)
-    exact = num_buckets // 2
-    if distance < exact:
-        return found + distance
-    far = exact + math.log(distance / exact) / math.log(max_distance / exact) * (num_buckets - exact)
-    return found + min(int(far), num_buckets - 1)
-
-
 @pytest.mark.parametrize("furthest", [0, 1, 2, 5, 128])
 @pytest.mark.parametrize("in_decoder", [False, True])
 def test_distances_beyond_the_table_clip_exactly(furthest, in_decoder):
+    """CTranslate2's buckets (its get_relative_position_bucket) are T5's."""
     table = torch.randn(HEADS, 2 * furthest + 1)
     held = biases(table, in_decoder).holds
     rows, far = held["relative_attention_bias"], int(held["relative_attention_max_distance"])

@@ -1,0 +1,118 @@
+"""Clipped relative vectors by FlexAttention: far keys on either side, and a band of near ones."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..flex import Where, kernel
+from ..masks import Masks
+from ..positions import Positions
+from .tables import take_distances, weighted_sum
+
+
+def clipped_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Positions,
+    masks: Masks,
+    clipping_distance: int,
+    key_logits: Tensor | None,
+    value_table: Tensor | None,
+) -> Tensor:
+    r"""Shaw's attention, output (B, H, T, d), in three parts that share one softmax.
+
+    Keys at a distance of K or more to one side all have that side's last vector: on each side that is plain attention
+    with one number added for each query, and one vector for all its weight. Only the 2K - 1 distances between are
+    computed one by one, so that beside two masked flash attentions it takes O(n K d) time and O(n K) memory.
+
+    .. math:: z_i = \sum_{p} \frac{e^{s_p}}{\sum_{p'} e^{s_{p'}}} z_{ip}, \quad
+        s_p = \log \sum_{j \in p} e^{e_{ij}}
+
+    Args:
+        q: (B, H, T, d), scaled.
+        key_logits: q_i a^K_c of each row, (B, H, T, 2K + 1), or None without relative keys.
+        value_table: a^V (H or 1, 2K + 1, d), or None without relative values.
+    """
+    reach = clipping_distance
+    sides: list[tuple[int, tuple[str, Where] | None]] = [(0, None)]  # K = 0: one row for every distance
+    if reach > 0:
+        sides = [
+            (0, (f"left of {reach}", lambda i, j: j <= i - reach)),
+            (2 * reach, (f"right of {reach}", lambda i, j: j >= i + reach)),
+        ]
+    outputs, sums = [], []
+    for row, where in sides:
+        output, logsumexp = kernel(q, k, v, positions, masks, where=where)
+        if key_logits is not None:
+            logsumexp = logsumexp + key_logits[..., row]
+        if value_table is not None:
+            output = output + value_table[:, row, None].to(output.dtype)
+        outputs.append(output)
+        sums.append(logsumexp.clamp(min=masks.forbidden_logit))
+    if reach > 0:
+        output, logsumexp = _band(q, k, v, positions, masks, reach, key_logits, value_table)
+        outputs.append(output)
+        sums.append(logsumexp)
+    shares = torch.stack(sums).softmax(dim=0)[..., None].to(q.dtype)
+    return sum((share * output for share, output in zip(shares, outputs, strict=True)), start=torch.zeros_like(q))
+
+
+#: queries of one block of the band
+BAND_BLOCK = 64
+
+
+def _band(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Positions,
+    masks: Masks,
+    reach: int,
+    key_logits: Tensor | None,
+    value_table: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Attention at distances less than ``reach``: output (B, H, T, d), logsumexp (B, H, T). Blocks of queries meet
+    windows of keys that overlap."""
+    queries, side = q.size(2), reach - 1
+    block = min(BAND_BLOCK, queries)
+    number = -(-queries // block)
+    width = block + 2 * side
+    i = positions.first + torch.arange(number * block, device=q.device).view(number, block, 1)
+    j = i[:, :1] - side + torch.arange(width, device=q.device)  # (number, 1, width)
+    distance = j - i  # (number, block, width)
+    exists = (distance.abs() <= side) & (j >= 0) & (j < k.size(2)) & (i < positions.first + queries)
+    j = j.clamp(0, k.size(2) - 1)
+    row = (i - positions.first).clamp(max=queries - 1)
+
+    def windows(x: Tensor) -> Tensor:
+        """(B, H, S, d) as (B, H, number, width, d)."""
+        return x[:, :, j[:, 0]]
+
+    blocks = F.pad(q, (0, 0, 0, number * block - queries)).unflatten(2, (number, block))
+    logits = blocks @ windows(k).transpose(-2, -1)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    rows = (distance.clamp(-side, side) + reach).flatten(0, 1)  # (number * block, width)
+    if key_logits is not None:
+        padded = F.pad(key_logits, (0, 0, 0, number * block - queries))
+        logits = logits + take_distances(padded, rows).unflatten(2, (number, block))
+    if masks.adds is not None:
+        logits = logits + _at(masks.adds, row, j)
+    if masks.forbids is not None:
+        exists = exists & ~_at(masks.forbids, row, j)
+    if masks.key_padding_mask is not None:
+        exists = exists & ~masks.key_padding_mask[:, None][:, :, j]
+    logits = logits.masked_fill(~exists, masks.forbidden_logit)
+    weights = logits.softmax(-1).to(v.dtype)
+    output = weights @ windows(v)
+    output = output.flatten(2, 3)
+    if value_table is not None:
+        output = output + weighted_sum(weights.flatten(2, 3), value_table, rows)
+    return output[:, :, :queries], logits.logsumexp(-1).flatten(2)[:, :, :queries]
+
+
+def _at(x: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Entries of x (B or 1, H or 1, T or 1, S) for queries i and keys j, (B or 1, H or 1, number, block, width)."""
+    return x[:, :, i if x.size(2) > 1 else torch.zeros_like(i), j]
