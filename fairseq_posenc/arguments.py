@@ -83,12 +83,21 @@ def input_positions_of(args: Any, side: str) -> str:
     return getattr(args, "input_positions", None) or find_encoding(encoding_of(args, side)).input_positions
 
 
+def typed_options(args: Any, encoding: str) -> dict[str, Any]:
+    """The user's values of an encoding's flags, without those that do nothing beside the others: they may be meant for
+    the encoding of the other side."""
+    cls = find_encoding(encoding)
+    typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
+    given = {name: value for name, value in typed.items() if value is not None}
+    idle = cls.idle_options(given)
+    return {name: value for name, value in given.items() if name not in idle}
+
+
 def options_of(args: Any, encoding: str) -> dict[str, Any]:
     """The value of each flag of an encoding: the user's, else the encoding's default."""
     cls = find_encoding(encoding)
     defaults = default_options(cls)
-    typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
-    return {name: defaults[name] if value is None else value for name, value in typed.items()}
+    return {name: defaults[name] for name in flags_of(cls.options)} | typed_options(args, encoding)
 
 
 def check_arguments(args: Namespace) -> None:
@@ -100,10 +109,18 @@ def check_arguments(args: Namespace) -> None:
     arch = getattr(args, "arch", None) or getattr(args, "_name", "")
     encodings = {side: encoding_of(args, side) for side in SIDES}
     described = " and ".join(dict.fromkeys(encodings.values()))
-    own = {option for encoding in encodings.values() for option in find_encoding(encoding).options}
-    for option in flags_of(known_options()):
-        if option not in own and getattr(args, option, None) is not None:
-            raise ValueError(f"{flag(option)} has no meaning for {arch} (encoding {described}): leave it out.")
+    used = {option for encoding in encodings.values() for option in typed_options(args, encoding)}
+    typed = [option for option in flags_of(known_options()) if getattr(args, option, None) is not None]
+    idle = {
+        option: f" {reason}"
+        for encoding in encodings.values()
+        for option, reason in find_encoding(encoding).idle_options(typed).items()
+    }
+    for option in typed:
+        if option not in used:
+            raise ValueError(
+                f"{flag(option)} has no meaning for {arch} (encoding {described}){idle.get(option, '')}: leave it out."
+            )
     if find_encoding(encodings["target"]).in_decoder is not None:
         raise ValueError(
             f"--target-position-encoding {encodings['target']}: it is not defined in a decoder; say "

@@ -166,6 +166,7 @@ class PositionAttention(MultiheadAttention):
         """As fairseq's: query is (T, B, C), and so is the output; weights are (B, T, S), or (H, B, T, S) where those
         of each head are asked for."""
         assert not before_softmax, "nothing in fairseq asks for the logits"
+        self.position_encoding.bind_projections(self.q_proj, self.k_proj)
         # First the queries, as fairseq does: gradients are then summed in its order, and equal its to the bit.
         q = self._split_heads(self.q_proj(query))
         q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)

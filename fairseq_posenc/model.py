@@ -16,7 +16,16 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from .arguments import SIDES, add_flags, check_arguments, check_keys, encoding_of, input_positions_of, options_of
+from .arguments import (
+    SIDES,
+    add_flags,
+    check_arguments,
+    check_keys,
+    encoding_of,
+    input_positions_of,
+    options_of,
+    typed_options,
+)
 from .encodings.base import PositionEncoding, build_encoding, find_encoding
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack
 
@@ -187,7 +196,7 @@ def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidi
             of_side.embed_dim // of_side.attention_heads,
             num_segments=None if cfg.segment_separator is None else cfg.num_segments,
             **options,
-            **options_of(cfg, name),
+            **typed_options(cfg, name),
         )
     )
 

@@ -69,6 +69,31 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
     return side + torch.where(back < exact, back, far)
 
 
+def signed_log_buckets(position_buckets: int, max_distance: int) -> list[int]:
+    """DeBERTa-v2's bucket of each distance from -(max_distance - 1) to max_distance - 1, ascending; distances beyond
+    share the bucket of the last.
+
+    Each direction has its own buckets, negative to the left. Distances up to position_buckets // 2 are their own
+    buckets, the others grow with the logarithm up to position_buckets - 1. The logarithm is taken in single precision
+    and rounded up, as in the authors' code, where rounding can make the very last distance one bucket more.
+
+    Raises:
+        ValueError: too few buckets, or a max_distance that leaves none to the logarithm.
+    """
+    if position_buckets < 4:
+        raise ValueError(f"--position-buckets must be at least 4, not {position_buckets}.")
+    exact = position_buckets // 2
+    if max_distance < exact + 2:
+        raise ValueError(
+            f"--max-distance must be more than {exact + 1}, not {max_distance}: --position-buckets {position_buckets} "
+            f"hold the distances up to {exact} singly."
+        )
+    distances = torch.arange(1 - max_distance, max_distance, device="cpu")
+    ratio = torch.log(distances.abs().clamp(min=exact) / exact) / math.log((max_distance - 1) / exact)
+    far = torch.ceil(ratio * (exact - 1)).long() + exact
+    return torch.where(distances.abs() <= exact, distances, distances.sign() * far).tolist()
+
+
 def clamped(table: Tensor, distances: Tensor) -> Tensor:
     """Entries of a 1-dimensional table of the distances from -m to m, of the shape of ``distances``; those beyond m
     share the last."""

@@ -202,12 +202,22 @@ def transformer_xl(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: 
     return ((q + u) @ k + (q + w) @ (w_r @ r)) / math.sqrt(len(q)), v
 
 
+def signed_bucket(distance: int, num_buckets: int, max_distance: int) -> int:
+    """DeBERTa-v2's bucket, by the rule of its authors' code, in double precision."""
+    exact, far = num_buckets // 2, min(abs(distance), max_distance - 1)
+    if far > exact:
+        far = exact + math.ceil(math.log(far / exact) / math.log((max_distance - 1) / exact) * (exact - 1))
+    return far if distance > 0 else -far
+
+
 @reference_for("deberta")
 def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    limit = encoding.clipping_distance
+    limit, buckets = encoding.clipping_distance, encoding.position_buckets
     theirs = numpy(encoding.relative_vectors)[::-1]  # the authors' table is by i - j
 
     def delta(a: int, b: int) -> int:
+        if buckets is not None:
+            return signed_bucket(a - b, buckets, encoding.max_distance) + buckets
         if a - b <= -limit:
             return 0
         return 2 * limit - 1 if a - b >= limit else a - b + limit
@@ -216,12 +226,14 @@ def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) ->
         bias = 0 if projection.bias is None else numpy(projection.bias)
         return (numpy(projection.weight) @ theirs[index] + bias).reshape(encoding.num_heads, -1)[head]
 
+    shares = encoding.share_key_projection
+    of_query, of_key = encoding.word_projections if shares else (encoding.query_projection, encoding.key_projection)
     terms = [q @ k]
-    if encoding.key_projection is not None:
-        terms.append(q @ projected(encoding.key_projection, delta(i, j)))
-    if encoding.query_projection is not None:
+    if encoding.content_to_position:
+        terms.append(q @ projected(of_key, delta(i, j)))
+    if encoding.position_to_content:
         index = delta(i, j) if encoding.position_index == "code" else delta(j, i)
-        terms.append(k @ projected(encoding.query_projection, index))
+        terms.append(k @ projected(of_query, index))
     return sum(terms) / math.sqrt(len(terms) * len(q)), v
 
 

@@ -13,7 +13,7 @@ from fairseq_posenc.encodings import band
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
-from tests.variants import ALONE
+from tests.variants import ALONE, converted
 
 BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
 
@@ -39,7 +39,7 @@ def make(name, options, dtype=torch.float64):
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.normal_()
-    return encoding
+    return converted(encoding, dtype)
 
 
 def inputs(queries=LENGTH, dtype=torch.float64):

@@ -11,7 +11,7 @@ from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
-from tests.variants import ALONE, IN_ATTENTION, MASKABLE, ignores_order
+from tests.variants import ALONE, IN_ATTENTION, MASKABLE, converted, ignores_order
 
 BATCH, HEADS, LENGTH, DIM = 3, 2, 6, 4
 BIDIRECTIONAL_AND_CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
@@ -23,7 +23,7 @@ def make(name, options, dtype=torch.float64, std=1.0):
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.normal_(std=std)  # large enough that a lost term cannot hide
-    return encoding
+    return converted(encoding, dtype)
 
 
 def inputs(queries=LENGTH, keys=LENGTH, dtype=torch.float64):
@@ -132,7 +132,7 @@ def test_half_precision_is_finite_and_near(name, options, dtype):
     encoding, (q, k, v) = make(name, options, std=0.3), inputs()
     mask = padding(left=True), None if encoding.projects_length else causal_mask()
     exact, _ = attend(q, k, v, encoding, *mask)
-    half_encoding = copy.deepcopy(encoding).to(dtype)
+    half_encoding = converted(copy.deepcopy(encoding), dtype)
     for parameter in half_encoding.parameters():
         assert parameter.dtype == dtype
     rough, _ = attend(*(x.to(dtype) for x in (q, k, v)), half_encoding, *mask)
@@ -346,7 +346,7 @@ def test_a_module_in_single_precision_takes_queries_in_double(name, options):
     encoding, (q, k, v) = make(name, options, torch.float32, std=0.3), inputs()
     output, _ = attend(q, k, v, encoding)
     assert output.dtype == torch.float64
-    torch.testing.assert_close(output, attend(q, k, v, encoding.double())[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(output, attend(q, k, v, converted(encoding, torch.float64))[0], rtol=1e-4, atol=1e-4)
 
 
 def test_one_pass_serves_many_encodings():

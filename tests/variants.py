@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+import torch
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
-from fairseq_posenc.encodings.base import SHARING, Option, parse_bool
+from fairseq_posenc.encodings.base import SHARING, Option, PositionEncoding, parse_bool
 
 #: beside the default, for options of which any encoding may have some; a choice or a bool is tried in every value
 INTERESTING: dict[str, tuple[Any, ...]] = {
@@ -15,12 +16,29 @@ INTERESTING: dict[str, tuple[Any, ...]] = {
     "max_distance": (17,),
     "max_positions": (20,),
     "num_buckets": (8,),
+    "position_buckets": (4,),
     "position_rank": (1, 7),
     "projection_length": (2, 3, 40),
     "rotary_base": (100.0,),
     "segment_vectors": (False,),  # true needs segments, which have tests of their own
 }
-IMPOSSIBLE = [("deberta", {"clipping_distance": 0})]
+IMPOSSIBLE = [("deberta", {"clipping_distance": 0}), ("deberta", {"max_distance": 17})]
+#: DeBERTa-v2's log buckets, where one of them holds two distances within 6 words
+LOG_BUCKETS = {"position_buckets": 6, "max_distance": 7}
+DEBERTA = [
+    {"clipping_distance": 2, "position_index": "paper"},
+    LOG_BUCKETS,
+    {**LOG_BUCKETS, "content_to_position": False},
+    {**LOG_BUCKETS, "position_to_content": False},
+    {**LOG_BUCKETS, "position_index": "paper"},
+    {"share_key_projection": True, "clipping_distance": 2},
+    {"share_key_projection": True, "position_to_content": False},
+    {"share_key_projection": True, "content_to_position": False},
+    {**LOG_BUCKETS, "share_key_projection": True},
+    {**LOG_BUCKETS, "share_key_projection": True, "content_to_position": False},
+    {**LOG_BUCKETS, "share_key_projection": True, "position_to_content": False},
+    {**LOG_BUCKETS, "share_key_projection": True, "position_index": "paper"},
+]
 
 Variant = tuple[str, dict[str, Any]]
 
@@ -41,7 +59,7 @@ def _variants(typed_only: bool) -> list[Variant]:
         if "clipping_distance" in cls.options and "position_sharing" in cls.options:
             found += [(name, {"clipping_distance": 2, "position_sharing": sharing}) for sharing in SHARING]
     found.append(("shaw", {"relative_keys": False, "relative_values": False}))
-    found.append(("deberta", {"clipping_distance": 2, "position_index": "paper"}))
+    found += [("deberta", options) for options in DEBERTA]
     found.append(("tupe_rel", {"untie_first_token": True, "num_buckets": 8}))
     return [variant for variant in found if variant not in IMPOSSIBLE]
 
@@ -51,6 +69,15 @@ def _parameters(variants: list[Variant]) -> list[Any]:
         pytest.param(name, options, id="-".join([name, *(f"{key}={value}" for key, value in options.items())]))
         for name, options in variants
     ]
+
+
+def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncoding:
+    """The encoding in this precision, bound to the same two projections each time, in it too: tests of an encoding alone
+    stand in for the attention around it."""
+    torch.manual_seed(7)
+    width = encoding.num_heads * encoding.head_dim
+    encoding.bind_projections(*(torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2)))
+    return encoding.to(dtype)
 
 
 def _takes_masks(name: str, options: dict[str, Any]) -> bool:

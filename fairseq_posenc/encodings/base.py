@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -51,6 +51,9 @@ def positive_integer(value: Any) -> int:
     return number
 
 
+#: how attention makes queries or keys of the words' vectors, (..., H d) of (..., H d)
+Projection = Callable[[Tensor], Tensor]
+
 SHARING = ("none", "head", "layer", "all")
 SHARED_BY_LAYERS = ("layer", "all")
 
@@ -79,7 +82,8 @@ class PositionEncoding(nn.Module):
     """Where and how position information enters attention. Every hook is a no-op here.
 
     B is batch, H heads, T queries, S keys, d head_dim. Queries are the last T of the S keys. Masks, dropout, cache and
-    projections stay in attention; an encoding never sees them.
+    projections stay in attention; an encoding never sees them, unless it asks for the projections
+    (``bind_projections``).
 
     A subclass names its options in ``options`` and takes them as keyword arguments with defaults; an option whose
     default depends on num_heads and head_dim defaults to None.
@@ -158,6 +162,20 @@ class PositionEncoding(nn.Module):
 
     def tie(self, first: PositionEncoding) -> None:
         """Takes over from the first layer's encoding what all layers have in common, where only a part is."""
+
+    def bind_projections(self, query: Projection, key: Projection) -> None:
+        """Attention's own projections of queries and keys, for an encoding that projects vectors of its own by them.
+
+        Attention calls this at the start of each pass, so that they are right after a copy of the model or a change of
+        modules too. To run an encoding alone, call it once before ``attend``. The projections stay the caller's: an
+        encoding keeps them in a tuple, where nn.Module does not look, so that ``parameters`` and ``state_dict`` have
+        them once, under attention's names, and moving the encoding does not move them."""
+
+    @classmethod
+    def idle_options(cls, given: Collection[str]) -> dict[str, str]:
+        """Options that do nothing where just those of ``given`` are given, each with why, as it follows "has no
+        meaning"."""
+        return {}
 
     def overrides(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
@@ -299,6 +317,9 @@ def build_encoding(
             raise ValueError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
         if value is not None:
             values[option] = parse_option(option, cls.options[option], value)
+    for option, reason in cls.idle_options(values).items():
+        if option in values:
+            raise ValueError(f"{flag(option)} has no meaning for {name} {reason}: leave it out.")
     encoding = cls(num_heads, head_dim, **values)
     if num_segments is not None:
         encoding.add_segments(parse_option("num_segments", NUM_SEGMENTS, num_segments))

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
-from .base import CLIPPING_DISTANCE, Option, PositionEncoding, parse_bool, register_encoding
+from ..positions import Positions, clamped, signed_log_buckets
+from .base import (
+    CLIPPING_DISTANCE,
+    MAX_DISTANCE,
+    Option,
+    PositionEncoding,
+    Projection,
+    integer,
+    parse_bool,
+    register_encoding,
+)
 from .tables import logits_of_keys, logits_of_queries
+
+#: the authors', where distances fall into buckets
+DEFAULT_MAX_DISTANCE = 512
 
 
 @register_encoding("deberta")
 class DeBERTa(PositionEncoding):
-    r"""Relative position vectors with query and key projections of their own meet the keys and queries of the words.
+    r"""Relative position vectors, projected as queries and as keys, meet the keys and queries of the words.
 
     .. math:: A_{ij} = \frac{q_i k_j^T + q_i (k^r_{\delta(i, j)})^T + k_j (q^r_{\delta(i, j)})^T}{\sqrt{3d}}  \quad (4)
 
@@ -21,11 +35,17 @@ class DeBERTa(PositionEncoding):
     up delta(i, j). The code's is the default, ``position_index`` "paper" takes the printed one. A term that is switched
     off leaves the scale too: 1/sqrt(2d), 1/sqrt(d).
 
+    DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance, by
+    :func:`fairseq_posenc.positions.signed_log_buckets` with ``max_distance`` (512): 2N rows, N in each direction, in
+    decoders too. With ``share_key_projection``, the words' own projections make k^r and q^r, biases included; attention
+    lends them through ``bind_projections``.
+
     Parameters: ``relative_vectors`` (2K, H d), one table for all layers of a stack, row t is distance
-    j - i = t - (K - 1), so the authors' table upside down; ``key_projection.weight`` and ``query_projection.weight``,
-    each (H d, H d) as of nn.Linear, and ``query_projection.bias`` (H d), which the authors' code has and the paper has
-    not: each layer's own. k^r = relative_vectors key_projection^T, and q^r likewise.
-    Extra time O(K (H d)^2 + B H (T + S) K d) and memory O(B H (T + S) K), K at most the length.
+    j - i = t - (K - 1), so the authors' table upside down, or (2N, H d) by bucket likewise; unless projections are
+    shared, ``key_projection.weight`` and ``query_projection.weight``, each (H d, H d) as of nn.Linear, and
+    ``query_projection.bias`` (H d), which the authors' code has and the paper has not: each layer's own.
+    k^r = relative_vectors key_projection^T, and q^r likewise.
+    Extra time O(K (H d)^2 + B H (T + S) K d) and memory O(B H (T + S) K), K or N at most the length.
     """
 
     options = {
@@ -35,7 +55,16 @@ class DeBERTa(PositionEncoding):
         "position_index": Option(
             str, "distance looked up for position to content: as in the authors' code or as printed", ("code", "paper")
         ),
+        "position_buckets": Option(
+            integer, "buckets of distances in each direction, half of them logarithmic, in place of clipping"
+        ),
+        "max_distance": MAX_DISTANCE,
+        "share_key_projection": Option(
+            parse_bool, "project relative vectors as the words' queries and keys are, true or false (own projections)"
+        ),
     }
+    #: the row of each distance from -(max_distance - 1) to max_distance - 1
+    bucket_rows: Tensor
 
     def __init__(
         self,
@@ -45,6 +74,9 @@ class DeBERTa(PositionEncoding):
         content_to_position: bool = True,
         position_to_content: bool = True,
         position_index: str = "code",
+        position_buckets: int | None = None,
+        max_distance: int | None = None,
+        share_key_projection: bool = False,
     ) -> None:
         super().__init__(num_heads, head_dim)
         if clipping_distance < 1:
@@ -54,17 +86,39 @@ class DeBERTa(PositionEncoding):
                 "deberta without --content-to-position and --position-to-content has no positions: use nopos."
             )
         self.clipping_distance = clipping_distance
+        self.position_buckets = position_buckets
+        self.max_distance = DEFAULT_MAX_DISTANCE if max_distance is None else max_distance
+        self.content_to_position = content_to_position
+        self.position_to_content = position_to_content
         self.position_index = position_index
+        self.share_key_projection = share_key_projection
         self.terms = 1 + content_to_position + position_to_content
+        side = clipping_distance
+        if position_buckets is not None:
+            side = position_buckets
+            buckets = signed_log_buckets(side, self.max_distance)
+            # in a list too, so that slices of the table need not wait for a GPU
+            self._bucket_rows = [min(max(bucket + side - 1, 0), 2 * side - 1) for bucket in buckets]
+            self.register_buffer("bucket_rows", torch.tensor(self._bucket_rows), persistent=False)
         width = num_heads * head_dim
-        self.relative_vectors = nn.Parameter(torch.empty(2 * clipping_distance, width))
-        self.key_projection = nn.Linear(width, width, bias=False) if content_to_position else None
-        self.query_projection = nn.Linear(width, width) if position_to_content else None
+        owns_key = content_to_position and not share_key_projection
+        owns_query = position_to_content and not share_key_projection
+        self.relative_vectors = nn.Parameter(torch.empty(2 * side, width))
+        self.key_projection = nn.Linear(width, width, bias=False) if owns_key else None
+        self.query_projection = nn.Linear(width, width) if owns_query else None
+        #: of queries and of keys, once they are bound
+        self.word_projections: tuple[Projection, Projection] | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         for name, parameter in self.named_parameters():
             nn.init.normal_(parameter, std=0.0 if name.endswith("bias") else 0.02)  # the authors'
+
+    @classmethod
+    def idle_options(cls, given: Collection[str]) -> dict[str, str]:
+        if "position_buckets" in given:
+            return {"clipping_distance": "beside --position-buckets, whose distances end at --max-distance"}
+        return {"max_distance": "without --position-buckets"}
 
     @property
     def scaling(self) -> float:
@@ -74,19 +128,40 @@ class DeBERTa(PositionEncoding):
         assert isinstance(first, DeBERTa)
         self.relative_vectors = first.relative_vectors
 
+    def bind_projections(self, query: Projection, key: Projection) -> None:
+        if self.share_key_projection:
+            self.word_projections = query, key
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = positions.clipped(self.clipping_distance - 1, self.clipping_distance)
+        rows, index = self._rows(positions)
+        of_query, of_key = self._projections()
         terms = []
-        if self.key_projection is not None:
-            terms.append(logits_of_queries(q, self._vectors(self.key_projection, rows, positions), index))
-        if self.query_projection is not None:
+        if of_key is not None:
+            terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions), index))
+        if of_query is not None:
             if self.position_index == "paper":
                 rows, index = self._mirrored(positions)
-            vectors = self._vectors(self.query_projection, rows, positions)
+            vectors = self._vectors(of_query, rows, positions)
             terms.append(logits_of_keys(k, vectors * self.scaling, index))
         return sum(terms[1:], start=terms[0])
 
-    def _vectors(self, projection: nn.Linear, rows: slice, positions: Positions) -> Tensor:
+    def _projections(self) -> tuple[Projection | None, Projection | None]:
+        """Of q^r and of k^r; None where their term is switched off.
+
+        Raises:
+            ValueError: they are shared, and none are bound.
+        """
+        if not self.share_key_projection:
+            return self.query_projection, self.key_projection
+        if self.word_projections is None:
+            raise ValueError(
+                "deberta with --share-key-projection needs the words' own projections: give them first, "
+                "encoding.bind_projections(query, key)."
+            )
+        query, key = self.word_projections
+        return query if self.position_to_content else None, key if self.content_to_position else None
+
+    def _vectors(self, projection: Projection, rows: slice, positions: Positions) -> Tensor:
         """k^r or q^r of these rows, (H, rows, d); all of them once in a generation."""
         if positions.generation is None:
             return self._split_heads(projection(self.relative_vectors[rows]))
@@ -95,7 +170,23 @@ class DeBERTa(PositionEncoding):
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
+    def _rows(self, positions: Positions) -> tuple[slice, Tensor]:
+        """Where the distance j - i is looked up: the rows that can occur, and (T, S) indices into them."""
+        if self.position_buckets is None:
+            return positions.clipped(self.clipping_distance - 1, self.clipping_distance)
+
+        def find() -> tuple[slice, Tensor]:
+            furthest = self.max_distance - 1
+            distances, index = positions.clipped(furthest, furthest)
+            rows = self._bucket_rows[distances]
+            return slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index]
+
+        return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
+
     def _mirrored(self, positions: Positions) -> tuple[slice, Tensor]:
         """Where the distance i - j is looked up: all rows, and (T, S) indices into them."""
+        if self.position_buckets is not None:
+            key = "mirrored log buckets", self.position_buckets, self.max_distance
+            return slice(None), positions.cached(key, lambda: clamped(self.bucket_rows, -positions.distances))
         k = self.clipping_distance
         return slice(None), positions.cached(("mirrored", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)
