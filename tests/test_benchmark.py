@@ -435,6 +435,11 @@ def test_attention_alone_has_no_flags_of_the_model_around_it():
     attention.attention_step(Candidate("shaw", "shaw"), setup, 8)
 
 
+def test_attention_alone_lends_projections_to_an_encoding_that_shares_them():
+    setup = replace(SETUP, flags=("--share-key-projection", "true"))
+    attention.attention_step(Candidate("deberta", "deberta"), setup, 8)(attention.make_inputs(8, 8, setup))
+
+
 @pytest.mark.parametrize(("updates", "sizes"), [(1, [2, 1, 1, 1]), (3, [3, 3, 3, 3])])
 def test_a_round_of_words_has_as_many_batches_as_were_asked_for(updates, sizes, monkeypatch):
     """But two in the warm-up at least; no batch is met twice."""

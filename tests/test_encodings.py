@@ -260,6 +260,72 @@ def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
         assert_equal_where_defined(output, expected[:, :, t : t + 1])
 
 
+# Options of single encodings
+
+
+def test_shared_projections_must_be_bound_and_stay_the_callers():
+    q, k, v = inputs()
+    encoding = build_encoding("deberta", HEADS, DIM, share_key_projection=True).double()
+    with pytest.raises(ValueError, match=r"needs the words' own projections: .*encoding\.bind_projections"):
+        attend(q, k, v, encoding)
+    projections = [torch.nn.Linear(HEADS * DIM, HEADS * DIM).double() for _ in range(2)]
+    encoding.bind_projections(*projections)
+    assert set(encoding.state_dict()) == {"relative_vectors"}
+    assert [name for name, _ in encoding.named_modules()] == [""]
+    attend(q, k, v, encoding)[0].square().sum().backward()
+    for projection in projections:
+        assert projection.weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"position_buckets": 3}, "--position-buckets must be at least 4, not 3"),
+        ({"position_buckets": "many"}, "--position-buckets 'many': say a whole number"),
+        ({"position_buckets": 8, "max_distance": 5}, "--max-distance must be more than 5, not 5: .* up to 4 singly"),
+        ({"max_distance": 64}, "--max-distance has no meaning for deberta without --position-buckets"),
+        (
+            {"position_buckets": 8, "clipping_distance": 128},  # its default
+            "--clipping-distance has no meaning for deberta beside --position-buckets",
+        ),
+        ({"share_key_projection": "yes"}, "--share-key-projection 'yes': say true or false"),
+    ],
+)
+def test_options_of_deberta_without_meaning_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_encoding("deberta", HEADS, DIM, **options)
+
+
+def test_a_table_of_buckets_costs_no_more_than_the_sentence():
+    """Of 32 vectors only those are projected whose buckets occur."""
+    encoding, projected = build_encoding("deberta", HEADS, DIM, position_buckets=16, max_distance=40), []
+    encoding.key_projection.register_forward_hook(lambda module, given, output: projected.append(len(output)))
+    for length, rows in ((1, 1), (5, 9), (9, 17), (50, 31)):
+        attend(*inputs(length, length, torch.float32), encoding)
+        assert projected.pop() == rows
+
+
+def test_weights_for_interleaved_sinusoids_carry_over():
+    """ESPnet's and fairseq2's position vector is sin, cos, sin, cos, ... of i - j."""
+    (q, k, v), width = inputs(), HEADS * DIM
+    torch.manual_seed(8)
+    linear_pos, (u, w) = torch.randn(width, width).double(), torch.randn(2, HEADS, DIM).double()
+    logits = torch.empty(BATCH, HEADS, LENGTH, LENGTH, dtype=torch.float64)
+    for i in range(LENGTH):
+        for j in range(LENGTH):
+            angles = [(i - j) / 10000 ** (2 * m / width) for m in range(width // 2)]
+            r = torch.tensor([turn(angle) for angle in angles for turn in (np.sin, np.cos)])
+            vectors = (linear_pos @ r).view(HEADS, DIM)
+            logits[:, :, i, j] = ((q[:, :, i] + u) * k[:, :, j] + (q[:, :, i] + w) * vectors).sum(-1) / DIM**0.5
+    reordered = torch.cat([linear_pos[:, 0::2], linear_pos[:, 1::2]], dim=1)
+    encoding = build_encoding("transformer_xl", HEADS, DIM).double()
+    encoding.load_state_dict(
+        {"relative_projection": reordered.view(HEADS, DIM, width), "content_bias": u, "position_bias": w}
+    )
+    _, weights = attend(q, k, v, encoding, need_weights=True)
+    torch.testing.assert_close(weights, logits.softmax(-1), rtol=0, atol=1e-10)
+
+
 # Memory
 
 

@@ -1,17 +1,20 @@
-"""Outputs of other people's implementations, see golden/README.md in the shared folder."""
+"""Outputs of other people's implementations, see golden/README.md in the shared folder and in this one."""
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.modules import PositionalEmbedding
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
-from fairseq_posenc.positions import Positions, clamped, log_buckets
+from fairseq_posenc.positions import Positions, clamped, log_buckets, signed_log_buckets
 
+OWN = Path(__file__).parent / "golden"
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
@@ -146,6 +149,37 @@ def deberta(facts, arrays, heads):
     return build("deberta", arrays, parameters, clipping_distance=facts["clip_k"], position_to_content=with_positions)
 
 
+def deberta_v2(facts, arrays, heads):
+    """They were computed in single precision; this package's are in double."""
+    arrays |= {name: value.double() for name, value in arrays.items() if value.is_floating_point()}
+    table = arrays["rel_embeddings"]
+    if "norm_weight" in arrays:  # their model's, which carries over as a table that is normalized already
+        table = F.layer_norm(table, table.shape[-1:], arrays["norm_weight"], arrays["norm_bias"], eps=1e-7)
+    parameters = {"relative_vectors": table.flip(0)}  # theirs is by i - j
+    options = {
+        "content_to_position": "c2p" in facts["terms"],
+        "position_to_content": "p2c" in facts["terms"],
+        "share_key_projection": facts["share_att_key"],
+    }
+    if "clip_k" in facts:
+        options["clipping_distance"] = facts["clip_k"]
+    else:
+        options |= {"position_buckets": facts["position_buckets"], "max_distance": facts["max_relative_positions"]}
+    if not facts["share_att_key"]:
+        parameters |= {
+            "key_projection.weight": arrays["W_pos_key"],
+            "query_projection.weight": arrays["W_pos_query"],
+            "query_projection.bias": arrays["b_pos_query"],
+        }
+        return build("deberta", arrays, parameters, **options)
+    encoding = build("deberta", arrays, parameters, **options)
+    encoding.bind_projections(
+        lambda x: F.linear(x, arrays["W_query"], arrays["b_query"]),
+        lambda x: F.linear(x, arrays["W_key"], arrays["b_key"]),
+    )
+    return encoding
+
+
 #: file names begin so: how to build the encoding, and how many there are at least
 FAMILIES = {
     "shaw__t2t": (shaw, 6),
@@ -172,6 +206,9 @@ FAMILIES = {
 }
 #: tested here and in test_model.py by other means
 OTHERS = ("t5_bucket_table__", "sinusoidal__", "learned_absolute__", "ct2_model__")
+#: the same in this folder
+OWN_FAMILIES = {"deberta_v2__microsoft": (deberta_v2, 6), "deberta_v2__hf": (deberta_v2, 2)}
+OWN_OTHERS = ("deberta_bucket_table__",)
 
 
 def test_no_golden_file_is_passed_over(shared):
@@ -179,10 +216,23 @@ def test_no_golden_file_is_passed_over(shared):
         assert path.name.startswith((*FAMILIES, *OTHERS)), path.name
 
 
+def test_no_golden_file_of_our_own_is_passed_over():
+    for path in OWN.glob("*.npz"):
+        assert path.name.startswith((*OWN_FAMILIES, *OWN_OTHERS)), path.name
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_attention_equals_golden_outputs(shared, family):
-    make, count = FAMILIES[family]
-    paths = sorted((shared / "golden").glob(f"{family}*.npz"))
+    compare(shared / "golden", family, *FAMILIES[family])
+
+
+@pytest.mark.parametrize("family", OWN_FAMILIES)
+def test_attention_equals_golden_outputs_of_our_own(family):
+    compare(OWN, family, *OWN_FAMILIES[family])
+
+
+def compare(folder, family, make, count):
+    paths = sorted(folder.glob(f"{family}*.npz"))
     assert len(paths) >= count
     for path in paths:
         facts, arrays = load(path)
@@ -209,6 +259,16 @@ def test_buckets_equal_those_of_t5(shared):
         facts, arrays = load(path)
         table = log_buckets(facts["num_buckets"], facts["max_distance"], facts["bidirectional"])
         assert torch.equal(clamped(table, arrays["distance_j_minus_i"]), arrays["expected_bucket"])
+
+
+def test_buckets_equal_those_of_deberta():
+    tables = np.load(OWN / "deberta_bucket_table__microsoft.npz")
+    assert len(tables) >= 10
+    for name, theirs in tables.items():
+        buckets, furthest = (int(number) for number in name.split("_")[1:])
+        found = torch.tensor(signed_log_buckets(buckets, furthest))
+        distances = torch.arange(furthest + 5, -furthest - 6, -1)  # theirs are i - j, ascending
+        assert torch.equal(-clamped(found, distances), torch.from_numpy(theirs).long()), name
 
 
 def test_rotated_queries_and_keys_equal_golden_outputs(shared):

@@ -28,7 +28,7 @@ from tests.models import (
     shift_right,
     translate,
 )
-from tests.variants import VARIANTS, ignores_order
+from tests.variants import LOG_BUCKETS, VARIANTS, ignores_order
 
 
 def variant(name, options, *flags):
@@ -133,12 +133,42 @@ def test_saved_and_loaded_it_is_the_same(task, pairs, name, options):
     assert torch.equal(logits(other, source, previous), logits(model, source, previous))
 
 
-@pytest.mark.parametrize("name", ["t5", "deberta", "rotary"])
-def test_copied_or_pickled_whole_it_is_the_same(task, pairs, name):
-    model = variant(name, {})
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("t5", {}), ("deberta", {}), ("deberta", {"share_key_projection": True, **LOG_BUCKETS}), ("rotary", {})],
+)
+def test_copied_or_pickled_whole_it_is_the_same(task, pairs, name, options):
+    model = variant(name, options)
     source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        torch.testing.assert_close(logits(other, source, previous), logits(model, source, previous), rtol=0, atol=1e-12)
+    expected = logits(model, source, previous)
+    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)  # nothing of a copy is the original's
+    for other in copies:
+        torch.testing.assert_close(logits(other, source, previous), expected, rtol=0, atol=1e-12)
+
+
+def test_shared_projections_are_those_of_the_words(task, pairs):
+    """As they are in each pass, and once in the checkpoint."""
+    model = variant("deberta", {"share_key_projection": True})
+    tables = {
+        f"{stack}.layers.{layer}.self_attn.position_encoding.relative_vectors"
+        for stack in ("encoder", "decoder")
+        for layer in (0, 1)
+    }
+    assert set(model.state_dict()) == set(build_model("transformer_nopos_tiny").state_dict()) | tables
+    layers = model.encoder.layers
+    vectors = [layer.self_attn.position_encoding.relative_vectors for layer in layers]
+    assert vectors[0] is vectors[1]
+    source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
+    before = logits(model, source, previous)
+    for layer in layers:
+        assert layer.self_attn.position_encoding.word_projections == (layer.self_attn.q_proj, layer.self_attn.k_proj)
+    replaced = copy.deepcopy(layers[0].self_attn.q_proj)
+    torch.nn.init.normal_(replaced.weight)
+    layers[0].self_attn.q_proj = replaced
+    assert not torch.allclose(logits(model, source, previous), before)
+    assert layers[0].self_attn.position_encoding.word_projections[0] is replaced
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
@@ -432,6 +462,21 @@ def test_signature_names_the_encoding_and_every_option():
             ["transformer_deberta_tiny", "--content-to-position", "false", "--position-to-content", "false"],
             "deberta without --content-to-position and --position-to-content has no positions: use nopos",
         ),
+        (
+            ["transformer_deberta_tiny", "--max-distance", "64"],
+            r"--max-distance has no meaning for \S+ \(encoding deberta\) without --position-buckets: leave it out",
+        ),
+        (
+            ["transformer_deberta_tiny", "--position-buckets", "8", "--clipping-distance", "128"],
+            r"--clipping-distance has no meaning for \S+ \(encoding deberta\) beside --position-buckets",
+        ),
+        (["transformer_deberta_tiny", "--position-buckets", "3"], "--position-buckets must be at least 4, not 3"),
+        (
+            ["transformer_deberta_tiny", "--position-buckets", "32", "--max-distance", "17"],
+            "--max-distance must be more than 17, not 17: --position-buckets 32 hold the distances up to 16 singly",
+        ),
+        (["transformer_t5_tiny", "--position-buckets", "8"], "--position-buckets has no meaning for"),
+        (["transformer_tupe_abs_tiny", "--share-key-projection", "true"], "--share-key-projection has no meaning for"),
         (["transformer_relative_key_tiny", "--left-clip", "-1"], "--left-clip must be 0 or more, not -1"),
         (["transformer_t5_tiny", "--segment-separator", "<sep>"], "the source dictionary has no such word; give one"),
         (["transformer_t5_tiny", "--segment-separator", "</s>"], "the source dictionary has no such word"),

@@ -25,7 +25,7 @@ INTERESTING: dict[str, tuple[Any, ...]] = {
 IMPOSSIBLE = [("deberta", {"clipping_distance": 0}), ("deberta", {"max_distance": 17})]
 #: DeBERTa-v2's log buckets, where one of them holds two distances within 6 words
 LOG_BUCKETS = {"position_buckets": 6, "max_distance": 7}
-DEBERTA = [
+DEBERTA: list[dict[str, Any]] = [
     {"clipping_distance": 2, "position_index": "paper"},
     LOG_BUCKETS,
     {**LOG_BUCKETS, "content_to_position": False},
@@ -72,8 +72,7 @@ def _parameters(variants: list[Variant]) -> list[Any]:
 
 
 def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncoding:
-    """The encoding in this precision, bound to the same two projections each time, in it too: tests of an encoding alone
-    stand in for the attention around it."""
+    """The encoding in this precision, bound to the same two projections each time, as by the attention around it."""
     torch.manual_seed(7)
     width = encoding.num_heads * encoding.head_dim
     encoding.bind_projections(*(torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2)))
@@ -98,6 +97,8 @@ COMBINATIONS: list[Variant] = [
     ("tupe_rel", {"source_position_encoding": "linformer", "input_positions": "sinusoidal"}),
     ("xlnet", {"segment_vectors": True, "segment_separator": "w3"}),
     ("diet_abs_lin", {"target_position_encoding": "rotary"}),
+    ("deberta", {"target_position_encoding": "t5", "max_distance": 17}),
+    ("shaw", {"target_position_encoding": "deberta", "clipping_distance": 2, **LOG_BUCKETS}),
 ]
 
 #: as a model has them, by flags

@@ -51,6 +51,8 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
         if encoding.needs_segments:
             raise ValueError(f"{candidate.name} tells segments apart, of which there are none here.")
         encoding.to(device=setup.device, dtype=DTYPES[setup.precision])
+        lent = torch.nn.ModuleList(torch.nn.Linear(HEADS * HEAD_DIM, HEADS * HEAD_DIM) for _ in range(2))
+        encoding.bind_projections(*lent.to(device=setup.device, dtype=DTYPES[setup.precision]))
         parameters = list(encoding.parameters())
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
