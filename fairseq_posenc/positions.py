@@ -74,8 +74,9 @@ def signed_log_buckets(position_buckets: int, max_distance: int) -> list[int]:
     share the bucket of the last.
 
     Each direction has its own buckets, negative to the left. Distances up to position_buckets // 2 are their own
-    buckets, the others grow with the logarithm up to position_buckets - 1. The logarithm is taken in single precision
-    and rounded up, as in the authors' code, where rounding can make the very last distance one bucket more.
+    buckets, the others grow with the logarithm up to position_buckets - 1 (- 2 where that number is odd). The logarithm
+    is taken in single precision and rounded up, as in the authors' code, where the last distance may so come one
+    bucket further.
 
     Raises:
         ValueError: too few buckets, or a max_distance that leaves none to the logarithm.

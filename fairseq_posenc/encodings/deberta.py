@@ -20,9 +20,6 @@ from .base import (
 )
 from .tables import logits_of_keys, logits_of_queries
 
-#: the authors', where distances fall into buckets
-DEFAULT_MAX_DISTANCE = 512
-
 
 @register_encoding("deberta")
 class DeBERTa(PositionEncoding):
@@ -36,7 +33,7 @@ class DeBERTa(PositionEncoding):
     off leaves the scale too: 1/sqrt(2d), 1/sqrt(d).
 
     DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance, by
-    :func:`fairseq_posenc.positions.signed_log_buckets` with ``max_distance`` (512): 2N rows, N in each direction, in
+    :func:`fairseq_posenc.positions.signed_log_buckets` with ``max_distance``: 2N rows, N in each direction, in
     decoders too. With ``share_key_projection``, the words' own projections make k^r and q^r, biases included; attention
     lends them through ``bind_projections``.
 
@@ -75,7 +72,7 @@ class DeBERTa(PositionEncoding):
         position_to_content: bool = True,
         position_index: str = "code",
         position_buckets: int | None = None,
-        max_distance: int | None = None,
+        max_distance: int = 512,  # the authors'
         share_key_projection: bool = False,
     ) -> None:
         super().__init__(num_heads, head_dim)
@@ -87,7 +84,7 @@ class DeBERTa(PositionEncoding):
             )
         self.clipping_distance = clipping_distance
         self.position_buckets = position_buckets
-        self.max_distance = DEFAULT_MAX_DISTANCE if max_distance is None else max_distance
+        self.max_distance = max_distance
         self.content_to_position = content_to_position
         self.position_to_content = position_to_content
         self.position_index = position_index
@@ -96,7 +93,7 @@ class DeBERTa(PositionEncoding):
         side = clipping_distance
         if position_buckets is not None:
             side = position_buckets
-            buckets = signed_log_buckets(side, self.max_distance)
+            buckets = signed_log_buckets(side, max_distance)
             # in a list too, so that slices of the table need not wait for a GPU
             self._bucket_rows = [min(max(bucket + side - 1, 0), 2 * side - 1) for bucket in buckets]
             self.register_buffer("bucket_rows", torch.tensor(self._bucket_rows), persistent=False)
