@@ -12,6 +12,7 @@ from recipes.common import prepare, testsets
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
 from recipes.common.settings import Flags, flag_words, parse_flags
+from recipes.common.sources import pair_tests
 from recipes.common.stages import Markers, fingerprint
 
 # Where and how fast it runs, not what is computed: these neither name an experiment nor make it another one.
@@ -206,8 +207,8 @@ class Experiment:
 
     def translate_inputs(self) -> str:
         recipe = self.run.recipe
-        tests = prepare.test_inputs(self.run)
-        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, recipe.corpus.tests, tests])
+        tests = [pair_tests(self.run), prepare.test_inputs(self.run)]
+        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, *tests])
 
     def score_inputs(self) -> str:
         """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""

@@ -12,6 +12,7 @@ from recipes.common import testsets, text
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.historical import historical_bleu
+from recipes.common.sources import pair_tests
 from recipes.common.stages import locked, write_json
 
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
@@ -20,7 +21,7 @@ SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 def score(experiment: Experiment) -> None:
     """Runs the stage."""
     run, markers, inputs = experiment.run, experiment.markers, experiment.score_inputs()
-    tests = run.recipe.corpus.tests
+    tests = pair_tests(run)
     if run.dry_run:
         for test in tests:
             _dry_run(experiment, test)
