@@ -3,7 +3,7 @@
 import importlib.metadata
 import importlib.util
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from recipes.common import prepare, testsets
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
-from recipes.common.settings import Flags, flag_words, parse_flags
+from recipes.common.settings import Flags, deciding, flag_words, parse_flags
 from recipes.common.sources import pair_tests
 from recipes.common.stages import Markers, fingerprint
 
@@ -221,7 +221,7 @@ class Experiment:
                 f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
             ) from None
         at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
-        return fingerprint([self.translate_inputs(), versions, asdict(scoring), at_hand])
+        return fingerprint([self.translate_inputs(), versions, deciding(scoring), at_hand])
 
 
 def _whole(flags: Flags, name: str, default: int) -> int:
