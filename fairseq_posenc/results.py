@@ -46,6 +46,10 @@ class Metric:
     signature: str
     reference: str | None = None  # where a SacreBLEU test set was named: how far the reference is that one's
 
+    @property
+    def lowercased(self) -> bool:
+        return "|case:lc|" in self.signature
+
 
 @dataclass(frozen=True)
 class Score:
@@ -304,7 +308,7 @@ def paired_bootstrap(baseline: Score, system: Score) -> float:
     names = ["Baseline", "System"]
     _, results = PairedTest(
         [(name, lines) for name, (_, lines) in zip(names, systems, strict=True)],
-        {"BLEU": BLEU(references=[references[0]])},
+        {"BLEU": BLEU(references=[references[0]], lowercase=baseline.bleu.lowercased)},
         references=None,
         test_type="bs",
     )()
@@ -328,6 +332,12 @@ def _with_error(value: float, error: float | None) -> str:
     return f"{value:.2f}" if error is None else f"{value:.2f} ± {error:.2f}"
 
 
+def _tokenized_name(rows: list[Row]) -> str:
+    """What the tokenized BLEU of comparable rows is called."""
+    lowercased = any(score.historical and score.historical.lowercased for row in rows for score in row.scores)
+    return f"tok. BLEU ({'lowercased' if lowercased else 'historical'})"
+
+
 def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     """Headers and cells; a column that would be empty is left out."""
     several = any(len(row.scores) > 1 for row in rows)
@@ -338,7 +348,7 @@ def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
         *(["seeds"] if several else []),
         "BLEU",
         "chrF",
-        *(["tok. BLEU (historical)"] if historical else []),
+        *([_tokenized_name(rows)] if historical else []),
         "parameters",
         "train words/s",
         *(["p"] if tested else []),
@@ -367,7 +377,9 @@ def _notes(rows: list[Row]) -> list[str]:
     if any(row.p_value is not None for row in rows):
         notes.append("p: paired bootstrap of BLEU against the baseline; of several seeds, the largest.")
     if any(row.historical is not None for row in rows):
-        notes.append("tok. BLEU (historical): tokenized BLEU as older papers printed it, not comparable with BLEU.")
+        notes.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
+    if any(score.bleu.lowercased for row in rows for score in row.scores):
+        notes.append("BLEU and chrF ignore case (case:lc), as these models write no capitals.")
     scores = [(score, name) for row, name in zip(rows, _names(rows), strict=True) for score in row.scores]
     notes += dict.fromkeys(f"Reference: {score.bleu.reference}" for score, _ in scores if score.bleu.reference)
     for label, signatures in (

@@ -222,6 +222,26 @@ def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> Non
     assert [row.bleu for row in rows] == [row.bleu for row in before]  # it enters no other number
 
 
+def test_lowercased_scores_are_named_and_tested_without_case(copy: Path) -> None:
+    signature = "lowercased tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:lc|tok:moses-de"
+    for directory in {path.parent for path in copy.rglob("experiment.json")}:
+        written = [{"name": "tokenized BLEU (lowercased)", "score": 41.02, "signature": signature}]
+        (directory / "test.historical.json").write_text(json.dumps(written))
+        path = directory / "test.sacrebleu.json"
+        path.write_text(path.read_text().replace("|case:mixed|", "|case:lc|"))
+    rows = results.pool(results.read_experiments([copy]))
+    text = results.as_text(rows)
+    assert "tok. BLEU (lowercased)" in text
+    assert "historical" not in text
+    assert text.count("BLEU and chrF ignore case (case:lc)") == 1
+    # The hypotheses in capitals are the same system.
+    baseline, system = (row.first for row in rows[:2])
+    before = results.paired_bootstrap(baseline, system)
+    path = system.directory / "test.hyp"
+    path.write_text(path.read_text().upper())
+    assert results.paired_bootstrap(baseline, system) == before < 1
+
+
 def test_the_reference_is_named_where_it_is_one_of_sacrebleus(copy: Path) -> None:
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     scores = json.loads(path.read_text())

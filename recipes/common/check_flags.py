@@ -16,6 +16,7 @@ import sys
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, train_command
 from recipes.common.run import ROOT, Run
+from recipes.common.sources import pair_tests
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def commands_to_check(run: Run, experiments: list[Experiment], stages: list[str]
     if "translate" in stages and not all(
         one.markers.is_done("translate", one.translate_inputs()) for one in experiments
     ):
-        words = generate_command(experiments[0], run.recipe.corpus.tests[0], run.output_dir)
+        words = generate_command(experiments[0], pair_tests(run)[0], run.output_dir)
         commands.append(("generate", words_behind(words, "fairseq_cli.generate")))
     return commands
 

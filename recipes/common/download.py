@@ -12,7 +12,7 @@ from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedCol
 from recipes.common.errors import RecipeError
 from recipes.common.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
 from recipes.common.run import Run, run_command
-from recipes.common.sources import Archive, wanted_archives, wanted_sources
+from recipes.common.sources import Archive, pair_tests, wanted_archives, wanted_sources
 from recipes.common.stages import (
     Markers,
     atomic_path,
@@ -80,7 +80,7 @@ def _generate(run: Run) -> None:
         log = corpus_dir / "generate.log"
         log.unlink(missing_ok=True)
         run_command(run, command, log, f"The generator {corpus.generator}")
-        splits = (*corpus.train_splits(run.pair), corpus.valid, *corpus.tests)
+        splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
         names = [f"{split}.{language}" for split in splits for language in (run.source, run.target)]
         for name in names:
             if not (temporary / name).is_file():

@@ -5,7 +5,7 @@ from pathlib import Path
 from recipes.common.clean import Batch, Cleaned, as_lines
 from recipes.common.counts import TrainCounts
 from recipes.common.settings import Prepare
-from recipes.common.subwords import METHODS, Subwords
+from recipes.common.subwords import Subwords, load
 
 _sides: tuple[Subwords, Subwords]
 _settings: Prepare
@@ -14,8 +14,7 @@ _settings: Prepare
 def start(directory: Path, source: str, target: str, settings: Prepare) -> None:
     """Loads the learnt subwords, once a process."""
     global _sides, _settings
-    method = METHODS[settings.subwords]
-    _sides = method(directory, source), method(directory, target)
+    _sides = load(directory, source, settings), load(directory, target, settings)
     _settings = settings
 
 

@@ -3,7 +3,7 @@
 import importlib.metadata
 import importlib.util
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from recipes.common import prepare, testsets
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
-from recipes.common.settings import Flags, flag_words, parse_flags
+from recipes.common.settings import Flags, deciding, flag_words, parse_flags
+from recipes.common.sources import pair_tests
 from recipes.common.stages import Markers, fingerprint
 
 # Where and how fast it runs, not what is computed: these neither name an experiment nor make it another one.
@@ -206,8 +207,8 @@ class Experiment:
 
     def translate_inputs(self) -> str:
         recipe = self.run.recipe
-        tests = prepare.test_inputs(self.run)
-        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, recipe.corpus.tests, tests])
+        tests = [pair_tests(self.run), prepare.test_inputs(self.run)]
+        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, *tests])
 
     def score_inputs(self) -> str:
         """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
@@ -220,7 +221,7 @@ class Experiment:
                 f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
             ) from None
         at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
-        return fingerprint([self.translate_inputs(), versions, asdict(scoring), at_hand])
+        return fingerprint([self.translate_inputs(), versions, deciding(scoring), at_hand])
 
 
 def _whole(flags: Flags, name: str, default: int) -> int:

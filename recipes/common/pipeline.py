@@ -12,6 +12,7 @@ from recipes.common.experiment import Experiment, make_experiments
 from recipes.common.nodes import forget_attempts, join
 from recipes.common.run import Run, Stopped
 from recipes.common.score import score
+from recipes.common.sources import pair_tests
 from recipes.common.train import train
 from recipes.common.translate import translate
 
@@ -25,6 +26,7 @@ def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) 
         for number, experiment in enumerate(experiments if "train" in stages else [], 1):
             join(experiment, f"{number} of {len(experiments)}")
         return
+    _say_missing_tests(run)
     if not run.dry_run:
         if run.nodes > 1 and "train" in stages:
             forget_attempts(experiments)
@@ -36,6 +38,13 @@ def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) 
     _run_experiments(run, experiments, stages)
     if "compare" in stages:
         compare(run, experiments)
+
+
+def _say_missing_tests(run: Run) -> None:
+    """One line if this pair lacks some of the recipe's test sets."""
+    corpus, tests = run.recipe.corpus, pair_tests(run)
+    if missing := [test for test in corpus.tests if test not in tests]:
+        run.say(f"{run.pair} has no {', '.join(missing)} ({corpus.sources}); its test sets are {', '.join(tests)}")
 
 
 def _run_experiments(run: Run, experiments: list[Experiment], stages: list[str]) -> None:

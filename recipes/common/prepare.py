@@ -16,29 +16,29 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from recipes.common import clean, download, encode, text
+from recipes.common import clean, download, encode, subwords, text
 from recipes.common.counts import EvalCounts, TrainCounts, compare, compare_known
 from recipes.common.errors import RecipeError
 from recipes.common.parallel import in_child, in_order
 from recipes.common.raw import Raw, extract, has_members, raw_files
 from recipes.common.run import Run, run_command
-from recipes.common.settings import Prepare
-from recipes.common.sources import known_counts
+from recipes.common.settings import Prepare, deciding
+from recipes.common.sources import known_counts, pair_tests
 from recipes.common.stages import Markers, fingerprint, locked, replace_directory, write_json
 from recipes.common.steps import Step, Steps
-from recipes.common.subwords import METHODS, Subwords
+from recipes.common.subwords import Subwords
 
 
 def inputs(run: Run) -> str:
     """The fingerprint of what decides this stage's outputs."""
     corpus = run.recipe.corpus
-    splits = [corpus.train_splits(run.pair), corpus.valid, corpus.tests]
-    return fingerprint([download.inputs(run), run.pair, splits, asdict(run.recipe.prepare)])
+    splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
+    return fingerprint([download.inputs(run), run.pair, splits, deciding(run.recipe.prepare)])
 
 
 def training_inputs(run: Run) -> str:
     """The fingerprint of what decides the training and validation data: another test set makes no other training."""
-    corpus, settings = run.recipe.corpus, asdict(run.recipe.prepare)
+    corpus, settings = run.recipe.corpus, deciding(run.recipe.prepare)
     del settings["eval_max_tokens"]
     splits = [*corpus.train_splits(run.pair), corpus.valid]
     return fingerprint([download.inputs(run, splits), run.pair, splits, settings])
@@ -46,13 +46,13 @@ def training_inputs(run: Run) -> str:
 
 def test_inputs(run: Run) -> str:
     """The fingerprint of what decides the test sets, and what a model sees of them."""
-    tests = run.recipe.corpus.tests
+    tests = pair_tests(run)
     return fingerprint([download.inputs(run, tests), run.recipe.prepare.eval_max_tokens])
 
 
 def subset(run: Run, test: str) -> str:
     """fairseq's name for a test set: test, test1, test2..."""
-    index = run.recipe.corpus.tests.index(test)
+    index = pair_tests(run).index(test)
     return f"test{index or ''}"
 
 
@@ -63,7 +63,8 @@ def prepare(run: Run) -> None:
         settings = run.recipe.prepare
         if has_members(run):
             run.say(f"# take the members that sources.tsv names out of {run.download_dir}")
-        run.say(f"# clean, learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
+        changes = "".join(f"{change}, " for change in settings.changes)
+        run.say(f"# clean, {changes}learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
         run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
         run.dry(["mv", work / "publish", run.prepared_dir])
         return
@@ -107,9 +108,9 @@ def make_steps(run: Run, work: Path) -> Steps:
     if has_members(run):
         add("extract", (), download.inputs(run), _extract)
     raw = [download.inputs(run), run.pair]
-    add("evaluation", ("extract",), [raw, corpus.valid, corpus.tests], _evaluation)
+    add("evaluation", ("extract",), [raw, corpus.valid, pair_tests(run)], _evaluation)
     add("clean", ("extract",), [raw, corpus.train_splits(run.pair), settings.drop_identical], _clean)
-    add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample], _learn)
+    add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample, *settings.changes], _learn)
     add("encode", ("evaluation", "clean", "learn"), limits, _encode)
     add("binarize", ("encode",), settings.joined_dictionary, _binarize)
     add("publish", ("evaluation", "learn", "binarize"), None, _publish)
@@ -129,7 +130,7 @@ def _raw(run: Run, steps: Steps, split: str) -> list[tuple[Raw, Raw]]:
 def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
     """The sets to validate and test on, as they came, of which no line may be dropped; before all that takes hours."""
     corpus, said = run.recipe.corpus, []
-    for split in dict.fromkeys((corpus.valid, *corpus.tests)):
+    for split in dict.fromkeys((corpus.valid, *pair_tests(run))):
         raw = _raw(run, steps, split)
         if len(raw) != 1:
             raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(raw)}.")
@@ -211,12 +212,12 @@ def learn_from(directory: Path, files: list[tuple[str, Path]], step: int, settin
             for line in islice(text.read_lines(path), 0, None, step):
                 yield language, line.decode("utf-8")
 
-    METHODS[settings.subwords].learn(directory, lines(), settings)
+    subwords.learn(directory, lines(), settings)
 
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
     """The learnt subwords, for encoding or decoding one language."""
-    return METHODS[run.recipe.prepare.subwords](directory or run.prepared_dir, language)
+    return subwords.load(directory or run.prepared_dir, language, run.recipe.prepare)
 
 
 def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
@@ -230,9 +231,11 @@ def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
     if not counts.kept:
         raise _nothing_left(run, counts)
     said = [f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings))}", *cleaned["said"]]
+    if settings.changes:
+        said.append(f"the model's text: {', '.join(settings.changes)}; references stay as they came")
     said += compare_known(counts.after_steps(), known_counts(run))
     evals = {}
-    for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in corpus.tests)]:
+    for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
         found = _encode_eval(run, steps, directory, name, split)
         evals[name] = {"split": split, **asdict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
@@ -287,7 +290,7 @@ def require_lines(run: Run, directory: Path, pairs: int) -> None:
 
 
 def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
-    tests = ",".join(str(tokens / subset(run, test)) for test in run.recipe.corpus.tests)
+    tests = ",".join(str(tokens / subset(run, test)) for test in pair_tests(run))
     words = [
         run.python,
         "-m",

@@ -11,7 +11,8 @@ from pathlib import Path
 from recipes.common import testsets, text
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
-from recipes.common.historical import historical_bleu
+from recipes.common.historical import NAMES, historical_bleu
+from recipes.common.sources import pair_tests
 from recipes.common.stages import locked, write_json
 
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
@@ -20,7 +21,7 @@ SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 def score(experiment: Experiment) -> None:
     """Runs the stage."""
     run, markers, inputs = experiment.run, experiment.markers, experiment.score_inputs()
-    tests = run.recipe.corpus.tests
+    tests = pair_tests(run)
     if run.dry_run:
         for test in tests:
             _dry_run(experiment, test)
@@ -54,7 +55,7 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
     write_json(files[0], result)
     if run.recipe.score.historical:
         files.append(experiment.test_file(test, HISTORICAL))
-        historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target)
+        historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target, run.recipe.score.tokenized)
         write_json(files[1], historical)
         result += historical
     scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
@@ -69,11 +70,11 @@ def _dry_run(experiment: Experiment, test: str) -> None:
     if name is not None and testsets.at_hand(name, run.pair):
         run.dry(testset_command(experiment, test))
     if run.recipe.score.historical:
-        run.say(f"# tokenized BLEU (historical) of {test} into {experiment.test_file(test, HISTORICAL)}")
+        run.say(f"# {NAMES[run.recipe.score.tokenized]} of {test} into {experiment.test_file(test, HISTORICAL)}")
 
 
 def score_command(experiment: Experiment, test: str) -> list[str]:
-    """BLEU (13a, cased) and chrF with bootstrap confidence intervals, two decimals."""
+    """BLEU (13a) and chrF with bootstrap confidence intervals, two decimals; cased, if the model's text is."""
     return _sacrebleu_command(experiment, test, [str(experiment.test_file(test, "ref"))])
 
 
@@ -85,7 +86,9 @@ def testset_command(experiment: Experiment, test: str) -> list[str]:
 
 def _sacrebleu_command(experiment: Experiment, test: str, references: list[str]) -> list[str]:
     words = [experiment.run.python, "-m", "sacrebleu", *references, "-i", str(experiment.test_file(test, "hyp"))]
-    return [*words, "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
+    # Cased, the references themselves in lower case would have a BLEU of 23 to 27 on Multi30k's German test sets.
+    case = ["-lc", "--chrf-lowercase"] if experiment.run.recipe.prepare.lowercase else []
+    return [*words, "-m", "bleu", "chrf", *case, "--confidence", "-f", "json", "-w", "2"]
 
 
 def compare_with_testset(experiment: Experiment, test: str, result: list[dict[str, object]]) -> str:

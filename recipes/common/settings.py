@@ -14,14 +14,17 @@ import configparser
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recipes.common.errors import RecipeError
 
 SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "score", "experiments")
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")
+TOKENIZED = ("split", "lowercase")
+# Keys that came after the first fingerprints: at its default, such a key computes what was computed without it.
+LATER = frozenset(["lowercase", "normalize_punctuation", "tokenized"])
 # Flags of fairseq that the pipeline gives itself, and what to use instead.
 RESERVED = {
     "seed": "give --seeds",
@@ -95,14 +98,31 @@ class Prepare:
     max_ratio: float = 0.0  # a pair with so many times more tokens on one side is dropped; 0: none
     drop_identical: bool = False  # a pair whose sides are equal is dropped
     eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
+    lowercase: bool = False  # all that the model reads and learns to write; references stay as they came
+    normalize_punctuation: bool = False  # the same for Moses' normalize-punctuation
+
+    @property
+    def changes(self) -> list[str]:
+        """What is done to text before it is split into subwords, in this order, by its keys in the .conf."""
+        changes = {"lowercase": self.lowercase, "normalize-punctuation": self.normalize_punctuation}
+        return [name for name, wanted in changes.items() if wanted]
 
 
 @dataclass(frozen=True)
 class Scoring:
     """What is scored beside SacreBLEU's BLEU and chrF on the reference."""
 
-    historical: bool = False
+    historical: bool = False  # a tokenized BLEU, as papers print it
     testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's name of a test set
+    tokenized: str = "split"  # which one: cased with German compounds split, or lowercased with compounds whole
+
+
+def deciding(section: Prepare | Scoring) -> dict[str, Any]:
+    """A section's values for a fingerprint, which a key that was added later enters only where it is not at its
+    default.
+    """
+    values = {key.name: (getattr(section, key.name), key.default) for key in fields(section)}
+    return {name: value for name, (value, default) in values.items() if name not in LATER or value != default}
 
 
 @dataclass(frozen=True)
@@ -316,6 +336,8 @@ def _prepare(section: _Section) -> Prepare:
         max_ratio=section.get("max-ratio", _ratio, default.max_ratio),
         drop_identical=section.get("drop-identical", _boolean, default.drop_identical),
         eval_max_tokens=section.get("eval-max-tokens", _whole(1), default.eval_max_tokens),
+        lowercase=section.get("lowercase", _boolean, default.lowercase),
+        normalize_punctuation=section.get("normalize-punctuation", _boolean, default.normalize_punctuation),
     )
     section.refuse_rest()
     return prepare
@@ -335,7 +357,12 @@ def _score(section: _Section, tests: list[str]) -> Scoring:
         _known_to_sacrebleu(found.values())
         return found
 
-    scoring = Scoring(section.get("historical", _boolean, False), section.get("testsets", testsets, {}))
+    default = Scoring()
+    tokenized = section.get("tokenized", _choice(TOKENIZED), default.tokenized)
+    historical = section.get("historical", _boolean, "tokenized" in section.values)
+    if "tokenized" in section.values and not historical:
+        raise section.error("tokenized", "needs 'historical = true', or no 'historical' at all.")
+    scoring = Scoring(historical, section.get("testsets", testsets, {}), tokenized)
     section.refuse_rest()
     return scoring
 

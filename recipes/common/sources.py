@@ -109,19 +109,44 @@ def read_counts(path: Path) -> list[Known]:
     return known
 
 
+def pair_tests(run: Run) -> list[str]:
+    """The recipe's test sets that this pair has, in the recipe's order; RecipeError if it has none.
+
+    Left out is a set that the table of sources has for another pair of the recipe and not for this one. One that it has
+    for no pair is a mistake: it stays in, for `wanted_sources` to refuse.
+    """
+    corpus = run.recipe.corpus
+    if corpus.sources is None:
+        return corpus.tests
+    rows = read_sources(corpus.sources)
+
+    def has(pair: str, test: str) -> bool:
+        languages = {row.language for row in rows if row.split == test and row.is_of(pair)}
+        return languages == set(pair.split("-"))
+
+    known = {test for test in corpus.tests if any(has(pair, test) for pair in corpus.pairs)}
+    tests = [test for test in corpus.tests if test not in known or has(run.pair, test)]
+    if not tests:
+        raise RecipeError(
+            f"{corpus.sources} has none of the test sets {', '.join(corpus.tests)} for {run.pair}: choose another "
+            "pair, or others in [corpus] tests."
+        )
+    return tests
+
+
 def wanted_sources(run: Run) -> list[Source]:
     """The rows that this pair needs."""
     corpus = run.recipe.corpus
     assert corpus.sources is not None
     rows = [row for row in read_sources(corpus.sources) if row.is_of(run.pair)]
-    splits = dict.fromkeys([*corpus.train_splits(run.pair), corpus.valid, *corpus.tests])
+    splits = dict.fromkeys([*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)])
     for split in splits:
         counts = [sum((row.split, row.language) == (split, side) for row in rows) for side in (run.source, run.target)]
         for language, count in zip((run.source, run.target), counts, strict=True):
             if not count:
                 raise RecipeError(
                     f"{corpus.sources} has no file for split '{split}', language '{language}', pair {run.pair}: "
-                    "add a row."
+                    "add a row, or correct the name in [corpus]."
                 )
         if counts[0] != counts[1]:
             raise RecipeError(

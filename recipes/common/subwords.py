@@ -13,6 +13,7 @@ import sentencepiece
 from subword_nmt import apply_bpe, learn_bpe
 
 from recipes.common.errors import RecipeError
+from recipes.common.normalize import normalizer
 from recipes.common.settings import Prepare
 
 BATCH = 2_000  # lines held at once
@@ -126,6 +127,34 @@ METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[Words]] = {
     "subword-nmt": SubwordNmt,
     "none": Words,
 }
+
+
+class Normalized:
+    """Subwords of text that is changed before they see it."""
+
+    def __init__(self, subwords: Subwords, language: str, settings: Prepare) -> None:
+        self.subwords = subwords
+        self.change = normalizer(language, settings.lowercase, settings.normalize_punctuation)
+
+    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        return self.subwords.encode(map(self.change, lines))
+
+    def decode(self, tokens: list[str]) -> str:
+        return self.subwords.decode(tokens)
+
+
+def load(directory: Path, language: str, settings: Prepare) -> Subwords:
+    """What was learnt into `directory`, for one language."""
+    subwords = METHODS[settings.subwords](directory, language)
+    return Normalized(subwords, language, settings) if settings.changes else subwords
+
+
+def learn(directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
+    """Learns from (language, line) pairs, changed as `load` changes them."""
+    if settings.changes:
+        how = (settings.lowercase, settings.normalize_punctuation)
+        lines = ((language, normalizer(language, *how)(line)) for language, line in lines)
+    METHODS[settings.subwords].learn(directory, lines, settings)
 
 
 def batches(lines: Iterable[str], size: int = BATCH) -> Iterator[list[str]]:

@@ -12,6 +12,7 @@ from recipes.common import prepare, text
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, threads
 from recipes.common.run import run_command, write_command
+from recipes.common.sources import pair_tests
 from recipes.common.stages import atomic_path, empty_directory, locked
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
@@ -20,7 +21,7 @@ HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 def translate(experiment: Experiment) -> None:
     """Runs the stage."""
     run, markers, inputs = experiment.run, experiment.markers, experiment.translate_inputs()
-    tests = run.recipe.corpus.tests
+    tests = pair_tests(run)
     temporary = experiment.directory / "generate.tmp"
     if run.dry_run:
         for test in tests:

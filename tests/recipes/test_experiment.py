@@ -18,6 +18,8 @@ from recipes.common.settings import read_recipe
 from recipes.common.train_log import TrainLog
 from tests.recipes.tiny import CONF, make_recipe, make_run
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def experiment(tmp_path: Path, name: str = "shaw-k2", conf: str = CONF, **options: object) -> Experiment:
     if not (tmp_path / "recipe").exists():
@@ -127,6 +129,9 @@ def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: st
         ("beam = 2", "lenpen = 0.6\nlength-penalty = wu", "translate"),
         ("subwords = none", "subwords = none\neval-max-tokens = 9", "translate"),
         ("[experiments]", "[score]\nhistorical = true\n[experiments]", "score"),
+        ("subwords = none", "subwords = none\nlowercase = true", "train"),
+        ("subwords = none", "subwords = none\nnormalize-punctuation = true", "train"),
+        ("subwords = none", "subwords = none\nlowercase = false\nnormalize-punctuation = false", None),
         ("num-workers = 0", "num-workers = 1", None),
     ],
 )
@@ -139,6 +144,31 @@ def test_stages_are_done_again_from_the_first_that_a_setting_touches(
     order = ["train", "average", "translate", "score"]
     changes = first is not None and order.index(kind) >= order.index(first)
     assert (inputs(CONF) != inputs(CONF.replace(old, new))) == changes
+
+
+def test_another_kind_of_tokenized_score_is_scored_again_and_no_more(tmp_path: Path) -> None:
+    def made(words: str) -> Experiment:
+        return experiment(tmp_path, conf=f"{CONF}\n[score]\n{words}\n")
+
+    assert made("tokenized = split").score_inputs() == made("historical = true").score_inputs()
+    assert made("tokenized = lowercase").score_inputs() != made("historical = true").score_inputs()
+    assert made("tokenized = lowercase").translate_inputs() == made("historical = true").translate_inputs()
+
+
+def test_a_test_set_more_is_translated_and_trains_nothing_again() -> None:
+    conf = ROOT / "recipes/multi30k/multi30k.conf"
+
+    def made(pair: str, *tests: str) -> Experiment:
+        run = make_run(ROOT, conf, None, pair=pair)
+        return Experiment(replace(run, recipe=read_recipe(conf, [f"corpus.tests={' '.join(tests)}"])), "sinusoidal", 1)
+
+    one, two = made("en-de", "test_2016_flickr"), made("en-de", "test_2016_flickr", "test_2017_flickr")
+    assert one.train_inputs() == two.train_inputs()
+    assert one.average_inputs() == two.average_inputs()
+    assert one.translate_inputs() != two.translate_inputs()
+    # What the pair does not have makes no difference to it.
+    one, two = made("en-cs", "test_2016_flickr"), made("en-cs", "test_2016_flickr", "test_2017_flickr")
+    assert one.score_inputs() == two.score_inputs()
 
 
 def test_a_value_set_for_once_makes_an_experiment_of_its_own(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common.settings import read_recipe
+from recipes.common.settings import flag_words, read_recipe
 from recipes.common.table.rows import read_table
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -67,6 +67,39 @@ def test_confs(name: str) -> None:
     assert recipe.score.historical
 
 
+def test_transformer_tiny_on_multi30k() -> None:
+    """LividWo/Revisit-MMT, README-baseline.md, and the defaults of its fairseq."""
+    recipe = read_recipe(RECIPES / "multi30k/published.conf")
+    for side in ("encoder", "decoder"):
+        wanted = {"layers": "4", "embed-dim": "128", "ffn-embed-dim": "256", "attention-heads": "4"}
+        assert {key: recipe.model[f"{side}-{key}"] for key in wanted} == wanted
+    assert recipe.model["dropout"] == "0.3"
+    assert "share-all-embeddings" in recipe.model
+    assert "encoder-normalize-before" not in recipe.model
+    wanted = {"max-tokens": "4096", "max-update": "8000", "patience": "10", "lr": "5e-3", "warmup-updates": "2000"}
+    wanted |= {"lr-scheduler": "inverse_sqrt", "label-smoothing": "0.1", "adam-betas": "(0.9, 0.98)", "clip-norm": "25"}
+    assert {key: recipe.train[key] for key in wanted} == wanted
+    assert recipe.batch_tokens == 2 * 4096
+    assert (recipe.average, recipe.average_by, recipe.generate) == (10, "epochs", {"beam": "5", "lenpen": "1.0"})
+    assert recipe.prepare.changes == ["lowercase", "normalize-punctuation"]
+    assert (recipe.prepare.subwords, recipe.prepare.vocabulary) == ("subword-nmt", 10_000)
+    assert recipe.score.tokenized == "lowercase"
+    # Its text is other text: it neither replaces multi30k.conf's nor is compared with it.
+    other = read_recipe(RECIPES / "multi30k/multi30k.conf")
+    assert recipe.corpus.name != other.corpus.name
+    assert recipe.corpus.downloads == other.corpus.downloads
+    assert recipe.corpus.tests == other.corpus.tests
+
+
+def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
+    """2.57M, with the 9,712 entries that 10,000 merges leave of Multi30k's training text."""
+    from fairseq_posenc.describe import describe
+
+    recipe = read_recipe(RECIPES / "multi30k/published.conf")
+    made = describe(f"transformer_sinusoidal_{recipe.size}", flag_words(recipe.model), 9712)
+    assert made.total == 2_568_192
+
+
 def test_rates_are_the_highest_of_vaswanis_schedule() -> None:
     assert pytest.approx([6.99e-4, 4.94e-4], rel=1e-3) == [512**-0.5 * 4000**-0.5, 1024**-0.5 * 4000**-0.5]
 
@@ -95,6 +128,7 @@ def test_shaws_tables_rows() -> None:
             *("wmt18", "diet-table4", "newstest2018", "sacrebleu"),
             [39.00, 40.10, 39.47, 38.42, 38.90, 38.49, 18.55, 18.74, 18.68, 22.93, 23.89, 23.93],
         ),
+        ("multi30k", "published", "test_2016_flickr", "lowercase", [41.02]),
     ],
 )
 def test_tables(corpus: str, name: str, test: str, metric: str, figures: list[float]) -> None:

@@ -2,14 +2,16 @@
 
 import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from recipes.common import download, prepare, subwords, text
+from recipes.common import download, pipeline, prepare, subwords, text
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
-from recipes.common.settings import Prepare
+from recipes.common.settings import Prepare, read_recipe
+from recipes.common.sources import pair_tests
 from recipes.common.stages import read_json
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
@@ -176,6 +178,92 @@ def test_prepared_again_only_when_something_changed(tmp_path: Path) -> None:
         prepare.require(changed)
     prepare.prepare(changed)
     assert read_json(report)["train"]["too_long"] > 0
+
+
+def test_a_model_may_see_lowercased_normalized_text_and_references_stay(tmp_path: Path) -> None:
+    english = [f"Say “Number {number}” now…" for number in range(20)] + ["SAME", "Same", "", "İ stays one pair"]
+    german = [f"Sag „Zahl {number}“ nun…" for number in range(20)] + ["same", "Same", "x", "Ein Paar"]
+    files = {"train.en": "\n".join(english).encode(), "train.de": "\n".join(german).encode()}
+    files |= {"test.en": "SAY “Number 3” now…\r\n".encode(), "test.de": "Sag „ZAHL 3“ nun…\n".encode()}
+    settings = "subwords = none\ndrop-identical = true\nlowercase = true\nnormalize-punctuation = true"
+    run = prepared(tmp_path, files, CONF.replace("subwords = none", settings))
+    assert read_binarized(run, "train", "en")[:2] == ['say "number 0" now...', 'say "number 1" now...']
+    assert read_binarized(run, "train", "de")[:2] == ['sag "zahl 0" nun...', 'sag "zahl 1" nun...']
+    assert read_binarized(run, "test", "en") == ['say "number 3" now...']
+    assert read_binarized(run, "test", "de") == ['sag "zahl 3" nun...']
+    report = read_json(run.prepared_dir / "prepare.json")
+    # Counted is the text as it came: only "Same" has equal sides.
+    counts = {"read": 24, "identical": 1, "empty": 1, "kept": 22}
+    assert report["train"] | counts == report["train"]
+    for side in ("en", "de"):
+        assert (run.prepared_dir / f"test.{side}").read_bytes() == files[f"test.{side}"]
+    [line] = prepare.load_subwords(run, "de").encode(["Der „TEST“"])
+    assert line == ["der", '"test"']
+    said = (run.prepared_dir / "prepare.txt").read_text()
+    assert "the model's text: lowercase, normalize-punctuation; references stay as they came" in said
+    # Several processes write the same.
+    several = replace(run, data_dir=tmp_path / "several", cpus=3)
+    download.download(several)
+    prepare.prepare(several)
+    for name in ("train.en-de.de.bin", "train.en-de.en.bin", "dict.de.txt"):
+        assert (several.binarized_dir / name).read_bytes() == (run.binarized_dir / name).read_bytes()
+
+
+@pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt"])
+def test_subwords_are_learnt_from_what_they_will_see(tmp_path: Path, method: str) -> None:
+    settings = Prepare(method, 20 if method == "subword-nmt" else 60, lowercase=True, normalize_punctuation=True)
+    subwords.learn(tmp_path, (("en", line) for line in SENTENCES), settings)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    lines = (("en", line.lower()) for line in SENTENCES)
+    subwords.METHODS[method].learn(plain, lines, settings)
+    file = subwords.METHODS[method].file
+    assert (tmp_path / file).read_bytes() == (plain / file).read_bytes()
+    learnt = subwords.load(tmp_path, "en", settings)
+    assert learnt.decode(next(learnt.encode(["Zwei Kinder, die SPIELEN!"]))) == "zwei kinder, die spielen!"
+
+
+MULTI30K = Path(__file__).resolve().parents[2] / "recipes/multi30k/multi30k.conf"
+BOTH = ["test_2016_flickr", "test_2018_flickr"]
+ALL = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr"]
+
+
+@pytest.mark.parametrize(("pair", "tests"), [("en-de", ALL), ("fr-en", ALL), ("en-cs", BOTH), ("cs-en", BOTH)])
+def test_a_pair_that_lacks_a_test_set_says_so_and_goes_on_with_the_others(
+    tmp_path: Path, pair: str, tests: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, MULTI30K, None, pair=pair, dry_run=True)
+    assert pair_tests(run) == tests
+    assert [prepare.subset(run, test) for test in tests] == ["test", "test1", "test2", "test3"][: len(tests)]
+    stages = ["download", "prepare", "translate", "score"]
+    pipeline.run_stages(run, stages, ["sinusoidal"], [1])
+    said = capsys.readouterr().out
+    lines = [line for line in said.split("\n") if line.startswith(f"{pair} has no ")]
+    if tests == ALL:
+        assert not lines
+    else:
+        [line] = lines
+        assert line.startswith(f"{pair} has no test_2017_flickr, test_2017_mscoco (")
+        assert line.endswith("its test sets are test_2016_flickr, test_2018_flickr")
+        assert "2017" not in said.replace(line, "")
+    for test in tests:
+        assert f"{test}.{pair[:2]}.gz" in said
+    assert said.count("fairseq_cli.generate") == said.count("-m sacrebleu") == len(tests)
+
+
+@pytest.mark.parametrize(
+    ("tests", "pair", "message"),
+    [
+        ("test_2016_flickr test_2017_flikr", "en-de", "no file for split 'test_2017_flikr', .* correct the name"),
+        ("test_2016_flickr test_2017_flikr", "en-cs", "no file for split 'test_2017_flikr'"),
+        ("test_2017_flickr test_2017_mscoco", "en-cs", "none of the test sets test_2017_flickr, test_2017_mscoco for"),
+    ],
+)
+def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, pair: str, message: str) -> None:
+    run = make_run(tmp_path, MULTI30K, None, pair=pair)
+    run = replace(run, recipe=read_recipe(MULTI30K, [f"corpus.tests={tests}"]))
+    with pytest.raises(RecipeError, match=message):
+        download.inputs(run)
 
 
 SENTENCES = [

@@ -10,7 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import sacremoses
 from rich.console import Console
+from sacrebleu.metrics.bleu import BLEU
 
 from recipes.common import score, testsets
 from recipes.common.errors import RecipeError
@@ -204,6 +206,78 @@ def test_it_is_labelled_with_all_that_made_it() -> None:
         f"sacremoses:{sacremoses.__version__}|sacrebleu:{sacrebleu.__version__}"
     )
     assert "compounds:whole" in historical_bleu(["a"], ["a"], "fr")[0]["signature"]
+
+
+def test_the_lowercased_score_is_multi_bleu_on_lowercased_normalized_moses_tokens(tmp_path: Path) -> None:
+    references = [
+        "„Das Rich-Text-Format“ gilt’s — für E-Mail…",
+        "Er sagte: Ich komme (vielleicht) um 10.30 Uhr.",
+        "Die deutsch-französische Grenze ist 451,5 km lang & sicher.",
+    ]
+    hypotheses = [
+        "„das rich-text-format“ gilt für e-mail...",
+        "Er sagte: ich komme um 10.30 Uhr.",
+        "die Deutsch-französische grenze ist 451,5 km lang & sicher.",
+    ]
+    by_hand = {
+        "ref": [
+            "&quot; das rich-text-format &quot; gilt &apos; s - für e-mail ...",
+            "er sagte : ich komme ( vielleicht ) um 10.30 uhr .",
+            "die deutsch-französische grenze ist 451,5 km lang &amp; sicher .",
+        ],
+        "hyp": [
+            "&quot; das rich-text-format &quot; gilt für e-mail ...",
+            "er sagte : ich komme um 10.30 uhr .",
+            "die deutsch-französische grenze ist 451,5 km lang &amp; sicher .",
+        ],
+    }
+    assert tokenize(references, "de", "lowercase") == by_hand["ref"]
+    assert tokenize(hypotheses, "de", "lowercase") == by_hand["hyp"]
+    [found] = historical_bleu(hypotheses, references, "de", "lowercase")
+    assert found["score"] == round(naive_multi_bleu(by_hand["hyp"], by_hand["ref"]), 2)
+    for name, lines in by_hand.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    options = ["-m", "bleu", "--tokenize", "none", "--smooth-method", "none", "--force", "-b", "-w", "2"]
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", *options]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert found["score"] == float(process.stdout)
+    # Case does not count, hyphens join: the other kind is another number.
+    assert historical_bleu([line.upper() for line in hypotheses], references, "de", "lowercase")[0] == found
+    assert 50 < found["score"] < 90
+    assert historical_bleu(hypotheses, references, "de")[0]["score"] < found["score"] - 10
+    assert found["name"] == "tokenized BLEU (lowercased)"
+    words = "nrefs:1|case:lc|punctuation:normalized|tok:moses-de|compounds:whole|smooth:none|like:multi-bleu.perl|"
+    assert f"not comparable with SacreBLEU|{words}sacremoses:" in found["signature"]
+
+
+def test_the_lowercased_score_sees_the_published_number_of_words(shared: Path) -> None:
+    """Wu et al. (2021): 41.02, 71.0/47.5/34.3/24.5 (BP=0.999, ratio=0.999, syslen=12096, reflen=12103)."""
+    with gzip.open(shared / "data/multi30k/test_2016_flickr.de.gz") as file:
+        reference = [line.decode().removesuffix("\n") for line in file]
+    [found] = historical_bleu(reference, reference, "de", "lowercase")
+    assert "ref_len = 12103" in found["verbose_score"]
+    # As a model of lowercased text writes them, by the detokenizer: not one token is lost on the way.
+    detokenizer = sacremoses.MosesDetokenizer("de")
+    written = [detokenizer.detokenize(line.split()) for line in tokenize(reference, "de", "lowercase")]
+    assert historical_bleu(written, reference, "de", "lowercase")[0]["score"] == 100
+    # Why scores of such a model ignore case.
+    assert 23 < BLEU().corpus_score(written, [reference]).score < 24
+    assert BLEU(lowercase=True).corpus_score(written, [reference]).score > 99.9
+
+
+def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> None:
+    conf = CONF.replace("subwords = none", "subwords = none\nlowercase = true")
+    hypotheses = [line.lower() for line in HYPOTHESES]
+    experiment = translated(tmp_path, REFERENCE, hypotheses, conf + "\n[score]\ntokenized = lowercase\n")
+    score.score(experiment)
+    words = ["-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-lc", "--chrf-lowercase", "-m", "bleu", "chrf"]
+    command = [sys.executable, *words, "--confidence", "-f", "json", "-w", "2"]
+    process = subprocess.run(command, cwd=experiment.directory, capture_output=True, check=True)
+    found = read_json(experiment.test_file("test", "sacrebleu.json"))
+    assert found == json.loads(process.stdout)
+    assert all("|case:lc|" in one["signature"] for one in found)
+    [tokenized] = read_json(experiment.test_file("test", "historical.json"))
+    assert tokenized == historical_bleu(hypotheses, REFERENCE, "de", "lowercase")[0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recipes.common.errors import RecipeError
-from recipes.common.settings import Scoring, flag_words, parse_flags, read_recipe
+from recipes.common.settings import Prepare, Scoring, deciding, flag_words, parse_flags, read_recipe
 from tests.recipes.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +44,39 @@ def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "scoring"),
+    [
+        ("historical = true", Scoring(historical=True)),
+        ("tokenized = split", Scoring(historical=True)),
+        ("historical = true\ntokenized = lowercase", Scoring(historical=True, tokenized="lowercase")),
+        ("tokenized = lowercase", Scoring(historical=True, tokenized="lowercase")),
+        ("historical = false", Scoring()),
+    ],
+)
+def test_which_tokenized_score(tmp_path: Path, words: str, scoring: Scoring) -> None:
+    assert read_recipe(make_recipe(tmp_path, f"{CONF}\n[score]\n{words}\n")[0]).score == scoring
+
+
+def test_keys_that_were_added_enter_fingerprints_only_where_they_are_not_at_their_default() -> None:
+    before = {
+        "subwords": "sentencepiece",
+        "vocabulary": 32000,
+        "sample": 5_000_000,
+        "joined_dictionary": True,
+        "min_tokens": 1,
+        "max_tokens": 250,
+        "max_ratio": 0.0,
+        "drop_identical": False,
+        "eval_max_tokens": 1000,
+    }
+    assert deciding(Prepare()) == before
+    assert deciding(Prepare(lowercase=True)) == {**before, "lowercase": True}
+    assert deciding(Prepare(normalize_punctuation=True)) == {**before, "normalize_punctuation": True}
+    assert deciding(Scoring()) == {"historical": False, "testsets": {}}
+    assert deciding(Scoring(True, {}, "lowercase")) == {"historical": True, "testsets": {}, "tokenized": "lowercase"}
+
+
+@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         (
@@ -68,6 +101,14 @@ def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
         ("[exp", "[score]\nhistoric = true\n[exp", ["[score]", "'historic'", "not an option", "historical"]),
         ("[exp", "[score]\nhistorical = yes\n[exp", ["[score]", "'historical'", "'yes' is not true or false"]),
         ("[exp", "[score]\ntestsets = dev=wmt14/full\n[exp", ["[score]", "'testsets'", "'dev=wmt14/full'", "(test)"]),
+        ("[exp", "[score]\ntokenized = cased\n[exp", ["[score]", "'tokenized'", "split, lowercase"]),
+        (
+            "[exp",
+            "[score]\ntokenized = lowercase\nhistorical = false\n[exp",
+            ["[score]", "'tokenized'", "needs 'historical = true'"],
+        ),
+        ("subwords = none", "lowercase = 1", ["[prepare]", "'lowercase'", "'1' is not true or false"]),
+        ("subwords = none", "normalize-punctuation = on", ["[prepare]", "'normalize-punctuation'", "true or false"]),
         ("[exp", "[score]\ntestsets = test\n[exp", ["[score]", "'testsets'", "'test' is not", "test=wmt14/full"]),
         ("[exp", "[score]\ntestsets = test=wmt1066\n[exp", ["[score]", "'testsets'", "'wmt1066'", "sacrebleu --list"]),
         ("pairs = en-de", "pairs = ende", ["[corpus]", "'pairs'", "'ende'"]),

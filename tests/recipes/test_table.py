@@ -334,6 +334,19 @@ class TestReport:
         row = next(csv.DictReader(as_csv(lines).splitlines()))
         assert (float(row["score"]), float(row["bleu"]), row["historical_signature"]) == (26.0, 25.0, "sig:old")
 
+    def test_the_lowercased_score_needs_that_kind(self, recipe: Path) -> None:
+        write_table(recipe, "# Paper", HEADER, ROW.replace("sacrebleu\t25.8", "lowercase\t41.02"))
+        made = plan(recipe)
+        finish(made.rows[0].experiments[0], 25.0, historical=41.0)  # of the other kind: not set beside the figure
+        text = as_text("Paper", make_lines(made))
+        assert "41.0 " not in text.replace("41.02", "")
+        assert "no lowercased BLEU: set 'tokenized = lowercase' in [score]" in text
+        made = plan(recipe, overrides=("score.tokenized=lowercase",))
+        finish(made.rows[0].experiments[0], 25.0, historical=41.0)
+        text = as_text("Paper", make_lines(made))
+        assert re.search(r"K = 2 +41.00 ± 0.50 +25.00 ± 0.50 +50.00 +41.02 +-0.02\n", text)
+        assert "lowercased BLEU: sig:old\n" in text
+
     def test_why_something_is_missing(self, made: Plan) -> None:
         first, second = (planned.experiments[0] for planned in made.rows)
         assert [line.missing for line in make_lines(made)] == ["not trained", "not trained"]

@@ -1,6 +1,7 @@
 """From a table to its experiments and to the jobs that make them: each setting once, whatever rows name it."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from recipes.common import prepare
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.run import Run
-from recipes.common.settings import Flags, Recipe, flag_words, read_recipe
+from recipes.common.settings import Flags, flag_words, read_recipe
+from recipes.common.sources import pair_tests
 from recipes.common.table.job import Job
 from recipes.common.table.rows import Table, TableRow
 
@@ -63,7 +65,7 @@ def make_plan(table: Table, options: Options) -> Plan:
         if (row.conf, row.pair) not in runs:
             runs[row.conf, row.pair] = _make_run(row, options)
         run = runs[row.conf, row.pair]
-        _check(row, run.recipe)
+        _check(row, run)
         rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in options.seeds]))
     _check_data(runs)
     data: dict[str, list[Job]] = {}
@@ -95,15 +97,17 @@ def _make_run(row: TableRow, options: Options) -> Run:
     )
 
 
-def _check(row: TableRow, recipe: Recipe) -> None:
-    kinds = (
-        ("pair", row.pair, recipe.pairs),
-        ("experiment", row.experiment, list(recipe.experiments)),
-        ("test set", row.test, recipe.corpus.tests),
-    )
-    for kind, name, names in kinds:
+def _check(row: TableRow, run: Run) -> None:
+    for kind, name, names in _named(row, run):
         if name not in names:
-            raise RecipeError(f"{row.where}: {recipe.path.name} has no {kind} '{name}'; it has {', '.join(names)}.")
+            raise RecipeError(f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(names)}.")
+
+
+def _named(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
+    """What a row names, and the names that there are: of test sets, those of its pair."""
+    yield "pair", row.pair, run.recipe.pairs
+    yield "experiment", row.experiment, list(run.recipe.experiments)
+    yield "test set", row.test, pair_tests(run)
 
 
 def _check_data(runs: dict[tuple[str, str], Run]) -> None:

@@ -16,7 +16,9 @@ from recipes.common.stages import atomic_path
 from recipes.common.table.plan import Plan, Planned
 from recipes.common.table.rows import TableRow
 
-METRIC_NAMES = {"historical": "historical BLEU", "sacrebleu": "BLEU"}
+METRIC_NAMES = {"historical": "historical BLEU", "lowercase": "lowercased BLEU", "sacrebleu": "BLEU"}
+# The metrics of TEST.historical.json, and what [score] tokenized must be for them.
+TOKENIZED = {"historical": "split", "lowercase": "lowercase"}
 CSV_COLUMNS = (
     *("row", "pair", "test", "conf", "experiment", "seeds", "metric", "score", "interval", "spread"),
     *("bleu", "bleu_interval", "bleu_spread", "chrf", "paper", "difference", "missing"),
@@ -68,9 +70,12 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
         else:
             scores.append(_read(experiment, row.test))
     bleu: list[Metric | None] = [score.bleu for score in scores]
-    value = _pool([score.historical for score in scores] if row.metric == "historical" else bleu)
+    value = _pool(bleu)
+    if row.metric in TOKENIZED:
+        made = planned.experiments[0].run.recipe.score.tokenized == TOKENIZED[row.metric]
+        value = _pool([score.historical if made else None for score in scores])
     if scores and value is None:
-        missing.append(f"no {METRIC_NAMES[row.metric]}: set 'historical = true' in [score]")
+        missing.append(f"no {METRIC_NAMES[row.metric]}: set 'tokenized = {TOKENIZED[row.metric]}' in [score]")
     return Line(
         row=row,
         seeds=[score.seed for score in scores],
@@ -118,19 +123,20 @@ def _pool(metrics: list[Metric | None]) -> Value | None:
 def _cells(lines: list[Line]) -> tuple[list[str], list[list[str]]]:
     """Headers and cells; a column that would be empty or say the same twice is left out."""
     pairs = len({line.row.pair for line in lines}) > 1
-    historical = any(line.row.metric == "historical" for line in lines)
     metrics = {line.row.metric for line in lines}
+    tokenized = bool(metrics & TOKENIZED.keys())
+    decimals = 1 if "historical" in metrics else 2  # as the papers print it
     paper = any(line.row.paper is not None for line in lines)
     missing = any(line.missing for line in lines)
     headers = ["row", *(["pair"] if pairs else []), METRIC_NAMES[metrics.pop()] if len(metrics) == 1 else "score"]
-    headers += [*(["SacreBLEU"] if historical else []), "chrF", *(["paper", "difference"] if paper else [])]
+    headers += [*(["SacreBLEU"] if tokenized else []), "chrF", *(["paper", "difference"] if paper else [])]
     headers += ["missing"] if missing else []
     cells = []
     for line in lines:
         cell = [line.row.label, *([line.row.pair] if pairs else []), str(line.score or "")]
-        cell += [*([str(line.bleu or "")] if historical else []), str(line.chrf or "")]
+        cell += [*([str(line.bleu or "")] if tokenized else []), str(line.chrf or "")]
         if paper:
-            cell += [_number(line.row.paper, ".1f" if historical else ".2f"), _number(line.difference, "+.2f")]
+            cell += [_number(line.row.paper, f".{decimals}f"), _number(line.difference, "+.2f")]
         cells.append([*cell, *([line.missing] if missing else [])])
     return headers, cells
 
@@ -151,8 +157,8 @@ def _notes(lines: list[Line]) -> list[str]:
     if any(line.row.paper is not None for line in lines):
         notes.append(f"The paper's figures are set beside {' and '.join(METRIC_NAMES[name] for name in metrics)}.")
     columns: list[tuple[str, list[Value | None]]] = [
-        (METRIC_NAMES["historical"], [line.score for line in lines if line.row.metric == "historical"]),
-        ("BLEU" if "historical" not in metrics else "SacreBLEU", [line.bleu for line in lines]),
+        *((METRIC_NAMES[name], [line.score for line in lines if line.row.metric == name]) for name in TOKENIZED),
+        ("SacreBLEU" if metrics.keys() & TOKENIZED.keys() else "BLEU", [line.bleu for line in lines]),
         ("chrF", [line.chrf for line in lines]),
     ]
     for label, found in columns:
@@ -193,7 +199,7 @@ def as_csv(lines: list[Line]) -> str:
                 *_numbers(line.bleu),
                 line.chrf.mean if line.chrf else None,
                 *(row.paper, line.difference, line.missing),
-                line.score.signature if line.score and row.metric == "historical" else None,
+                line.score.signature if line.score and row.metric in TOKENIZED else None,
                 *(value.signature if value else None for value in (line.bleu, line.chrf)),
             ]
         )

@@ -11,7 +11,7 @@ from recipes.common.errors import RecipeError
 from recipes.common.tsv import read_rows
 
 COLUMNS = ("row", "pair", "conf", "experiment", "test", "metric", "paper")
-METRICS = ("historical", "sacrebleu")
+METRICS = ("lowercase", "historical", "sacrebleu")
 NO_FIGURE = "-"
 
 
@@ -60,7 +60,8 @@ def read_table(folder: Path, name: str | None) -> Table:
 def _read_row(cells: list[str], where: str) -> TableRow:
     label, pair, conf, experiment, test, metric, paper = cells
     if metric not in METRICS:
-        raise RecipeError(f"{where}: '{metric}' is not a metric; the metrics are {' and '.join(METRICS)}.")
+        names = f"{', '.join(METRICS[:-1])} and {METRICS[-1]}"
+        raise RecipeError(f"{where}: '{metric}' is not a metric; the metrics are {names}.")
     try:
         figure = None if paper == NO_FIGURE else float(paper)
     except ValueError:
