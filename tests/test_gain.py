@@ -8,6 +8,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.architectures import architecture_name
+from fairseq_posenc.describe import DescriptionError, describe
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import place_of
 from fairseq_posenc.model import PositionMismatch, decode_signature
@@ -173,6 +174,13 @@ def test_fine_tuning_from_another_gain_starts_from_the_same_function(tmp_path, n
     tuned.load_state_dict(trained.state_dict())
     torch.testing.assert_close(outputs(tuned), outputs(trained), rtol=0, atol=1e-9)
     assert signature(tuned) != signature(trained)
+
+
+def test_it_costs_no_parameter():
+    plain, gained = (describe("transformer_t5_tiny", flags) for flags in ([], ["--bias-gain", "auto"]))
+    assert gained == plain
+    with pytest.raises(DescriptionError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
+        describe("transformer_shaw_tiny", ["--bias-gain", "auto"])
 
 
 @pytest.mark.parametrize("in_decoder", [False, True])
