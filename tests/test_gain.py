@@ -2,12 +2,14 @@
 
 import json
 import math
+from argparse import Namespace
 
 import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.architectures import architecture_name
+from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 from fairseq_posenc.describe import DescriptionError, describe
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import place_of
@@ -155,6 +157,17 @@ def test_a_checkpoint_of_another_gain_is_refused(gains):
     trained, wanted = (build_model("transformer_t5_tiny", *flags) for flags in gains)
     with pytest.raises(PositionMismatch, match=r"trained with other positions .*bias_gain"):
         wanted.load_state_dict(trained.state_dict())
+
+
+def test_checkpoints_are_averaged_if_they_mean_the_same_gain(tmp_path):
+    heads = ["--encoder-attention-heads", "4", "--decoder-attention-heads", "4"]  # of width 4
+    for gain in ("auto", "2", "3"):
+        model = build_model("transformer_t5_tiny", "--bias-gain", gain, *heads)
+        state = {"cfg": {"model": Namespace(bias_gain=gain)}, "model": model.state_dict()}
+        torch.save(state, tmp_path / f"{gain}.pt")
+    average_checkpoints([tmp_path / "auto.pt", tmp_path / "2.pt"], tmp_path / "mean.pt")
+    with pytest.raises(CheckpointError, match="differ in position_version"):
+        average_checkpoints([tmp_path / "auto.pt", tmp_path / "3.pt"], tmp_path / "other.pt")
 
 
 @pytest.mark.parametrize("gains", [([], ["--bias-gain", "auto"]), (["--bias-gain", "3"], ["--bias-gain", "0.5"])])
