@@ -10,6 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 from .backends import BACKENDS
 from .encodings import ENCODINGS
 from .encodings.base import (
+    BIAS_GAIN,
     NUM_SEGMENTS,
     Option,
     default_options,
@@ -41,6 +42,7 @@ MODEL_FLAGS = {
         str, "tells segments apart by this token: the segment of a token is the number of separators before it"
     ),
     "num_segments": NUM_SEGMENTS,
+    "bias_gain": BIAS_GAIN,
     "attention_backend": Option(
         str,
         "how self-attention is computed, which changes nothing but time and memory: auto (the default) is the fastest "
@@ -67,6 +69,11 @@ def _argparse_type(parse: Any) -> Any:
             raise ArgumentTypeError(str(error)) from None
 
     return parse if isinstance(parse, type) else convert
+
+
+def arch_of(args: Any) -> str:
+    """The architecture's name, from fairseq-train or from fairseq-hydra-train."""
+    return str(getattr(args, "arch", None) or getattr(args, "_name", ""))
 
 
 def encoding_of(args: Any, side: str) -> str:
@@ -106,7 +113,7 @@ def check_arguments(args: Namespace) -> None:
     Raises:
         ValueError: one sentence that names the flag and the mend.
     """
-    arch = getattr(args, "arch", None) or getattr(args, "_name", "")
+    arch = arch_of(args)
     encodings = {side: encoding_of(args, side) for side in SIDES}
     described = " and ".join(dict.fromkeys(encodings.values()))
     used = {option for encoding in encodings.values() for option in typed_options(args, encoding)}

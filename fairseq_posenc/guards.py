@@ -5,6 +5,8 @@
 * With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch, for
   which the trainer forgets the sizes of the real batches before it, so that the update's gradient is too large.
 * A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
+* A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
+  are passed over: the training starts from random parameters, exit status 0.
 * A damaged or unsafe checkpoint ends in an error of the unpickler that names no file and advises to switch safety off.
 """
 
@@ -21,7 +23,9 @@ from typing import Any
 import numpy as np
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils, iterators
+from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 
 from .checkpoints import load_checkpoint
 
@@ -32,6 +36,7 @@ def install() -> None:
         (data_utils, "batch_by_size", keep_every_sentence),
         (iterators, "_chunk_iterator", dummies_first),
         (FairseqTask, "train_step", count_no_dummy),
+        (Trainer, "load_checkpoint", refuse_missing_start),
         (checkpoint_utils, "load_checkpoint_to_cpu", explain_failure),
     ):
         function = getattr(module, name)
@@ -89,6 +94,29 @@ def count_no_dummy(train_step: Any) -> Any:
         return loss, sample_size, logging_output
 
     return step
+
+
+def refuse_missing_start(load_checkpoint: Any) -> Any:
+    """Only the training's own last checkpoint need not be there yet; any other was named by the user."""
+
+    @functools.wraps(load_checkpoint)
+    def load(trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        cfg = trainer.cfg.checkpoint
+        own = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
+        if os.path.abspath(filename) != os.path.abspath(own) and not PathManager.isfile(filename):
+            flag = "--finetune-from-model"
+            if cfg.restore_file != "checkpoint_last.pt":
+                flag = "--restore-file"
+            elif getattr(cfg, "continue_once", None):
+                flag = "--continue-once"
+            wrong = "is a directory" if os.path.isdir(filename) else "does not exist"
+            raise ValueError(
+                f"{flag} {filename} {wrong}; name a file that fairseq-train wrote, such as checkpoint_best.pt, or "
+                f"leave {flag} out to start from random parameters."
+            )
+        return load_checkpoint(trainer, filename, *args, **kwargs)
+
+    return load
 
 
 def explain_failure(load_checkpoint_to_cpu: Any) -> Any:

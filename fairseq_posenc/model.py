@@ -19,6 +19,7 @@ from torch import Tensor
 from .arguments import (
     SIDES,
     add_flags,
+    arch_of,
     check_arguments,
     check_keys,
     encoding_of,
@@ -27,6 +28,7 @@ from .arguments import (
     typed_options,
 )
 from .encodings.base import PositionEncoding, build_encoding, find_encoding
+from .encodings.gain import modules_with_scalars, resolve_gain, stretched
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ logger = logging.getLogger(__name__)
 STOCK = [{"encoding": name, "input_positions": name} for name in ("sinusoidal", "learned")]
 #: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
 SIGNATURE = "position_version"
+STACKS = {"source": "encoder", "target": "decoder"}
 
 
 class PositionMismatch(RuntimeError):
@@ -65,7 +68,12 @@ class PositionTransformer(TransformerModel):
             args = Namespace(**OmegaConf.to_container(args, resolve=True))
             check_keys(args, cls)
         check_arguments(args)
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        if args.bias_gain is not None and not any(modules_with_scalars(model)):
+            raise ValueError(
+                f"--bias-gain has no meaning for {arch_of(args)}, which learns no scalars in attention: leave it out."
+            )
+        return model
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionEncoder:
@@ -111,7 +119,8 @@ class PositionTransformer(TransformerModel):
             found = "stock fairseq" if theirs is None else decode_signature(theirs)
             wanted = decode_signature(own[SIGNATURE])
             if self._starts_finetuning():
-                state_dict = self._transplant(state_dict, own)
+                trained_with = {} if theirs is None else json.loads(found)
+                state_dict = self._transplant(self._with_own_gain(state_dict, trained_with), own)
             elif theirs is None and json.loads(wanted) in STOCK:
                 state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
             else:
@@ -130,6 +139,18 @@ class PositionTransformer(TransformerModel):
         return bool(getattr(self.args, "finetune_from_model", None)) and not os.path.exists(
             os.path.join(save_dir, "checkpoint_last.pt")
         )
+
+    def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
+        """``state_dict`` with learned scalars that mean under this model's --bias-gain what they meant under theirs."""
+        gains = {"encoder": trained_with, "decoder": trained_with.get("target", trained_with)}
+        changed = dict(state_dict)
+        for place, module in modules_with_scalars(self):
+            ratio = gains[place.split(".")[0]].get("bias_gain", 1.0) / module.bias_gain
+            for name in module.present_scalars():
+                key = f"{place}.{name}"
+                if key in state_dict:
+                    changed[key] = stretched(state_dict[key], module.scalars[name], ratio)
+        return changed
 
     def _transplant(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
         """``state_dict`` with the position parameters that this model has: the checkpoint's where name and shape are
@@ -173,6 +194,12 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
     described = {"encoding": name, "input_positions": input_positions_of(args, side), **options_of(args, name)}
     if "max_positions" in find_encoding(name).options:
         described["max_positions"] = getattr(args, f"max_{side}_positions")
+    if find_encoding(name).scalars or args.segment_separator is not None:
+        stack = STACKS[side]
+        head_dim = getattr(args, f"{stack}_embed_dim") // getattr(args, f"{stack}_attention_heads")
+        gain = resolve_gain(args.bias_gain, head_dim)
+        if gain != 1:
+            described["bias_gain"] = gain
     return described
 
 
@@ -195,6 +222,7 @@ def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidi
             of_side.attention_heads,
             of_side.embed_dim // of_side.attention_heads,
             num_segments=None if cfg.segment_separator is None else cfg.num_segments,
+            bias_gain=cfg.bias_gain,
             **options,
             **typed_options(cfg, name),
         )
@@ -202,7 +230,12 @@ def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidi
 
 
 def _make_encoding(
-    name: str, num_heads: int, head_dim: int, num_segments: int | None, **options: Any
+    name: str,
+    num_heads: int,
+    head_dim: int,
+    num_segments: int | None,
+    bias_gain: float | str | None,
+    **options: Any,
 ) -> PositionEncoding:
     """An encoding for one layer.
 
@@ -212,6 +245,8 @@ def _make_encoding(
     encoding = build_encoding(name, num_heads, head_dim, num_segments, **options)
     if encoding.needs_segments and num_segments is None:
         raise ValueError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
+    if bias_gain is not None and encoding.has_scalars:  # the other stack's may have some where this one's has none
+        encoding.add_gain(bias_gain)
     return encoding
 
 

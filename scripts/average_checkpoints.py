@@ -35,12 +35,18 @@ from fairseq_posenc.checkpoints import (
     help="Average the last N of DIRECTORY's checkpoint_<epoch>_<updates>.pt.",
 )
 @click.option("--up-to", type=int, metavar="M", help="With --last-*: leave out later epochs (or updates) than M.")
+@click.option(
+    "--allow-different-runs",
+    is_flag=True,
+    help="Average checkpoints of one model also if they are of different trainings (seed, optimization, data).",
+)
 @click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY | FILE...", type=click.Path(path_type=Path))
 def main(
     output: Path,
     last_epochs: int | None,
     last_updates: int | None,
     up_to: int | None,
+    allow_different_runs: bool,
     paths: tuple[Path, ...],
 ) -> None:
     """Average checkpoints of one training: the last of a DIRECTORY, or the named FILEs.
@@ -50,8 +56,9 @@ def main(
     average_checkpoints.py --output averaged.pt --last-updates 20 --up-to 100000 checkpoints/
     average_checkpoints.py --output averaged.pt checkpoints/checkpoint7.pt checkpoints/checkpoint9.pt
 
-    Only checkpoints of one model are averaged (same architecture, flags and parameters). The result can be
-    given to fairseq-generate and to --finetune-from-model; it holds no optimizer state. It takes the memory
+    Only checkpoints of one model (same architecture, flags and parameters) and of one training (same seed,
+    batches, optimization and data, wherever, however fast and however long it ran) are averaged. The result can
+    be given to fairseq-generate and to --finetune-from-model; it holds no optimizer state. It takes the memory
     of two models.
     """
     if last_epochs is not None and last_updates is not None:
@@ -70,7 +77,12 @@ def main(
         if last is not None:
             select = last_epoch_checkpoints if last_epochs is not None else last_update_checkpoints
             paths = tuple(select(paths[0], last, up_to=up_to))
-        average_checkpoints(paths, output, report=lambda path: click.echo(f"reading {path}"))
+        average_checkpoints(
+            paths,
+            output,
+            allow_different_runs=allow_different_runs,
+            report=lambda path: click.echo(f"reading {path}"),
+        )
     except CheckpointError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"wrote {output}: the average of {len(paths)} checkpoints")

@@ -48,6 +48,16 @@ def of_head(table: Any, head: int) -> Any:
     return numpy(table)[head if len(table) > 1 else 0]
 
 
+def bias(encoding: Any, table: Any) -> Any:
+    """Learned biases as they act: --bias-gain times the parameter."""
+    return encoding.bias_gain * table
+
+
+def factor(encoding: Any, theta: float) -> float:
+    """A learned factor as it acts: --bias-gain times as far from 1 as the parameter."""
+    return 1 + encoding.bias_gain * (theta - 1)
+
+
 def clip(distance: int, left: int, right: int) -> int:
     return max(-left, min(right, distance))
 
@@ -84,7 +94,7 @@ def relative_key(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: An
 
 @reference_for("diet_rel")
 def diet_rel(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    return content(q, k) + row(encoding.relative_bias, head, j - i, encoding.clipping_distance), v
+    return content(q, k) + bias(encoding, row(encoding.relative_bias, head, j - i, encoding.clipping_distance)), v
 
 
 @reference_for("diet_abs")
@@ -128,13 +138,13 @@ def bucket(distance: int, num_buckets: int, max_distance: int, bidirectional: bo
 
 @reference_for("t5")
 def t5(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    table = of_head(encoding.relative_bias, head)
+    table = bias(encoding, of_head(encoding.relative_bias, head))
     return content(q, k) + table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)], v
 
 
 @reference_for("kerple_log")
 def kerple_log(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    r1, r2 = (max(0.01, numpy(scalar)[head]) for scalar in (encoding.magnitude, encoding.rate))
+    r1, r2 = (max(0.01, bias(encoding, numpy(scalar)[head])) for scalar in (encoding.magnitude, encoding.rate))
     return content(q, k) - r1 * math.log(1 + r2 * abs(i - j)), v
 
 
@@ -182,11 +192,11 @@ def tupe(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pa
     logit = (q @ k + u_q @ u_k) / math.sqrt(2 * len(q))
     if encoding.name == "tupe_rel":
         if untied and i == 0:
-            logit += numpy(encoding.first_token_bias)[head, 0]
+            logit += bias(encoding, numpy(encoding.first_token_bias)[head, 0])
         elif untied and j == 0:
-            logit += numpy(encoding.first_token_bias)[head, 1]
+            logit += bias(encoding, numpy(encoding.first_token_bias)[head, 1])
         else:
-            table = numpy(encoding.relative_bias)[head]
+            table = bias(encoding, numpy(encoding.relative_bias)[head])
             logit += table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)]
     return logit, v
 
@@ -239,12 +249,13 @@ def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) ->
 
 @reference_for("huang1")
 def huang1(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    return content(q, k) * of_head(encoding.relative_factors, head)[abs(j - i)], v
+    return content(q, k) * factor(encoding, of_head(encoding.relative_factors, head)[abs(j - i)]), v
 
 
 @reference_for("huang2")
 def huang2(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    return content(q, k) * row(encoding.relative_factors, head, j - i, encoding.clipping_distance), v
+    w = factor(encoding, row(encoding.relative_factors, head, j - i, encoding.clipping_distance))
+    return content(q, k) * w, v
 
 
 @reference_for("huang3")
@@ -265,7 +276,8 @@ def segment_term(encoding: Any, head: int, q: Any, of_query: int, of_key: int) -
         s, g = numpy(encoding.segment_query_bias)[head], numpy(encoding.segment_vectors)[:, head]
         return content(q + s, g[int(of_query != of_key)])
     last = encoding.segments.num_segments - 1
-    return numpy(encoding.segments.segment_bias)[head, min(of_query, last), min(of_key, last)]
+    table = bias(encoding.segments, numpy(encoding.segments.segment_bias)[head])
+    return table[min(of_query, last), min(of_key, last)]
 
 
 def naive_attention(

@@ -268,6 +268,29 @@ def test_hydra_train_honours_preset_and_flags(data, tmp_path):
     assert len(hypotheses(run.stdout)) == 9
 
 
+def test_a_start_that_was_named_must_be_there(data, shaw, tmp_path):
+    """fairseq alone would start from random parameters; the training's own last checkpoint need not be there yet."""
+    missing, directory = tmp_path / "missing.pt", shaw[0]
+    for flags, says in (
+        (["--restore-file", missing], f"--restore-file {missing} does not exist; name a file"),
+        (["--finetune-from-model", directory], f"--finetune-from-model {directory} is a directory; name a file"),
+    ):
+        run = posenc_train(data, tmp_path / "new", SHAW, *flags, check=False)
+        assert run.returncode != 0
+        assert says in run.stderr
+        assert not list((tmp_path / "new").glob("*.pt"))
+    run = run_fairseq(
+        "hydra_train",
+        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
+        *("criterion=cross_entropy", "optimizer=adam", "dataset.max_tokens=200", "optimization.max_update=1"),
+        *("model={_name: transformer_shaw_tiny}", f"checkpoint.save_dir={tmp_path / 'new'}"),
+        *(f"checkpoint.restore_file={missing}", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        check=False,
+    )
+    assert run.returncode != 0
+    assert f"--restore-file {missing} does not exist; name a file" in run.stdout + run.stderr
+
+
 def test_hydra_train_refuses_a_key_that_nobody_knows(data, tmp_path):
     run = run_fairseq(
         "hydra_train",

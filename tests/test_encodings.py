@@ -187,7 +187,13 @@ def with_segments(name, **options):
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in ENCODINGS), ("xlnet", {"segment_vectors": True})]
+    ("name", "options"),
+    [
+        *((name, {}) for name in ENCODINGS),
+        ("xlnet", {"segment_vectors": True}),
+        ("shaw", {"bias_gain": 3.0}),
+        ("diet_rel", {"bias_gain": 3.0}),
+    ],
 )
 def test_segment_attention_joins_every_encoding(name, options, need_weights, left):
     if build_encoding(name, HEADS, DIM).projects_length:

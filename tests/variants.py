@@ -56,11 +56,15 @@ def _variants(typed_only: bool) -> list[Variant]:
         for option, meaning in cls.options.items():
             if meaning.is_flag or not typed_only:
                 found += [(name, {option: value}) for value in _values(option, meaning)]
+        if cls.scalars:
+            found.append((name, {"bias_gain": 3.0}))
         if "clipping_distance" in cls.options and "position_sharing" in cls.options:
             found += [(name, {"clipping_distance": 2, "position_sharing": sharing}) for sharing in SHARING]
     found.append(("shaw", {"relative_keys": False, "relative_values": False}))
     found += [("deberta", options) for options in DEBERTA]
     found.append(("tupe_rel", {"untie_first_token": True, "num_buckets": 8}))
+    found.append(("tupe_rel", {"untie_first_token": True, "bias_gain": "auto"}))
+    found.append(("t5", {"position_sharing": "none", "bias_gain": 0.25}))
     return [variant for variant in found if variant not in IMPOSSIBLE]
 
 
@@ -99,6 +103,9 @@ COMBINATIONS: list[Variant] = [
     ("diet_abs_lin", {"target_position_encoding": "rotary"}),
     ("deberta", {"target_position_encoding": "t5", "max_distance": 17}),
     ("shaw", {"target_position_encoding": "deberta", "clipping_distance": 2, **LOG_BUCKETS}),
+    ("shaw", {"segment_separator": "w3", "bias_gain": "auto"}),
+    ("nopos", {"target_position_encoding": "t5", "bias_gain": "auto"}),
+    ("diet_rel", {"cross_attention_positions": True, "segment_separator": "w3", "bias_gain": 3.0}),
 ]
 
 #: as a model has them, by flags

@@ -69,7 +69,7 @@ def _options(candidate: Candidate, setup: Setup, length: int) -> dict[str, Any]:
     """As the flags say, without those of the model around it; tables are as long as the sequences."""
     assert candidate.encoding is not None
     flags, _ = split_flags([*setup.flags, *candidate.flags])
-    inside = {*known_options(), "attention_backend", "num_segments"}
+    inside = {*known_options(), "attention_backend", "num_segments", "bias_gain"}
     options = {name: value for name, value in flags.items() if name in inside}
     if "max_positions" in find_encoding(candidate.encoding).options:
         options["max_positions"] = length

@@ -15,11 +15,16 @@ import torch
 from torch import Tensor
 
 from .loading import CheckpointError, StrPath, few, load_checkpoint
+from .runs import differences_of_runs, run_settings
 from .settings import differing_settings, model_settings
 
 
 def average_checkpoints(
-    paths: Iterable[StrPath], output: StrPath, *, report: Callable[[Path], None] = lambda path: None
+    paths: Iterable[StrPath],
+    output: StrPath,
+    *,
+    allow_different_runs: bool = False,
+    report: Callable[[Path], None] = lambda path: None,
 ) -> Path:
     """Average the parameters of the checkpoints `paths` into the new checkpoint `output`; return its path.
 
@@ -34,11 +39,13 @@ def average_checkpoints(
       parameters of one input, mapped from its file.
     - `output` appears complete or not at all; an older file of that name stays until then.
 
-    `report` is called with each path before it is read.
+    `report` is called with each path before it is read. With `allow_different_runs` the files need not be of
+    one training: other seeds, optimization or data are averaged, too.
 
     Raises CheckpointError if there is nothing to average, a file cannot be loaded or is damaged, a
     parameter is NaN or infinite, the files are not of one model (architecture, flags, parameter names,
-    shapes, dtypes), or the output cannot be written.
+    shapes, dtypes) or not of one training (seed, batches, optimization, data by content), or the output cannot
+    be written.
     """
     sources = _distinct_files(paths)
     output = Path(output)
@@ -48,7 +55,7 @@ def average_checkpoints(
     for source in sources:
         report(source)
         state = load_checkpoint(source)
-        total = total or _Sum(source, state)
+        total = total or _Sum(source, state, allow_different_runs)
         total.add(source, state)
         header = _header(state)
         if not newest or _updates(header) >= _updates(newest):
@@ -114,11 +121,12 @@ def _updates(header: Mapping[str, Any]) -> int:
 class _Sum:
     """The sums of the tensors of checkpoints of one model, which is the model of `source`."""
 
-    def __init__(self, source: Path, state: Mapping[str, Any]) -> None:
+    def __init__(self, source: Path, state: Mapping[str, Any], allow_different_runs: bool) -> None:
         model = state["model"]
         self.source = source
         self.count = 0
         self.settings = model_settings(source, state)
+        self.run = None if allow_different_runs else run_settings(state)
         self.forms = {name: _form(value) for name, value in model.items()}
         self.dtypes = {name: value.dtype for name, value in model.items() if _is_averaged(value)}
         self.leaders = _leaders(model)
@@ -140,6 +148,7 @@ class _Sum:
         """Adds the tensors of one file. Raises CheckpointError if it is damaged or of another model."""
         model = state["model"]
         self._check_settings(source, model_settings(source, state))
+        self._check_run(source, state)
         self._check_forms(source, {name: _form(value) for name, value in model.items()})
         leaders = _leaders(model)
         checksums = _Checksums(source)
@@ -178,6 +187,14 @@ class _Sum:
             raise CheckpointError(
                 f"{source} was trained with {key} = {here}, {self.source} with {key} = {there}; "
                 "average only checkpoints of one training."
+            )
+
+    def _check_run(self, source: Path, state: Mapping[str, Any]) -> None:
+        differences = [] if self.run is None else list(differences_of_runs(run_settings(state), self.run))
+        if differences:
+            raise CheckpointError(
+                f"{source} and {self.source} are of different trainings ({'; '.join(differences)}); average only "
+                "checkpoints of one training, or give --allow-different-runs if you mean it."
             )
 
     def _check_forms(self, source: Path, forms: Mapping[str, str]) -> None:

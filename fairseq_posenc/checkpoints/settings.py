@@ -11,11 +11,15 @@ from typing import Any
 
 from .loading import CheckpointError
 
-# Flags of a model that change how it is trained on a machine or started, not what it computes.
+# Flags of a model that change how it is trained on a machine or started, not what it computes; and the gain, of which
+# "auto" and the equal number are the same: the model's record of its positions holds the number.
 _NO_PART_OF_THE_MODEL = {
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
-    *("encoder_embed_path", "decoder_embed_path", "no_seed_provided", "attention_backend"),
+    *("encoder_embed_path", "decoder_embed_path", "no_seed_provided", "attention_backend", "bias_gain"),
 }
+
+#: groups of settings that come with something chosen by name
+CHOSEN = ("criterion", "optimizer", "lr_scheduler")
 
 
 def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,18 +29,19 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     dataclass is one namespace with the settings of all groups; those that another group holds too
     (save_dir, seed, lr ...) are not the model's.
     """
-    cfg, args = _mapping(state.get("cfg")), _mapping(state.get("args"))
+    cfg, args = configuration(state.get("cfg")), configuration(state.get("args"))
     if not cfg and not args:
         raise CheckpointError(
             f"{source} says nothing about its model: it has neither 'cfg' nor 'args'; "
             "name a file that fairseq-train wrote."
         )
     if cfg:
-        model, task = _mapping(cfg.get("model")), _mapping(cfg.get("task"))
-        others = set(cfg).union(*(_mapping(group) for name, group in cfg.items() if name != "model"))
+        model, task = configuration(cfg.get("model")), configuration(cfg.get("task"))
+        others = set(cfg).union(*(configuration(group) for name, group in cfg.items() if name != "model"))
     else:
         model, task = args, {**args, "_name": args.get("task")}
-        others = _general_settings() | {"task", "source_lang", "target_lang", "data"}
+        others = general_settings() | {"task", "source_lang", "target_lang", "data", *CHOSEN}
+        others = others.union(*chosen_groups(args).values())
     settings = {
         key: value
         for key, value in _flat(model).items()
@@ -49,14 +54,30 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """(name, value in `one`, value in `other`) of each of the model's settings in which they differ."""
     for key in sorted(one.keys() | other.keys()):
-        here, there = one.get(key, "(not set)"), other.get(key, "(not set)")
+        here, there = (settings.get(key) for settings in (one, other))
         # fairseq-train may leave the languages to be found in the data directory; then nothing is known.
         known = not key.startswith("task.") or (key in one and key in other)
         if known and here != there:
-            yield key, here, there
+            yield key, _said(here), _said(there)
 
 
-def _general_settings() -> set[str]:
+def chosen_groups(args: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of criterion, optimizer and schedule in a file of old versions, which has one namespace for all."""
+    from fairseq.registry import REGISTRIES
+
+    groups = {}
+    for name in CHOSEN:
+        dataclass = REGISTRIES[name]["dataclass_registry"].get(args.get(name))
+        own = [field.name for field in fields(dataclass)] if dataclass else []
+        groups[name] = {"_name": args.get(name), **{key: args[key] for key in own if key in args}}
+    return groups
+
+
+def _said(value: Any) -> Any:
+    return "(not set)" if value is None else value
+
+
+def general_settings() -> set[str]:
     """The names of the settings of every training, for files of old versions, which have no groups."""
     from fairseq.dataclass.configs import FairseqConfig
 
@@ -64,7 +85,8 @@ def _general_settings() -> set[str]:
     return {field.name for group in groups for field in fields(group)}
 
 
-def _mapping(group: Any) -> dict[str, Any]:
+def configuration(group: Any) -> dict[str, Any]:
+    """A group of settings, however it was written; empty if it is none."""
     if isinstance(group, argparse.Namespace):
         return vars(group)
     return group if isinstance(group, dict) else {}
@@ -73,6 +95,6 @@ def _mapping(group: Any) -> dict[str, Any]:
 def _flat(group: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in group.items():
-        inner = _mapping(value)
+        inner = configuration(value)
         flat.update(_flat(inner, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value})
     return flat

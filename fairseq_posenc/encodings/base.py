@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import flex
 from ..masks import Masks, four_dimensions
 from ..positions import Positions
+from .gain import LearnedScalars, modules_with_scalars, parse_gain, resolve_gain
 from .segments import SegmentAttention
 
 
@@ -70,6 +71,11 @@ NUM_BUCKETS = Option(integer, "buckets of distances; both directions together in
 MAX_DISTANCE = Option(integer, "distances from here on share the last bucket")
 
 NUM_SEGMENTS = Option(positive_integer, "segments that are told apart, 2 by default; later ones count as the last")
+BIAS_GAIN = Option(
+    parse_gain,
+    "a constant factor G on the learned scalars of the logits, a positive number or auto, the square root of a head's "
+    "width; 1 by default, as in the papers; only the speed of learning changes",
+)
 
 # What an encoding may have to know of the place where it stands; the model says it, not the user.
 BIDIRECTIONAL = Option(parse_bool, "whether queries see keys after them: not in a decoder", is_flag=False)
@@ -78,7 +84,7 @@ MAX_POSITIONS = Option(
 )
 
 
-class PositionEncoding(nn.Module):
+class PositionEncoding(LearnedScalars):
     """Where and how position information enters attention. Every hook is a no-op here.
 
     B is batch, H heads, T queries, S keys, d head_dim. Queries are the last T of the S keys. Masks, dropout, cache and
@@ -86,7 +92,8 @@ class PositionEncoding(nn.Module):
     (``bind_projections``).
 
     A subclass names its options in ``options`` and takes them as keyword arguments with defaults; an option whose
-    default depends on num_heads and head_dim defaults to None.
+    default depends on num_heads and head_dim defaults to None. If learned scalars act on the logits, it names them in
+    ``scalars`` and reads them by ``effective``, for ``--bias-gain``.
     """
 
     #: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned"
@@ -159,6 +166,25 @@ class PositionEncoding(nn.Module):
                 "segment; leave out --segment-separator."
             )
         self.segments = SegmentAttention(self.num_heads, num_segments)
+
+    @property
+    def has_scalars(self) -> bool:
+        """Whether its logits get learned scalars, those of segments included."""
+        return any(modules_with_scalars(self))
+
+    def add_gain(self, bias_gain: float | str) -> None:
+        """Puts a gain on all learned scalars, those of segments included, whose initial values then mean the same.
+
+        Args:
+            bias_gain: a positive number, or "auto" for sqrt(head_dim).
+
+        Raises:
+            ValueError: there are none.
+        """
+        if not self.has_scalars:
+            raise ValueError(f"--bias-gain has no meaning for {self.name}, which learns no scalars: leave it out.")
+        for _, module in modules_with_scalars(self):
+            module.set_gain(resolve_gain(bias_gain, self.head_dim))
 
     def tie(self, first: PositionEncoding) -> None:
         """Takes over from the first layer's encoding what all layers have in common, where only a part is."""
@@ -295,7 +321,12 @@ def find_encoding(name: str) -> type[PositionEncoding]:
 
 
 def build_encoding(
-    name: str, num_heads: int, head_dim: int, num_segments: int | None = None, **options: Any
+    name: str,
+    num_heads: int,
+    head_dim: int,
+    num_segments: int | None = None,
+    bias_gain: float | str | None = None,
+    **options: Any,
 ) -> PositionEncoding:
     """An encoding of its own, outside any model.
 
@@ -304,6 +335,7 @@ def build_encoding(
         num_heads: H.
         head_dim: d, the width of one head.
         num_segments: adds segment attention between as many segments.
+        bias_gain: a positive factor on learned scalars, or "auto" for sqrt(head_dim); 1 by default.
         options: the encoding's options; the others keep their defaults.
 
     Raises:
@@ -323,6 +355,8 @@ def build_encoding(
     encoding = cls(num_heads, head_dim, **values)
     if num_segments is not None:
         encoding.add_segments(parse_option("num_segments", NUM_SEGMENTS, num_segments))
+    if bias_gain is not None:
+        encoding.add_gain(parse_option("bias_gain", BIAS_GAIN, bias_gain))
     return encoding
 
 

@@ -36,6 +36,7 @@ class DietRel(DistanceBias, ClippedEncoding):
 
     options = CLIPPED
     crosses = True
+    scalars = {"relative_bias": 0.0}
 
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
@@ -50,7 +51,7 @@ class DietRel(DistanceBias, ClippedEncoding):
 
     def of_distances(self, positions: Positions) -> Tensor:
         k = self.clipping_distance
-        return self.relative_bias[:, positions.span.clamp(-k, k) + k]
+        return self.effective("relative_bias")[:, positions.span.clamp(-k, k) + k]
 
 
 @register_encoding("diet_abs")

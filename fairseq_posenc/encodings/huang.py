@@ -34,6 +34,7 @@ class Huang1(PositionEncoding):
     """
 
     options = {"position_sharing": POSITION_SHARING, "max_positions": MAX_POSITIONS}
+    scalars = {"relative_factors": 1.0}
 
     def __init__(
         self, num_heads: int, head_dim: int, position_sharing: str = "none", max_positions: int = 1024
@@ -46,7 +47,7 @@ class Huang1(PositionEncoding):
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         check_length(self, positions.keys, self.max_positions)
-        factors = self.relative_factors[:, positions.span.abs()].to(q.dtype)
+        factors = self.effective("relative_factors")[:, positions.span.abs()].to(q.dtype)
         return q @ k.transpose(-2, -1) * positions.by_distance(factors)
 
 
@@ -61,6 +62,7 @@ class Huang2(ClippedEncoding):
     """
 
     options = CLIPPED
+    scalars = {"relative_factors": 1.0}
 
     def __init__(
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
@@ -70,7 +72,7 @@ class Huang2(ClippedEncoding):
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self.rows_and_index(positions)
-        return q @ k.transpose(-2, -1) * look_up(self.relative_factors[:, rows].to(q.dtype), index)
+        return q @ k.transpose(-2, -1) * look_up(self.effective("relative_factors")[:, rows].to(q.dtype), index)
 
 
 @register_encoding("huang3")

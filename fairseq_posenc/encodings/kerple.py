@@ -20,13 +20,15 @@ class KerpleLog(DistanceBias):
     Parameters: ``magnitude`` r1 and ``rate`` r2, each (H,). Any distance is known. Extra time and memory: O(H T S).
     """
 
+    scalars = {"magnitude": 0.0, "rate": 0.0}
+
     def __init__(self, num_heads: int, head_dim: int) -> None:
         super().__init__(num_heads, head_dim)
         self.magnitude = nn.Parameter(2 * torch.rand(num_heads))
         self.rate = nn.Parameter(torch.rand(num_heads))
 
     def of_distances(self, positions: Positions) -> Tensor:
-        r1, r2 = (at_least(0.01, scalar)[:, None] for scalar in (self.magnitude, self.rate))
+        r1, r2 = (at_least(0.01, self.effective(name))[:, None] for name in ("magnitude", "rate"))
         return -r1 * torch.log1p(r2 * positions.span.abs())
 
 

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions, look_up
+from .gain import LearnedScalars
 
 
-class SegmentAttention(nn.Module):
+class SegmentAttention(LearnedScalars):
     r"""One learned scalar for each head and pair of segments, added to the logits, unscaled.
 
     .. math:: E_S(S(i), S(j)) = S_{\hat i, \hat j}  \quad (2)
@@ -14,6 +15,8 @@ class SegmentAttention(nn.Module):
     Parameter: ``segment_bias`` (H, N, N), head, segment of the query, segment of the key. The paper has no more
     segments than its input; here those past the last row count as the last.
     """
+
+    scalars = {"segment_bias": 0.0}
 
     def __init__(self, num_heads: int, num_segments: int) -> None:
         super().__init__()
@@ -28,4 +31,6 @@ class SegmentAttention(nn.Module):
             i, j = (segments.clamp(max=self.num_segments - 1) for segments in positions.segment_pairs)
             return i[:, :, None] * self.num_segments + j[:, None, :]
 
-        return look_up(self.segment_bias.flatten(1), positions.cached(("segments", self.num_segments), pairs))
+        return look_up(
+            self.effective("segment_bias").flatten(1), positions.cached(("segments", self.num_segments), pairs)
+        )

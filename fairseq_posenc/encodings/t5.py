@@ -36,6 +36,7 @@ class T5(DistanceBias):
         "bidirectional": BIDIRECTIONAL,
     }
     crosses = True
+    scalars = {"relative_bias": 0.0}
     buckets: Tensor
 
     def __init__(
@@ -59,4 +60,4 @@ class T5(DistanceBias):
         nn.init.normal_(self.relative_bias, std=0.02)  # T5's depends on its width; small, as diet_rel's
 
     def of_distances(self, positions: Positions) -> Tensor:
-        return self.relative_bias[:, clamped(self.buckets, positions.span)]
+        return self.effective("relative_bias")[:, clamped(self.buckets, positions.span)]

@@ -104,6 +104,7 @@ class TupeRel(TupeAbs):
         "max_distance": MAX_DISTANCE,
         "bidirectional": BIDIRECTIONAL,
     }
+    scalars = {"relative_bias": 0.0, "first_token_bias": 0.0}
     buckets: Tensor
 
     def __init__(
@@ -128,9 +129,9 @@ class TupeRel(TupeAbs):
         absolute = super().matrix(queries, keys)
         longest = max(queries, keys)
         distances = relative_distances(longest, longest, absolute.device)[:queries, :keys]
-        relative = self.relative_bias[:, clamped(self.buckets, distances)]
+        relative = self.effective("relative_bias")[:, clamped(self.buckets, distances)]
         if self.first_token_bias is not None:
-            relative = with_first_token(relative, *self.first_token_bias.split(1, dim=1))
+            relative = with_first_token(relative, *self.effective("first_token_bias").split(1, dim=1))
         return absolute + relative
 
 

@@ -111,12 +111,13 @@ def relative_key(encoding: Any, in_decoder: bool) -> Place:
 
 @register("diet_rel")
 def diet_rel(encoding: Any, in_decoder: bool) -> Place:
-    return biases(encoding.relative_bias.expand(encoding.num_heads, -1), in_decoder)
+    return biases(encoding.effective("relative_bias").expand(encoding.num_heads, -1), in_decoder)
 
 
 @register("t5")
 def t5(encoding: Any, in_decoder: bool) -> Place:
-    return biases(encoding.relative_bias[:, encoding.buckets].expand(encoding.num_heads, -1), in_decoder)
+    by_distance = encoding.effective("relative_bias")[:, encoding.buckets]
+    return biases(by_distance.expand(encoding.num_heads, -1), in_decoder)
 
 
 @register("rotary")

@@ -36,7 +36,8 @@ def average(experiment: Experiment) -> None:
         choose = checkpoints.last_update_checkpoints if by_updates else checkpoints.last_epoch_checkpoints
         try:
             paths = [experiment.last_checkpoint] if last == 1 else choose(experiment.checkpoints, last)
-            average_checkpoints(paths, experiment.averaged)
+            # They are of one training by the fingerprint of its directory, though its data may have moved since.
+            average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
         except CheckpointError as error:
             raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None
         markers.set_done("average", inputs, [experiment.averaged])

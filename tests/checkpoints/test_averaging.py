@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,28 +243,127 @@ def test_another_language(altered: Callable[..., Path], tmp_path: Path) -> None:
     assert "task.target_lang = fr" in refusal([german, french], tmp_path / "other.pt")
 
 
-def test_settings_that_are_not_the_models(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
-    """A training moved, resumed with another budget, or started from another seed makes the same model."""
-    new = {
-        "save_dir": "/elsewhere",
-        "seed": 7,
-        "max_update": 9,
-        "lr": [0.5],
-        "data": "/moved",
-        "max_tokens": 9,
-    }
+def setting(**values: object) -> Callable[[dict[str, Any]], None]:
+    """Changes settings wherever a configuration holds them."""
 
     def change(state: dict[str, Any]) -> None:
-        vars(state["cfg"]["model"]).update(
-            new, encoder_embed_path="/vectors", checkpoint_activations=True, attention_backend="blocks"
-        )
+        vars(state["cfg"]["model"]).update(values)
         for group in state["cfg"].values():
             if isinstance(group, dict):
-                group.update({key: value for key, value in new.items() if key in group})
+                group.update({key: value for key, value in values.items() if key in group})
 
-    other = altered("other.pt", change)
+    return change
+
+
+def another_optimizer(state: dict[str, Any]) -> None:
+    for key in state["cfg"]["optimizer"].keys() - {"lr", "tpu", "_name"}:
+        delattr(state["cfg"]["model"], key)
+    state["cfg"]["optimizer"] = {"_name": "sgd", "lr": [0.01], "momentum": 0.0}
+    state["cfg"]["model"].momentum = 0.0
+
+
+RESUMED = {
+    **{"save_dir": "/elsewhere", "max_update": 9, "max_epoch": 3, "patience": 4, "stop_min_lr": 1e-9},
+    **{"save_interval": 5, "keep_last_epochs": 2, "log_interval": 7, "no_progress_bar": False, "num_workers": 3},
+    **{"fp16": True, "cpu": False, "distributed_world_size": 4, "update_freq": [2], "max_tokens": 25},  # 1 x 1 x 200
+    **{"encoder_embed_path": "/vectors", "checkpoint_activations": True, "attention_backend": "blocks"},
+    **{"restore_file": "checkpoint2.pt", "finetune_from_model": "/elsewhere/start.pt", "valid_subset": "valid,test"},
+}
+
+
+def test_a_resumed_training_is_the_same(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
+    """On another machine, in other batches of the same size together, with another budget."""
+    other = altered("other.pt", setting(**RESUMED))
     assert load_checkpoint(other)["cfg"]["checkpoint"]["save_dir"] == "/elsewhere"
     average_checkpoints([trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
+
+
+def test_a_setting_that_another_version_did_not_write_is_unset(
+    trained: Path, altered: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = altered("other.pt", setting(some_flag_of_tomorrow=None))
+    average_checkpoints([trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
+
+
+def test_a_schedule_as_long_as_the_training(altered: Callable[..., Path], tmp_path: Path) -> None:
+    def schedule(updates: int, total: int) -> Callable[[dict[str, Any]], None]:
+        def change(state: dict[str, Any]) -> None:
+            state["cfg"]["lr_scheduler"] = {"_name": "polynomial_decay", "total_num_update": total}
+            state["cfg"]["optimization"]["max_update"] = updates
+
+        return change
+
+    first, longer, other = (
+        altered(f"{i}.pt", schedule(*numbers)) for i, numbers in enumerate([(6, 6), (9, 9), (9, 100)])
+    )
+    average_checkpoints([first, longer], tmp_path / "mean.pt")
+    third = altered("3.pt", schedule(9, 200))
+    message = refusal([other, third], tmp_path / "other.pt")
+    assert "lr_scheduler.total_num_update is 200 and 100" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (setting(seed=7), "seed is 7 and 1"),
+        (setting(lr=[0.5]), "lr is [0.5] and [0.01]"),
+        (setting(max_tokens=100), "max_tokens x update_freq x processes is [100] and [200]"),
+        (setting(update_freq=[4]), "max_tokens x update_freq x processes is [800] and [200]"),
+        (setting(distributed_world_size=2), "max_tokens x update_freq x processes is [400] and [200]"),
+        (setting(clip_norm=1.0), "clip_norm is 1.0 and 0.0"),
+        (setting(adam_betas=[0.9, 0.98]), "optimizer.adam_betas is [0.9, 0.98] and [0.9, 0.999]"),
+        (setting(warmup_updates=8), "lr_scheduler.warmup_updates is 8 and 0"),
+        (setting(train_subset="train1"), "train_subset is train1 and train"),
+        (setting(seed=7, lr=[0.5]), "lr is [0.5] and [0.01]; seed is 7 and 1"),
+        (another_optimizer, "optimizer is sgd and adam"),
+        (
+            lambda state: state["cfg"].update(criterion={"_name": "label_smoothed_cross_entropy"}),
+            "criterion is label_smoothed_cross_entropy and cross_entropy",
+        ),
+    ],
+)
+def test_another_training(
+    trained: Path, altered: Callable[..., Path], tmp_path: Path, change: Callable[..., None], says: str
+) -> None:
+    first, other, output = trained / "checkpoint1.pt", altered("other.pt", change), tmp_path / "mean.pt"
+    message = refusal([first, other], output)
+    assert f"{other} and {first} are of different trainings ({says});" in message
+    assert "--allow-different-runs" in message
+    average_checkpoints([first, other], output, allow_different_runs=True)
+    assert output.exists()
+
+
+def test_another_start(altered: Callable[..., Path], tmp_path: Path) -> None:
+    for name, content in (("a", b"1"), ("b", b"2"), ("c", b"1")):
+        (tmp_path / name).write_bytes(content)
+    a, b, c = (altered(f"{name}.pt", setting(finetune_from_model=str(tmp_path / name))) for name in "abc")
+    average_checkpoints([a, c], tmp_path / "mean.pt")
+    assert f"finetune_from_model is {tmp_path / 'b'} and {tmp_path / 'a'}" in refusal([a, b], tmp_path / "other.pt")
+
+
+def test_other_data_by_content(
+    trained: Path, data: Path, altered: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, copy, output = trained / "checkpoint1.pt", tmp_path / "copy", tmp_path / "mean.pt"
+    moved = altered("moved.pt", setting(data=str(copy)))
+    says = f"data is {copy} and {data}, which"
+    assert f"{says} cannot be compared, as {copy} holds no training set" in refusal([first, moved], output)
+    shutil.copytree(data, copy)
+    (copy / "valid.en-de.en.bin").unlink()  # no part of what is trained on
+    average_checkpoints([first, moved], output)
+    monkeypatch.chdir(data.parent)
+    average_checkpoints([first, altered("relative.pt", setting(data=data.name))], tmp_path / "2.pt")
+    for name in ("train.en-de.de.bin", "train.en-de.en.idx", "dict.en.txt"):
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        assert f"{says} differ in {name}" in refusal([first, moved], tmp_path / "other.pt")
+        (copy / name).unlink()
+        assert f"{says} differ in {name}" in refusal([first, moved], tmp_path / "other.pt")
+        (copy / name).write_bytes(content)
+    sharded = altered("sharded.pt", setting(data=f"{data}:{copy}"))
+    assert f"data is {data}:{copy} and {data};" not in refusal([first, sharded], tmp_path / "other.pt")
+    average_checkpoints([sharded, altered("swapped.pt", setting(data=f"{copy}:{data}"))], tmp_path / "3.pt")
+    average_checkpoints([first, sharded], tmp_path / "4.pt", allow_different_runs=True)
 
 
 def test_the_configuration_of_hydra(altered: Callable[..., Path], tmp_path: Path) -> None:
@@ -290,11 +390,13 @@ def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> 
 
         return change
 
-    first, second = altered("1.pt", old()), altered("2.pt", old(save_dir="/elsewhere", seed=3))
+    first, second = altered("1.pt", old()), altered("2.pt", old(save_dir="/elsewhere", max_update=9))
     average_checkpoints([first, second], tmp_path / "mean.pt")
     assert load_checkpoint(tmp_path / "mean.pt")["args"].arch == "transformer"
     third = altered("3.pt", old(encoder_attention_heads=4))
     assert "encoder_attention_heads = 4" in refusal([first, third], tmp_path / "other.pt")
+    fourth = altered("4.pt", old(seed=3, adam_eps=1e-6))
+    assert "(optimizer.adam_eps is 1e-06 and 1e-08; seed is 3 and 1)" in refusal([first, fourth], tmp_path / "other.pt")
 
 
 # ---- damage

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from fairseq_posenc.checkpoints import load_checkpoint
@@ -91,3 +92,15 @@ def test_mistakes(command: ModuleType, trained: Path, tmp_path: Path, arguments:
 def test_help(command: ModuleType) -> None:
     help_text = run(command, "--help").output
     assert all(option in help_text for option in ("--output", "--last-epochs", "--last-updates", "--up-to"))
+
+
+def test_different_runs(command: ModuleType, trained: Path, tmp_path: Path) -> None:
+    state = load_checkpoint(trained / "checkpoint2.pt")
+    state["cfg"]["common"]["seed"] = 7
+    other, output = tmp_path / "other.pt", tmp_path / "averaged.pt"
+    torch.save(state, other)
+    refused = run(command, "-o", output, trained / "checkpoint1.pt", other)
+    assert refused.exit_code == 1
+    assert "are of different trainings (seed is 7 and 1)" in refused.output
+    assert not output.exists()
+    assert run(command, "-o", output, "--allow-different-runs", trained / "checkpoint1.pt", other).exit_code == 0

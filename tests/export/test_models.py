@@ -42,6 +42,8 @@ POSITIONS = [
     ),
     *(("transformer_t5_tiny", "--position-sharing", sharing) for sharing in ("none", "head", "layer", "all")),
     ("transformer_t5_tiny", "--num-buckets", "8", "--max-distance", "17"),
+    ("transformer_t5_tiny", "--bias-gain", "auto"),
+    ("transformer_diet_rel_tiny", "--bias-gain", "0.3"),
     ("transformer_rotary_tiny",),
     ("transformer_rotary_tiny", "--rotary-layout", "half"),
     ("transformer_rotary_tiny", "--rotary-base", "100"),

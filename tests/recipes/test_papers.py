@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_posenc.encodings import ENCODINGS
 from recipes.common.settings import flag_words, read_recipe
 from recipes.common.table.rows import read_table
 
@@ -116,6 +117,17 @@ def test_shaws_tables_rows() -> None:
     for distance in (0, 1, 2, 4, 16, 64, 256):
         assert experiments[f"shaw-k{distance}"] == ["shaw", "--clipping-distance", str(distance)]
     assert {name: " ".join(experiments[name]) for name in SHAW} == SHAW
+
+
+@pytest.mark.parametrize("name", [*CONFS, "multi30k/multi30k", "quickstart/quickstart"])
+def test_every_encoding_has_a_row_and_with_learned_scalars_one_with_a_gain(name: str) -> None:
+    experiments = read_recipe(RECIPES / f"{name}.conf").experiments
+    # Shaw's stands at its distances
+    assert {row for row, words in experiments.items() if words == [row]} == set(ENCODINGS) - {"shaw"}
+    with_gain = {row: words for row, words in experiments.items() if row.endswith("-gain")}
+    assert with_gain == {
+        f"{encoding}-gain": [encoding, "--bias-gain", "auto"] for encoding, cls in ENCODINGS.items() if cls.scalars
+    }
 
 
 @pytest.mark.parametrize(

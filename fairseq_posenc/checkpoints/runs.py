@@ -1,0 +1,131 @@
+"""What makes another training run, by the configuration of a checkpoint: its seed, batches, optimization, start and
+data; as opposed to where, how fast and how long it ran, and what it saved and logged."""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .settings import CHOSEN, chosen_groups, configuration, general_settings
+
+#: in groups that every training has, the settings that make another run
+_COMPARED = {
+    "common": ("seed",),
+    "dataset": ("train_subset", "curriculum"),
+    "optimization": ("lr", "clip_norm", "sentence_avg", "use_bmuf", "skip_remainder_batch"),
+    "task": ("left_pad_source", "left_pad_target", "upsample_primary", "truncate_source"),
+}
+#: in the groups of what is chosen by name all settings make another run, but these
+_NOT_COMPARED = {"report_accuracy", "fp16_adam_stats", "use_old_adam"}
+
+
+def run_settings(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that checkpoints of one run agree in, as far as this one's configuration tells."""
+    groups = _groups(state)
+    settings = {key: groups[name][key] for name, keys in _COMPARED.items() for key in keys if key in groups[name]}
+    settings |= _batch(groups)
+    elsewhere = general_settings() | _NOT_COMPARED
+    for name in CHOSEN:
+        for key, value in groups[name].items():
+            if key == "_name":
+                settings[name] = value
+            elif key not in elsewhere:
+                settings[f"{name}.{key}"] = value
+    # A schedule that ends with the training is as long as the training.
+    if settings.get("lr_scheduler.total_num_update") == groups["optimization"].get("max_update"):
+        settings.pop("lr_scheduler.total_num_update", None)
+    settings["finetune_from_model"] = groups["checkpoint"].get("finetune_from_model")
+    settings["data"] = groups["task"].get("data")
+    return settings
+
+
+def _groups(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The groups of a configuration; of old versions', which have none, too."""
+    cfg, args = configuration(state.get("cfg")), configuration(state.get("args"))
+    names = {*_COMPARED, *CHOSEN, "distributed_training", "checkpoint"}
+    if cfg:
+        return {name: configuration(cfg.get(name)) for name in names}
+    return {**dict.fromkeys(names, args), **chosen_groups(args)}
+
+
+def _batch(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The size of an update's batch over all processes, which they and --update-freq may split in any way."""
+    frequency = groups["optimization"].get("update_freq") or [1]
+    processes = groups["distributed_training"].get("distributed_world_size") or 1
+    sizes = {key: groups["dataset"].get(key) for key in ("max_tokens", "batch_size", "max_sentences")}
+    return {
+        f"{key} x update_freq x processes": [int(size) * int(each) * int(processes) for each in _listed(frequency)]
+        for key, size in sizes.items()
+        if size
+    }
+
+
+def differences_of_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """What `run_settings` of two runs differ in, each in words; what only one of them knows is no difference."""
+    for key in sorted(one.keys() & other.keys() - {"data", "finetune_from_model"}):
+        if _plain(one[key]) != _plain(other[key]):
+            yield f"{key} is {one[key]} and {other[key]}"
+    if one["finetune_from_model"] and other["finetune_from_model"]:  # a resumed run need not say it again
+        yield from _differing_files(one["finetune_from_model"], other["finetune_from_model"])
+    if one["data"] and other["data"]:
+        subset = str(one.get("train_subset") or "train")
+        yield from _differing_data(str(one["data"]), str(other["data"]), subset)
+
+
+def _differing_files(one: str, other: str) -> Iterator[str]:
+    if one != other and not _same_file(Path(one), Path(other)):
+        yield f"finetune_from_model is {one} and {other}"
+
+
+def _differing_data(one: str, other: str, subset: str) -> Iterator[str]:
+    """The first difference of two --data: dictionaries and binarized training sets, if their paths differ."""
+    from fairseq.utils import split_paths
+
+    if one == other:
+        return
+    here, there = split_paths(one), split_paths(other)
+    if len(here) != len(there):
+        yield f"data is {one} and {other}"
+        return
+    for pair in zip(map(Path, here), map(Path, there), strict=True):
+        if pair[0].resolve() == pair[1].resolve():
+            continue
+        files = [_training_files(path, subset) for path in pair]
+        for path, found in zip(pair, files, strict=True):
+            if not found:
+                yield f"data is {one} and {other}, which cannot be compared, as {path} holds no training set"
+                return
+        for name in sorted(files[0].keys() | files[1].keys()):
+            if not (name in files[0] and name in files[1] and _same_file(files[0][name], files[1][name])):
+                yield f"data is {one} and {other}, which differ in {name}"
+                return
+
+
+def _training_files(directory: Path, subset: str) -> dict[str, Path]:
+    """The binarized training set in a directory, with its dictionaries; nothing if it has none."""
+    wanted = rf"{re.escape(subset)}\d*\..+"
+    try:
+        paths = {path.name: path for path in directory.iterdir() if path.is_file()}
+    except OSError:
+        return {}
+    if not any(re.fullmatch(wanted, name) for name in paths):
+        return {}
+    return {name: path for name, path in paths.items() if re.fullmatch(rf"dict\..+\.txt|{wanted}", name)}
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
