@@ -18,7 +18,7 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from recipes.common import check_flags, score, superseded, train, translate
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
-from recipes.common.stages import read_json, write_json
+from recipes.common.stages import fingerprint, read_json, write_json
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +66,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_everything_that_was_promised_is_there(made: Path) -> None:
     directory = made / "output" / SETTING
     about = read_json(directory / "experiment.json")
+    assert about.pop("fingerprint") == fingerprint(about["made_from"])
+    assert about.pop("made_from")["positions"] == {"encoding": "shaw", "clipping_distance": 2}
+    assert set(about.pop("environment")) == {"commit", "changed", "torch", "fairseq"}
     assert about == {
         "corpus": "tiny",
         "pair": "en-de",
@@ -235,11 +238,9 @@ def test_a_refused_flags_origin_is_named(tmp_path: Path, old: str, new: str, wor
     assert old in CONF
     conf, _ = make_recipe(tmp_path, CONF.replace(old, new))
     experiments = [Experiment(make_run(tmp_path, conf, None), name, 1) for name in ("sinusoidal", "shaw-k2")]
-    commands = check_flags.commands_to_check(experiments[0].run, experiments, ["train", "translate"])
-    found = check_flags.first_refused(commands)
-    assert found is not None
-    index, complaint = found
-    said = check_flags.refusal(experiments[0].run, *commands[index], complaint, experiments)
+    with pytest.raises(RecipeError) as refused:
+        check_flags.check_flags(experiments[0].run, experiments, ["train", "translate"])
+    said = str(refused.value)
     assert said.startswith(str(conf))
     for word in words:
         assert word in said
@@ -371,8 +372,12 @@ class TestMakeReady:
         assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 1
         assert (old / "train.log").read_text() == "log 1"
         assert not experiment.train_log.exists()
+        about = experiment.directory / "experiment.json"
+        first = about.read_text()
         self.trained(experiment, "other inputs", 2)
+        about.write_text(first.replace("tiny", "tinier"))  # what the second training says of itself
         assert superseded.exchange(experiment, "inputs")
+        assert about.read_text() == first  # what lies here now is what it says
         assert torch.load(experiment.last_checkpoint)["value"] == 1
         assert experiment.train_log.read_text() == "log 1"
         [old] = experiment.directory.glob("superseded-*")
@@ -401,7 +406,7 @@ class TestMakeReady:
         killed_exchange("other inputs")
         superseded.exchange(experiment, "other inputs")
         [old] = experiment.directory.glob("superseded-*")
-        assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "train.log"]
+        assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "experiment.superseded.json", "train.log"]
         assert not experiment.checkpoints.exists()
         killed_exchange("inputs")
         superseded.exchange(experiment, "inputs")
