@@ -269,6 +269,18 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["--conf", conf, "--gpus", "0", *directories(tmp_path), "--dry-run"]
+    code = (
+        "import sys; from recipes.common.__main__ import main\n"
+        f"main({list(map(str, words))}, standalone_mode=False); print([*sys.modules])"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    assert "'recipes.common.identity'" in process.stdout
+    assert "'torch'" not in process.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
