@@ -9,4 +9,7 @@ allow_checkpoint_types()
 guards.install()
 
 __version__ = "0.1.0"
-__all__ = ["architectures", "attend", "build_encoding", "length_penalty"]
+#: The version of what is computed, part of what tells experiments apart: raise it, by hand, only when a change alters
+#: the results of trainings. An encoding's initial values have a version of their own, ``initial_values``.
+COMPUTATION = 1
+__all__ = ["COMPUTATION", "architectures", "attend", "build_encoding", "length_penalty"]

@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 from . import model  # noqa: F401 - registers the model of which these are architectures
 from .arguments import MODEL_FLAGS, input_flags
 from .encodings import ENCODINGS
-from .encodings.base import flags_of, known_options, parse_option
+from .encodings.base import DEFAULT_NUM_SEGMENTS, flags_of, known_options, parse_option
 
 SIZES = (
     "tiny",
@@ -37,7 +37,7 @@ def _architecture(encoding: str, size: str) -> Callable[[Any], None]:
             value = getattr(args, name, None)
             setattr(args, name, None if value is None else parse_option(name, option, value))
         if args.segment_separator is not None and args.num_segments is None:
-            args.num_segments = 2
+            args.num_segments = DEFAULT_NUM_SEGMENTS
         for name, value in input_flags(args).items():
             setattr(args, name, getattr(args, name, value))
         ARCH_CONFIG_REGISTRY[f"transformer_{size}"](args)

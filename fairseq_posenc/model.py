@@ -17,27 +17,23 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from .arguments import (
-    SIDES,
     add_flags,
     arch_of,
     check_arguments,
     check_keys,
     encoding_of,
     input_positions_of,
-    options_of,
     typed_options,
 )
 from .encodings.base import PositionEncoding, build_encoding, find_encoding
-from .encodings.gain import modules_with_scalars, resolve_gain, stretched
+from .encodings.gain import modules_with_scalars, stretched
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack
+from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
 
 logger = logging.getLogger(__name__)
 
 #: how stock fairseq treats positions, as describe_positions says it
-STOCK = [{"encoding": name, "input_positions": name} for name in ("sinusoidal", "learned")]
-#: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
-SIGNATURE = "position_version"
-STACKS = {"source": "encoder", "target": "decoder"}
+STOCK = [{"encoding": name} for name in ("sinusoidal", "learned")]
 
 
 class PositionMismatch(RuntimeError):
@@ -48,8 +44,8 @@ class PositionMismatch(RuntimeError):
 class PositionTransformer(TransformerModel):
     """fairseq's Transformer with the position encoding that its architecture names.
 
-    Parameters have stock names. One buffer more, ``position_version``, holds the encoding and its options, so that a
-    checkpoint cannot be loaded into a model that treats positions otherwise.
+    Parameters have stock names. One buffer more, ``position_version`` (:mod:`.signature`), holds the encoding and its
+    options, so that a checkpoint cannot be loaded into a model that treats positions otherwise.
     """
 
     def __init__(self, args: Any, encoder: PositionEncoder, decoder: PositionDecoder) -> None:
@@ -115,9 +111,11 @@ class PositionTransformer(TransformerModel):
         own = self.state_dict()
         theirs = state_dict.get(SIGNATURE)
         restores_average = theirs is None and not strict  # what fairseq's moving average puts back into its own model
-        if not restores_average and (theirs is None or not torch.equal(theirs.cpu(), own[SIGNATURE].cpu())):
-            found = "stock fairseq" if theirs is None else decode_signature(theirs)
-            wanted = decode_signature(own[SIGNATURE])
+        if theirs is not None and same_positions(theirs, own[SIGNATURE]):
+            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions spelled it otherwise
+        elif not restores_average:
+            found = "stock fairseq" if theirs is None else read_signature(theirs)
+            wanted = read_signature(own[SIGNATURE])
             if self._starts_finetuning():
                 trained_with = {} if theirs is None else json.loads(found)
                 state_dict = self._transplant(self._with_own_gain(state_dict, trained_with), own)
@@ -167,40 +165,6 @@ class PositionTransformer(TransformerModel):
         logger.info("fine-tuning: fresh position parameters: %s", ", ".join(sorted(fresh)) or "none")
         kept = {name: tensor for name, tensor in state_dict.items() if name in own or not positional(name)}
         return {**kept, **fresh, SIGNATURE: own[SIGNATURE]}
-
-
-def encode_signature(description: dict[str, Any]) -> Tensor:
-    """As int64, which neither half precision nor a sum changes, and of which fairseq's averages make no float."""
-    return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
-
-
-def decode_signature(signature: Tensor) -> str:
-    return bytes(signature.tolist()).decode()
-
-
-def describe_positions(args: Any) -> dict[str, Any]:
-    """What makes two models treat positions alike: the encodings, their options, and what is added to the input."""
-    source, target = (_describe_side(args, side) for side in SIDES)
-    description = source if source == target else {**source, "target": target}
-    if args.cross_attention_positions:
-        description["cross_attention_positions"] = True
-    if args.segment_separator is not None:
-        description |= {"segment_separator": args.segment_separator, "num_segments": args.num_segments}
-    return description
-
-
-def _describe_side(args: Any, side: str) -> dict[str, Any]:
-    name = encoding_of(args, side)
-    described = {"encoding": name, "input_positions": input_positions_of(args, side), **options_of(args, name)}
-    if "max_positions" in find_encoding(name).options:
-        described["max_positions"] = getattr(args, f"max_{side}_positions")
-    if find_encoding(name).scalars or args.segment_separator is not None:
-        stack = STACKS[side]
-        head_dim = getattr(args, f"{stack}_embed_dim") // getattr(args, f"{stack}_attention_heads")
-        gain = resolve_gain(args.bias_gain, head_dim)
-        if gain != 1:
-            described["bias_gain"] = gain
-    return described
 
 
 def _with_input_positions(cfg: Any, side: str) -> Any:

@@ -12,7 +12,8 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,18 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from tabulate import tabulate  # type: ignore[import-untyped]
 
+from .arguments import MODEL_FLAGS
+from .differences import differences, is_explained, listed, spelled
+
 SCORES, HISTORICAL = ".sacrebleu.json", ".historical.json"
 COLUMNS = (
     *("corpus", "pair", "test", "setup", "experiment", "arch", "flags", "seeds"),
     *("bleu", "bleu_interval", "bleu_spread", "chrf", "tokenized_bleu_historical"),
     *("parameters", "words_per_second", "p_value"),
     *("bleu_signature", "chrf_signature", "tokenized_bleu_historical_signature"),
+    "fingerprint",
 )
+OLD = "*"  # marks what was trained before experiments had fingerprints
 
 
 class ResultsError(ValueError):
@@ -70,6 +76,9 @@ class Score:
     words_per_second: float | None
     setup: str | None = None  # such as shaw-base: everything but the encoding
     historical: Metric | None = None
+    made_from: dict[str, Any] | None = None  # everything that makes the result but the seed; None: not recorded then
+    fingerprint: str | None = None  # of made_from, as the training recorded it
+    environment: dict[str, Any] = field(default_factory=dict)  # code and libraries, for information
 
     @property
     def setting(self) -> tuple[str | None, ...]:
@@ -184,7 +193,8 @@ def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_experiment(directory: Path) -> list[Score]:
     words = dict.fromkeys(("corpus", "pair", "name", "arch", "encoding"), str)
-    types = {**words, "flags": dict, "seed": int, "setup": str | None}
+    types: dict[str, Any] = {**words, "flags": dict, "seed": int, "setup": str | None}
+    types |= {"made_from": dict | None, "fingerprint": str | None, "environment": dict | None}
     about = _read_object(directory / "experiment.json", types)
     training_file = directory / "training.json"
     numbers = dict.fromkeys(("parameters", "words_per_second"), int | float | None)
@@ -201,6 +211,9 @@ def _read_experiment(directory: Path) -> list[Score]:
                 test=test,
                 **{key: about[key] for key in (*words, "flags", "seed")},
                 setup=about.get("setup"),
+                made_from=about.get("made_from"),
+                fingerprint=about.get("fingerprint"),
+                environment=about.get("environment") or {},
                 bleu=metrics["BLEU"],
                 chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
                 historical=next(iter(_read_metrics(historical).values())) if historical.is_file() else None,
@@ -227,18 +240,19 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
 
 
 def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
-    """One row a setting and test set, in the order given; with `baseline`, a name (`SETUP NAME` where several
-    setups have one), each row's p-value against it.
+    """One row a setting and test set, in the order given, with all seeds that were made from the same (one a seed
+    where that was not recorded); with `baseline`, a name (`SETUP NAME` where several setups have one), each row's
+    p-value against it.
     """
     settings: dict[tuple[str | None, ...], list[Score]] = {}
+    pooled: dict[tuple[str | None, ...], list[Score]] = {}
     for score in scores:
         for other in settings.setdefault(score.setting, []):
-            if other.seed == score.seed:
-                raise ResultsError(
-                    f"{other.directory} and {score.directory} are the same setting and seed: name one of them."
-                )
+            _require_seeds_of_one(other, score)
         settings[score.setting].append(score)
-    rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in settings.values()]
+        own = () if score.made_from is not None else (str(score.directory),)
+        pooled.setdefault((*score.setting, *own), []).append(score)
+    rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in pooled.values()]
     rows = [row for group in _groups(rows) for row in group]
     if baseline is None:
         return rows
@@ -246,6 +260,19 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
     if not any(_is_named(row, baseline) for row in rows):
         raise ResultsError(f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}.")
     return [row for group in _groups(rows) for row in _tested(group, baseline)]
+
+
+def _require_seeds_of_one(one: Score, other: Score) -> None:
+    """ResultsError unless two scores of one setting may stand in one table."""
+    if one.made_from is not None and other.made_from is not None:
+        found = list(differences(one.made_from, other.made_from))
+        if found:
+            raise ResultsError(
+                f"{one.directory} and {other.directory} are no seeds of one experiment: they differ in "
+                f"{listed(found)}; run one of them again with the settings of the other, or compare them apart."
+            )
+    if one.seed == other.seed:
+        raise ResultsError(f"{one.directory} and {other.directory} are the same setting and seed: name one of them.")
 
 
 def _is_named(row: Row, name: str) -> bool:
@@ -256,6 +283,16 @@ def _names(rows: Sequence[Row]) -> list[str]:
     """What comparable rows are called: with their setups, where these differ."""
     several = len({row.first.setup for row in rows}) > 1
     return [row.first.long_name if several else row.first.name for row in rows]
+
+
+def _shown(rows: Sequence[Row]) -> list[str]:
+    """The names of comparable rows for a reader, who must see which ones are of unknown origin."""
+    names = _names(rows)
+    shown = []
+    for row, name in zip(rows, names, strict=True):
+        seed = f" (seed {row.first.seed})" if names.count(name) > 1 else ""
+        shown.append(name if row.first.made_from is not None else f"{name}{seed} {OLD}")
+    return shown
 
 
 def _groups(rows: Iterable[Row]) -> list[list[Row]]:
@@ -354,7 +391,7 @@ def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
         *(["p"] if tested else []),
     ]
     cells = []
-    for row, name in zip(rows, _names(rows), strict=True):
+    for row, name in zip(rows, _shown(rows), strict=True):
         bleu = _with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
         line = [name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
         if historical:
@@ -380,7 +417,13 @@ def _notes(rows: list[Row]) -> list[str]:
         notes.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
     if any(score.bleu.lowercased for row in rows for score in row.scores):
         notes.append("BLEU and chrF ignore case (case:lc), as these models write no capitals.")
-    scores = [(score, name) for row, name in zip(rows, _names(rows), strict=True) for score in row.scores]
+    if any(row.first.made_from is None for row in rows):
+        notes.append(
+            f"{OLD}: trained before experiments recorded what they are made from: each seed stands alone, and what it "
+            "may differ in is unknown."
+        )
+    notes += [*_environments(rows), *_hidden_differences(rows)]
+    scores = [(score, name) for row, name in zip(rows, _shown(rows), strict=True) for score in row.scores]
     notes += dict.fromkeys(f"Reference: {score.bleu.reference}" for score, _ in scores if score.bleu.reference)
     for label, signatures in (
         ("BLEU", {score.bleu.signature: name for score, name in scores}),
@@ -394,6 +437,43 @@ def _notes(rows: list[Row]) -> list[str]:
                 f"scores are not comparable."
             )
     return notes
+
+
+def _environments(rows: list[Row]) -> Iterable[str]:
+    """Where the seeds of a row were not trained by the same code and libraries."""
+    for row, name in zip(rows, _shown(rows), strict=True):
+        keys = dict.fromkeys(key for score in row.scores for key in score.environment)
+        values = {
+            key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys
+        }
+        differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
+        if differing:
+            yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."
+
+
+def _hidden_differences(rows: list[Row]) -> Iterable[str]:
+    """Where rows of one setup differ in what neither their architectures nor their flags say."""
+    names = dict(zip(map(id, rows), _shown(rows), strict=True))
+    found: dict[str, dict[str, list[str]]] = {}  # by what differs, the rows of each value
+    for one, other in combinations((row for row in rows if row.first.made_from is not None), 2):
+        if one.first.setup != other.first.setup:
+            continue
+        flags = [
+            name
+            for name in one.first.flags.keys() | other.first.flags.keys()
+            if one.first.flags.get(name) != other.first.flags.get(name)
+        ]
+        for difference in differences(one.first.made_from, other.first.made_from):
+            if not is_explained(difference, flags, one.first.arch != other.first.arch, MODEL_FLAGS):
+                path, *values = difference
+                of_value = found.setdefault(" ".join(path), {})
+                for row, value in zip((one, other), values, strict=True):
+                    here = of_value.setdefault(spelled(value), [])
+                    if names[id(row)] not in here:
+                        here.append(names[id(row)])
+    for what, of_value in found.items():
+        listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
+        yield f"Warning: rows differ in more than their names say, {what} ({listing})."
 
 
 def as_text(rows: Sequence[Row]) -> str:
@@ -445,7 +525,8 @@ def as_csv(rows: Sequence[Row]) -> str:
         ]
         others = [metric.signature if metric else "" for metric in (first.chrf, first.historical)]
         signatures = [first.bleu.signature, *others]
-        writer.writerow([*row.group, first.setup or "", first.name, first.arch, flags, seeds, *numbers, *signatures])
+        names = [first.setup or "", first.name, first.arch, flags, seeds]
+        writer.writerow([*row.group, *names, *numbers, *signatures, first.fingerprint or ""])
     return text.getvalue()
 
 
@@ -475,7 +556,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 
 def draw(axes: Any, rows: list[Row]) -> None:
     """Draws comparable rows into matplotlib's axes."""
-    names = dict(zip(map(id, rows), _names(rows), strict=True))
+    names = dict(zip(map(id, rows), _shown(rows), strict=True))
     curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.clipping_distance is not None:

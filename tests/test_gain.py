@@ -13,7 +13,8 @@ from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 from fairseq_posenc.describe import DescriptionError, describe
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import place_of
-from fairseq_posenc.model import PositionMismatch, decode_signature
+from fairseq_posenc.model import PositionMismatch
+from fairseq_posenc.signature import decode_signature
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.references import bias, factor, numpy
 

@@ -17,8 +17,9 @@ import fairseq_posenc
 from fairseq_posenc.architectures import SIZES, architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.base import flag
-from fairseq_posenc.model import SIGNATURE, PositionMismatch, PositionTransformer, decode_signature
+from fairseq_posenc.model import PositionMismatch, PositionTransformer
 from fairseq_posenc.positions import CrossPositions, Positions
+from fairseq_posenc.signature import SIGNATURE, decode_signature
 from tests.models import (
     batch,
     build_model,
@@ -411,16 +412,32 @@ def test_after_fine_tuning_has_begun_it_resumes_strictly(tmp_path):
         build_model("transformer_shaw_tiny", *flags).load_state_dict(build_model("transformer_tiny").state_dict())
 
 
-def test_signature_names_the_encoding_and_every_option():
-    model = build_model("transformer_shaw_tiny", "--clipping-distance", "3", "--relative-values", "false")
-    assert json.loads(decode_signature(model.position_version)) == {
-        "encoding": "shaw",
-        "input_positions": "none",
-        "clipping_distance": 3,
-        "position_sharing": "none",
-        "relative_keys": True,
-        "relative_values": False,
-    }
+def test_signature_names_the_encoding_and_every_option_that_is_not_at_its_default():
+    flags = ("--clipping-distance", "3", "--relative-keys", "true", "--relative-values", "false")
+    model = build_model("transformer_shaw_tiny", *flags)
+    found = json.loads(decode_signature(model.position_version))
+    assert found == {"encoding": "shaw", "clipping_distance": 3, "relative_values": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("shaw", ("--clipping-distance", "16", "--relative-keys", "true", "--input-positions", "none")),
+        ("huang1", ("--max-source-positions", "1024", "--max-target-positions", "1024")),
+        ("rotary", ("--rotary-base", "1e4")),
+        ("t5", ("--target-position-encoding", "t5", "--cross-attention-positions", "false")),
+        ("sinusoidal", ("--input-positions", "sinusoidal", "--attention-backend", "eager")),
+    ],
+)
+def test_flags_at_their_defaults_leave_no_trace_in_the_signature(name, flags):
+    typed, plain = build_model(f"transformer_{name}_tiny", *flags), build_model(f"transformer_{name}_tiny")
+    assert decode_signature(typed.position_version) == decode_signature(plain.position_version)
+    assert json.loads(decode_signature(plain.position_version)) == {"encoding": name}
+
+
+def test_two_segments_are_the_default():
+    model = build_model("transformer_shaw_tiny", "--segment-separator", "w3", "--num-segments", "2")
+    assert json.loads(decode_signature(model.position_version)) == {"encoding": "shaw", "segment_separator": "w3"}
 
 
 @pytest.mark.parametrize(
@@ -523,18 +540,8 @@ def test_encoder_and_decoder_may_have_different_encodings_each_with_its_own_defa
     assert (shaw.clipping_distance, t5.bidirectional, between.bidirectional) == (16, False, True)
     assert json.loads(decode_signature(model.position_version)) == {
         "encoding": "shaw",
-        "input_positions": "none",
-        "clipping_distance": 16,
         "position_sharing": "head",
-        "relative_keys": True,
-        "relative_values": True,
-        "target": {
-            "encoding": "t5",
-            "input_positions": "none",
-            "num_buckets": 32,
-            "max_distance": 128,
-            "position_sharing": "head",
-        },
+        "target": {"encoding": "t5", "position_sharing": "head"},
         "cross_attention_positions": True,
     }
     default = build_model("transformer_diet_rel_tiny", "--target-position-encoding", "shaw")

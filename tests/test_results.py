@@ -31,6 +31,19 @@ def references() -> list[list[str]]:
     return [chance.choices(WORDS, k=chance.randint(5, 15)) for _ in range(LINES)]
 
 
+def made_from(encoding: str, flags: dict[str, object]) -> dict[str, Any]:
+    """As the recipes record it."""
+    options = {name.replace("-", "_"): value for name, value in flags.items()}
+    return {
+        "computation": 1,
+        "initial_values": {encoding: 1},
+        "architecture": f"transformer_{encoding}_tiny",
+        "positions": {"encoding": encoding, **options},
+        "training": {"lr": [0.01], "optimizer": "adam"},
+        "data": {"train": [{"en": ["sha256:" + 64 * "0"]}, {"en": ["sha256:" + 64 * "1"]}]},
+    }
+
+
 def add_experiment(root: Path, name: str, flags: dict[str, object], seed: int, errors: float) -> Path:
     """An experiment whose translations are the references with this part of the words wrong."""
     encoding = name.split("-")[0]
@@ -43,7 +56,8 @@ def add_experiment(root: Path, name: str, flags: dict[str, object], seed: int, e
     for kind, lines in (("ref", references()), ("hyp", hypotheses)):
         (directory / f"test.{kind}").write_text("".join(" ".join(line) + "\n" for line in lines))
     about: dict[str, object] = {"corpus": "tiny", "pair": "en-de", "arch": arch, "encoding": encoding}
-    about |= {"flags": flags, "seed": seed, "name": name}
+    about |= {"flags": flags, "seed": seed, "name": name, "made_from": made_from(encoding, flags)}
+    about |= {"fingerprint": f"fingerprint of {setting}", "environment": {"commit": "a" * 40, "torch": "2.6"}}
     (directory / "experiment.json").write_text(json.dumps(about))
     training = {"parameters": 1_234_567, "words_per_second": 1000.0 + seed, "updates": 10, "seconds": 1.0}
     (directory / "training.json").write_text(json.dumps(training))
@@ -143,6 +157,107 @@ def test_of_several_seeds_the_largest_p_counts(made: Path) -> None:
     wanted = max(results.paired_bootstrap(base, seed) for seed in seeds)
     row = next(row for row in results.pool(scores, "shaw-k2") if row.first.name == "sinusoidal")
     assert row.p_value == wanted
+
+
+def change(experiment: Path, *path: str | int, value: object) -> None:
+    """Another value in experiment.json, at this path."""
+    about = json.loads((experiment / "experiment.json").read_text())
+    here = about
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = value
+    (experiment / "experiment.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("training", "lr"), [0.03], "training lr (0.01 and 0.03)"),
+        (("training", "dropout"), 0.3, "training dropout (the default and 0.3)"),
+        (("positions", "input_positions"), "learned", "positions input_positions (the default and learned)"),
+        (("initial_values", "sinusoidal"), 2, "initial_values sinusoidal (1 and 2)"),
+        (("computation",), 2, "computation (1 and 2)"),
+        (("data", "train", 1, "en"), ["sha256:" + 64 * "2"], "data train 2 en (sha256:1111111111 and sha256:22"),
+        (("files",), {"finetune_from_model": "sha256:ab"}, "files finetune_from_model (the default and sha256:ab)"),
+        (("translation",), {"beam": 5}, "translation beam (the default and 5)"),
+    ],
+)
+def test_what_was_made_from_other_things_is_not_pooled(
+    copy: Path, path: tuple[str | int, ...], value: object, words: str
+) -> None:
+    first, second = sorted(copy.rglob("*sinusoidal*/seed*"))
+    change(second, "made_from", *path, value=value)
+    with pytest.raises(ResultsError) as error:
+        results.pool(results.read_experiments([copy]))
+    assert str(error.value).startswith(f"{first} and {second} are no seeds of one experiment: they differ in {words}")
+    assert "\n" not in str(error.value)
+    change(first, "made_from", *path, value=value)
+    assert len(results.pool(results.read_experiments([copy]))) == 3
+
+
+def test_only_the_first_differences_are_listed(copy: Path) -> None:
+    second = copy / one(copy, "sinusoidal").relative_to(copy).parent / "seed2"
+    for number in range(9):
+        change(second, "made_from", "training", f"flag{number}", value=number)
+    with pytest.raises(ResultsError, match=r"training flag0 .*training flag3 \(the default and 3\) and 5 more; "):
+        results.pool(results.read_experiments([copy]))
+
+
+def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None:
+    for directory in copy.rglob("*sinusoidal*/seed*"):
+        about = json.loads((directory / "experiment.json").read_text())
+        for key in ("made_from", "fingerprint", "environment"):
+            del about[key]
+        (directory / "experiment.json").write_text(json.dumps(about))
+    rows = results.pool(results.read_experiments([copy]))
+    assert [len(row.scores) for row in rows] == [1, 1, 1, 1]
+    text = results.as_text(rows)
+    assert names(text) == ["shaw-k0", "shaw-k2", "sinusoidal (seed 1) *", "sinusoidal (seed 2) *"]
+    assert text.count("*: trained before experiments recorded what they are made from") == 1
+    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal", "sinusoidal"]
+    assert [bool(row["fingerprint"]) for row in table] == [True, True, False, False]
+    shutil.rmtree(next(copy.rglob("*sinusoidal*/seed2")))
+    rows = results.pool(results.read_experiments([copy]), "sinusoidal")  # the mark is no part of the name
+    assert names(results.as_text(rows)) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
+
+
+def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy: Path) -> None:
+    second = next(copy.rglob("*sinusoidal*/seed2"))
+    change(second, "environment", value={"commit": "b" * 40, "torch": "2.6", "changed": True})
+    rows = results.pool(results.read_experiments([copy]))
+    assert [len(row.scores) for row in rows] == [1, 1, 2]
+    said = "seeds of sinusoidal were trained with different code or libraries: commit (aaaaaaaaaa, bbbbbbbbbb), changed"
+    for text in (results.as_text(rows), results.as_markdown(rows)):
+        assert text.count(said) == 1
+        assert "torch (" not in text
+
+
+def test_rows_that_differ_in_what_they_do_not_say_are_pointed_out(copy: Path) -> None:
+    warning = "Warning: rows differ in more than their names say, "
+    directories = [one(copy, "distance-0"), one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
+    assert warning not in results.as_text(results.pool(results.read_experiments([copy])))
+    change(directories[1], "made_from", "training", "lr", value=[0.03])
+    change(directories[0], "made_from", "positions", "segment_separator", value="x")
+    text = results.as_text(results.pool(results.read_experiments([copy])))
+    assert f"{warning}training lr (0.01: shaw-k0, sinusoidal; 0.03: shaw-k2).\n" in text
+    assert f"{warning}positions segment_separator (x: shaw-k0; the default: shaw-k2, sinusoidal).\n" in text
+    assert text.count(warning) == 2
+    # what flags say needs no warning
+    change(directories[1], "flags", "lr", value=0.03)
+    change(directories[0], "flags", "segment-separator", value="x")
+    assert warning not in results.as_text(results.pool(results.read_experiments([copy])))
+    # nor does another setup
+    change(directories[1], "flags", value={"clipping-distance": 2})
+    change(directories[1], "setup", value="large")
+    assert warning not in results.as_text(results.pool(results.read_experiments([copy])))
+
+
+def test_rows_of_one_encoding_with_other_initial_values_are_pointed_out(copy: Path) -> None:
+    change(one(copy, "distance-2"), "made_from", "initial_values", "shaw", value=2)
+    text = results.as_text(results.pool(results.read_experiments([copy])))
+    assert "initial_values shaw (1: shaw-k0; 2: shaw-k2)." in text
+    assert text.count("Warning") == 1
 
 
 def give_setup(experiment: Path, setup: str, root: Path, points: float) -> Path:
@@ -260,6 +375,7 @@ def test_the_reference_is_named_where_it_is_one_of_sacrebleus(copy: Path) -> Non
         ("experiment.json", ("seed", "one"), "experiment.json is damaged (its 'seed' is 'one')"),
         ("experiment.json", ("flags", None), "experiment.json is damaged (its 'flags' is None)"),
         ("experiment.json", ("setup", ["big"]), "experiment.json is damaged (its 'setup' is ['big'])"),
+        ("experiment.json", ("made_from", 3), "experiment.json is damaged (its 'made_from' is 3)"),
         ("training.json", "3", "training.json is damaged (it holds no JSON object)"),
         ("training.json", ("parameters", "many"), "training.json is damaged (its 'parameters' is 'many')"),
         ("test.sacrebleu.json", "[]", "test.sacrebleu.json is not what"),

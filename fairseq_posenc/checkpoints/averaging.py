@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..signature import SIGNATURE, read_signature, same_positions
 from .loading import CheckpointError, StrPath, few, load_checkpoint
 from .runs import differences_of_runs, run_settings
 from .settings import differing_settings, model_settings
@@ -33,7 +34,7 @@ def average_checkpoints(
     is that of the most trained input, and `extra_state["averaged_from"]` names the inputs.
 
     - Floating-point tensors keep their dtype; half precision is summed in float32 and rounded once.
-    - Tensors of integers, such as the model's record of its position encoding, must be equal in all files.
+    - Tensors of integers must be equal in all files; the model's record of its positions must mean the same.
     - Tensors that share memory (tied embeddings) still share it in the result.
     - In memory at a time: the sums (float32, so twice the size of half-precision parameters) and the
       parameters of one input, mapped from its file.
@@ -127,7 +128,7 @@ class _Sum:
         self.count = 0
         self.settings = model_settings(source, state)
         self.run = None if allow_different_runs else run_settings(state)
-        self.forms = {name: _form(value) for name, value in model.items()}
+        self.forms = _forms(model)
         self.dtypes = {name: value.dtype for name, value in model.items() if _is_averaged(value)}
         self.leaders = _leaders(model)
         # Not counted in the sums: integers, and what is no tensor.
@@ -149,7 +150,7 @@ class _Sum:
         model = state["model"]
         self._check_settings(source, model_settings(source, state))
         self._check_run(source, state)
-        self._check_forms(source, {name: _form(value) for name, value in model.items()})
+        self._check_forms(source, _forms(model))
         leaders = _leaders(model)
         checksums = _Checksums(source)
         for name, value in model.items():
@@ -164,6 +165,8 @@ class _Sum:
             checksums.verify(name, value)
             if name in self.sums:
                 self.sums[name].add_(_finite(source, name, value))
+            elif name == SIGNATURE:
+                self._check_positions(source, value)
             elif not _equal(value, self.constants[name]):
                 raise CheckpointError(
                     f"{source} and {self.source} differ in {name}, which is no floating-point tensor and so "
@@ -197,6 +200,14 @@ class _Sum:
                 "checkpoints of one training, or give --allow-different-runs if you mean it."
             )
 
+    def _check_positions(self, source: Path, record: Tensor) -> None:
+        own = self.constants[SIGNATURE]
+        if not same_positions(record, own):
+            raise CheckpointError(
+                f"{source} and {self.source} differ in {SIGNATURE}, how their models treat positions "
+                f"({read_signature(record)} and {read_signature(own)}); average only checkpoints of one training."
+            )
+
     def _check_forms(self, source: Path, forms: Mapping[str, str]) -> None:
         for one, more, other, fewer in (
             (source, forms, self.source, self.forms),
@@ -222,6 +233,11 @@ def _is_averaged(value: object) -> bool:
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype to sum in: at least 32 bits a number, as float16 and bfloat16 round at each addition."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def _forms(model: Mapping[str, Any]) -> dict[str, str]:
+    # The record of positions may be longer in one file than in another that means the same.
+    return {name: "a record" if name == SIGNATURE else _form(value) for name, value in model.items()}
 
 
 def _form(value: object) -> str:

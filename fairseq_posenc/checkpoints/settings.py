@@ -9,14 +9,14 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from ..arguments import MODEL_FLAGS
+from ..encodings.base import flags_of, known_options
+from ..hardware import is_hardware
+from ..signature import SIGNATURE
 from .loading import CheckpointError
 
-# Flags of a model that change how it is trained on a machine or started, not what it computes; and the gain, of which
-# "auto" and the equal number are the same: the model's record of its positions holds the number.
-_NO_PART_OF_THE_MODEL = {
-    *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
-    *("encoder_embed_path", "decoder_embed_path", "no_seed_provided", "attention_backend", "bias_gain"),
-}
+# Flags of a model that say how it is started, not what it computes.
+_STARTED_BY = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}
 
 #: groups of settings that come with something chosen by name
 CHOSEN = ("criterion", "optimizer", "lr_scheduler")
@@ -27,7 +27,8 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
 
     A configuration has groups (model, optimization, checkpoint ...), but that of a model without a
     dataclass is one namespace with the settings of all groups; those that another group holds too
-    (save_dir, seed, lr ...) are not the model's.
+    (save_dir, seed, lr ...) are not the model's. Where there is a record of positions, that says what the model does
+    with them, whatever flags were typed.
     """
     cfg, args = configuration(state.get("cfg")), configuration(state.get("args"))
     if not cfg and not args:
@@ -42,10 +43,13 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
         model, task = args, {**args, "_name": args.get("task")}
         others = general_settings() | {"task", "source_lang", "target_lang", "data", *CHOSEN}
         others = others.union(*chosen_groups(args).values())
+    others |= _STARTED_BY
+    if SIGNATURE in configuration(state.get("model")):
+        others |= set(MODEL_FLAGS | flags_of(known_options()))
     settings = {
         key: value
         for key, value in _flat(model).items()
-        if key == "_name" or key.split(".")[0] not in others | _NO_PART_OF_THE_MODEL
+        if key == "_name" or (key.split(".")[0] not in others and not is_hardware(key))
     }
     settings |= {f"task.{key}": task[key] for key in ("_name", "source_lang", "target_lang") if task.get(key)}
     return settings

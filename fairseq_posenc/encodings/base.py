@@ -70,7 +70,11 @@ POSITION_SHARING = Option(
 NUM_BUCKETS = Option(integer, "buckets of distances; both directions together in the encoder")
 MAX_DISTANCE = Option(integer, "distances from here on share the last bucket")
 
-NUM_SEGMENTS = Option(positive_integer, "segments that are told apart, 2 by default; later ones count as the last")
+DEFAULT_NUM_SEGMENTS = 2
+NUM_SEGMENTS = Option(
+    positive_integer,
+    f"segments that are told apart, {DEFAULT_NUM_SEGMENTS} by default; later ones count as the last",
+)
 BIAS_GAIN = Option(
     parse_gain,
     "a constant factor G on the learned scalars of the logits, a positive number or auto, the square root of a head's "
@@ -93,7 +97,8 @@ class PositionEncoding(LearnedScalars):
 
     A subclass names its options in ``options`` and takes them as keyword arguments with defaults; an option whose
     default depends on num_heads and head_dim defaults to None. If learned scalars act on the logits, it names them in
-    ``scalars`` and reads them by ``effective``, for ``--bias-gain``.
+    ``scalars`` and reads them by ``effective``, for ``--bias-gain``. Checkpoints and experiments record no option that
+    stands at its default, so a default never changes, and that of a new option is what was computed without it.
     """
 
     #: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned"
@@ -106,6 +111,8 @@ class PositionEncoding(LearnedScalars):
     in_decoder: ClassVar[str | None] = None
     #: whether the bias of a part of the queries is better made for itself than cut out of that of all
     bias_by_blocks: ClassVar[bool] = True
+    #: the version of its initial values, part of what tells experiments apart: raise it when the same seed gives others
+    initial_values: ClassVar[int] = 1
     #: which position parameters are shared, one of SHARING
     position_sharing: str = "none"
     #: the registered name, set by :func:`register_encoding`

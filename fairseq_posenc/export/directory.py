@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..model import SIGNATURE, decode_signature
+from ..signature import SIGNATURE, decode_signature
 from .engine import Engine, search_options
 from .errors import ExportError
 from .loading import Trained, load, read_sentences, some_sentences, spoken

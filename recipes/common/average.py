@@ -3,7 +3,8 @@
 import threading
 
 from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment, package_directory
+from recipes.common.experiment import Experiment
+from recipes.common.identity import package_directory
 from recipes.common.stages import locked
 
 # Two experiments at once would import fairseq at once, and hold the memory of four models.
@@ -12,7 +13,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 def average(experiment: Experiment) -> None:
     """Runs the stage."""
-    run, markers, inputs = experiment.run, experiment.markers, experiment.average_inputs()
+    run, markers = experiment.run, experiment.markers
     last, by_updates = run.recipe.average, run.recipe.average_by == "updates"
     if run.dry_run:
         script = package_directory().parent / "scripts" / "average_checkpoints.py"
@@ -21,6 +22,7 @@ def average(experiment: Experiment) -> None:
         which = [experiment.last_checkpoint] if last == 1 else several
         run.dry([run.python, script, "--output", experiment.averaged, *which])
         return
+    inputs = experiment.average_inputs()
     if markers.is_done("average", inputs):
         return
     if not markers.is_done("train", experiment.train_inputs()):

@@ -1,7 +1,8 @@
 """Stage `compare`: the table and the plot of one call's experiments, as scripts/compare.py makes them."""
 
 from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment, package_directory
+from recipes.common.experiment import Experiment
+from recipes.common.identity import package_directory
 from recipes.common.run import Run
 from recipes.common.stages import atomic_path
 

@@ -1,79 +1,19 @@
 """One experiment: an encoding with its flags on one pair with one seed, its directory and its commands."""
 
 import importlib.metadata
-import importlib.util
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from recipes.common import prepare, testsets
+from recipes.common import identity, prepare, testsets
 from recipes.common.errors import RecipeError
+from recipes.common.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory, without_hardware
 from recipes.common.run import Run
-from recipes.common.settings import Flags, deciding, flag_words, parse_flags
+from recipes.common.settings import Flags, flag_words, parse_flags
 from recipes.common.sources import pair_tests
-from recipes.common.stages import Markers, fingerprint
-
-# Where and how fast it runs, not what is computed: these neither name an experiment nor make it another one.
-# So do those that say which checkpoints are kept: averaging more of them makes no other training (but how far apart
-# they are is asked for: see SAVE_INTERVAL).
-HARDWARE_FLAGS = frozenset(
-    [
-        "cpu",
-        "fp16",
-        "bf16",
-        "amp",
-        "memory-efficient-fp16",
-        "memory-efficient-bf16",
-        "fp16-no-flatten-grads",
-        "max-tokens",
-        "update-freq",
-        "ddp-backend",
-        "checkpoint-activations",
-        "num-workers",
-        "data-buffer-size",
-        "log-interval",
-        "log-format",
-        "log-file",
-        "tensorboard-logdir",
-        "wandb-project",
-        "save-interval",
-        "save-interval-updates",
-        "keep-last-epochs",
-        "keep-interval-updates",
-        "no-epoch-checkpoints",
-        "required-batch-size-multiple",
-        "skip-invalid-size-inputs-valid-test",
-    ]
-)
-
-# The fairseq task that ranks hypotheses with each [generate] length-penalty; any model of either will do.
-GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
-
-# The flag that says how far apart the checkpoints of each [generate] average-by are.
-SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
-
-
-def package_directory() -> Path:
-    """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take
-    seconds).
-    """
-    spec = importlib.util.find_spec("fairseq_posenc")
-    if spec is None or spec.origin is None:
-        raise RecipeError(
-            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
-        )
-    return Path(spec.origin).parent
-
-
-def without_hardware(flags: Flags) -> Flags:
-    """The flags that decide what is computed."""
-    return {
-        name: value
-        for name, value in flags.items()
-        if name not in HARDWARE_FLAGS and not name.startswith("distributed-")
-    }
+from recipes.common.stages import Markers, fingerprint, not_default
 
 
 def directory_name(arch: str, flags: Flags) -> str:
@@ -149,7 +89,8 @@ class Experiment:
         return self.directory / f"{test}.{kind}"
 
     def description(self) -> dict[str, Any]:
-        """experiment.json."""
+        """experiment.json, of a training that starts now."""
+        made_from = self.made_from()
         flags = {name: _number(value) for name, value in self.named_flags.items()}
         changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})
         return {
@@ -161,7 +102,23 @@ class Experiment:
             "flags": flags,
             "seed": self.seed,
             "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
+            "made_from": made_from,
+            "fingerprint": fingerprint(made_from),
+            "environment": identity.environment() | self._batch(),
         }
+
+    def _batch(self) -> dict[str, str]:
+        """The batch where it follows from the hardware, not from [train] batch-tokens alone."""
+        derived, warning = derive_batch(self)
+        flags = {**self.train_flags, **derived}
+        if self.run.recipe.batch_tokens and warning is None:
+            return {}
+        words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
+        return {"batch": f"{self.run.workers} x {' '.join(words)}"}
+
+    def made_from(self) -> dict[str, Any]:
+        """Everything that makes its result but the seed."""
+        return identity.made_from(self)
 
     @cached_property
     def train_flags(self) -> Flags:
@@ -190,25 +147,15 @@ class Experiment:
             )
 
     def train_inputs(self) -> str:
-        """The fingerprint of what decides the trained weights."""
-        batch = self.run.recipe.batch_tokens or [
-            self.train_flags.get(key) for key in ("max-tokens", "update-freq", "batch-size")
-        ]
-        flags = without_hardware(self.train_flags)
-        # How far apart checkpoints are decides what is averaged, now or later.
-        interval = SAVE_INTERVAL[self.run.recipe.average_by]
-        flags |= {name: value for name, value in self.train_flags.items() if name == interval}
-        return fingerprint([prepare.training_inputs(self.run), self.arch, flags, batch, self.seed])
+        """The fingerprint of what decides the trained weights; no training has the one without data."""
+        return fingerprint([fingerprint(self.made_from()), self.seed])
 
     def average_inputs(self) -> str:
-        recipe = self.run.recipe
-        # Of one checkpoint it is always the last.
-        return fingerprint([self.train_inputs(), recipe.average, recipe.average > 1 and recipe.average_by])
+        return fingerprint([self.train_inputs(), identity.averaging(self.run.recipe)])
 
     def translate_inputs(self) -> str:
-        recipe = self.run.recipe
         tests = [pair_tests(self.run), prepare.test_inputs(self.run)]
-        return fingerprint([self.average_inputs(), recipe.generate, recipe.length_penalty, *tests])
+        return fingerprint([self.average_inputs(), identity.translation(self.run.recipe), *tests])
 
     def score_inputs(self) -> str:
         """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
@@ -221,7 +168,7 @@ class Experiment:
                 f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
             ) from None
         at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
-        return fingerprint([self.translate_inputs(), versions, deciding(scoring), at_hand])
+        return fingerprint([self.translate_inputs(), versions, not_default(scoring), at_hand])
 
 
 def _whole(flags: Flags, name: str, default: int) -> int:
@@ -292,13 +239,7 @@ def train_command(experiment: Experiment) -> list[str]:
     """The exact training command."""
     run, flags = experiment.run, dict(experiment.train_flags)
     flags.update(derive_batch(experiment)[0])
-    flags.setdefault("log-format", "json")
-    # The buffer's thread can abort the interpreter ("terminate called without an active exception") when a training
-    # ends within an epoch; the loader's workers read ahead without it.
-    flags.setdefault("data-buffer-size", "0")
-    # fairseq puts sentences of equal length into batches by chance that depends on the epoch in which the process
-    # started: made anew each epoch, the batches of a resumed run are those of an unbroken one.
-    flags.setdefault("update-epoch-batch-itr", "True")
+    flags = {**TRAIN_DEFAULTS, **flags}
     flags.update(_hardware(experiment))
     return [
         *(*_launcher(run), "-m", "fairseq_cli.train", *common_words(run), "--arch", experiment.arch),

@@ -22,9 +22,9 @@ from recipes.common.errors import RecipeError
 from recipes.common.parallel import in_child, in_order
 from recipes.common.raw import Raw, extract, has_members, raw_files
 from recipes.common.run import Run, run_command
-from recipes.common.settings import Prepare, deciding
+from recipes.common.settings import Prepare
 from recipes.common.sources import known_counts, pair_tests
-from recipes.common.stages import Markers, fingerprint, locked, replace_directory, write_json
+from recipes.common.stages import Markers, fingerprint, locked, not_default, replace_directory, write_json
 from recipes.common.steps import Step, Steps
 from recipes.common.subwords import Subwords
 
@@ -33,21 +33,19 @@ def inputs(run: Run) -> str:
     """The fingerprint of what decides this stage's outputs."""
     corpus = run.recipe.corpus
     splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
-    return fingerprint([download.inputs(run), run.pair, splits, deciding(run.recipe.prepare)])
+    return fingerprint([_text_of_all(run), run.pair, splits, not_default(run.recipe.prepare)])
 
 
-def training_inputs(run: Run) -> str:
-    """The fingerprint of what decides the training and validation data: another test set makes no other training."""
-    corpus, settings = run.recipe.corpus, deciding(run.recipe.prepare)
-    del settings["eval_max_tokens"]
-    splits = [*corpus.train_splits(run.pair), corpus.valid]
-    return fingerprint([download.inputs(run, splits), run.pair, splits, settings])
+def _text_of_all(run: Run) -> list[Any]:
+    corpus = run.recipe.corpus
+    splits = dict.fromkeys((*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)))
+    return [[split, download.contents(run, split)] for split in splits]
 
 
 def test_inputs(run: Run) -> str:
     """The fingerprint of what decides the test sets, and what a model sees of them."""
-    tests = pair_tests(run)
-    return fingerprint([download.inputs(run, tests), run.recipe.prepare.eval_max_tokens])
+    text_of_tests = [download.contents(run, test) for test in pair_tests(run)]
+    return fingerprint([text_of_tests, run.recipe.prepare.eval_max_tokens])
 
 
 def subset(run: Run, test: str) -> str:
@@ -106,8 +104,8 @@ def make_steps(run: Run, work: Path) -> Steps:
     steps = Steps(work, [])
     limits = [settings.min_tokens, settings.max_tokens, settings.max_ratio, settings.eval_max_tokens]
     if has_members(run):
-        add("extract", (), download.inputs(run), _extract)
-    raw = [download.inputs(run), run.pair]
+        add("extract", (), _text_of_all(run), _extract)
+    raw = [_text_of_all(run), run.pair]
     add("evaluation", ("extract",), [raw, corpus.valid, pair_tests(run)], _evaluation)
     add("clean", ("extract",), [raw, corpus.train_splits(run.pair), settings.drop_identical], _clean)
     add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample, *settings.changes], _learn)

@@ -20,12 +20,13 @@ SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 
 def score(experiment: Experiment) -> None:
     """Runs the stage."""
-    run, markers, inputs = experiment.run, experiment.markers, experiment.score_inputs()
+    run, markers = experiment.run, experiment.markers
     tests = pair_tests(run)
     if run.dry_run:
         for test in tests:
             _dry_run(experiment, test)
         return
+    inputs = experiment.score_inputs()
     if markers.is_done("score", inputs):
         return
     if not markers.is_done("translate", experiment.translate_inputs()):

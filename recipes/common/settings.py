@@ -14,17 +14,15 @@ import configparser
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recipes.common.errors import RecipeError
 
 SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "score", "experiments")
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")
 TOKENIZED = ("split", "lowercase")
-# Keys that came after the first fingerprints: at its default, such a key computes what was computed without it.
-LATER = frozenset(["lowercase", "normalize_punctuation", "tokenized"])
 # Flags of fairseq that the pipeline gives itself, and what to use instead.
 RESERVED = {
     "seed": "give --seeds",
@@ -115,14 +113,6 @@ class Scoring:
     historical: bool = False  # a tokenized BLEU, as papers print it
     testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's name of a test set
     tokenized: str = "split"  # which one: cased with German compounds split, or lowercased with compounds whole
-
-
-def deciding(section: Prepare | Scoring) -> dict[str, Any]:
-    """A section's values for a fingerprint, which a key that was added later enters only where it is not at its
-    default.
-    """
-    values = {key.name: (getattr(section, key.name), key.default) for key in fields(section)}
-    return {name: value for name, (value, default) in values.items() if name not in LATER or value != default}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,18 @@ TEMPORARY = ".tmp"
 def fingerprint(value: Any) -> str:
     """The SHA-256 of a JSON-able value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def not_default(settings: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their defaults: what to fingerprint, so that a new one with a default
+    changes nothing.
+    """
+    found = {}
+    for field in fields(settings):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if getattr(settings, field.name) != default:
+            found[field.name] = getattr(settings, field.name)
+    return found
 
 
 def file_hash(path: Path) -> str:

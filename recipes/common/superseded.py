@@ -2,12 +2,15 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from recipes.common.experiment import Experiment
-from recipes.common.stages import read_json
+from recipes.common.stages import atomic_path, read_json
 
-KEPT = (".lock", "experiment.json")  # what holds experiment.json is one to compare
+ABOUT = "experiment.json"
+KEPT = (".lock", ABOUT)  # what holds experiment.json is one to compare
+ASIDE = "experiment.superseded.json"  # its copy among what was put aside
 # Where things are while they are moved: a run that was killed is followed by one that moves the rest.
 LEAVING, COMING = "superseding", "taking-back"
 
@@ -59,6 +62,9 @@ def _set_aside(experiment: Experiment) -> None:
     """A setting that was changed by mistake must not cost what took weeks."""
     directory, earlier = experiment.directory, _all(experiment.directory)
     (directory / LEAVING).mkdir(exist_ok=True)
+    if (directory / ABOUT).is_file() and not (directory / LEAVING / ASIDE).is_file():
+        with atomic_path(directory / LEAVING / ASIDE) as temporary:
+            shutil.copyfile(directory / ABOUT, temporary)
     for path in _things(directory):
         os.replace(path, directory / LEAVING / path.name)
     number = int(earlier[-1].name.rpartition("-")[2]) + 1 if earlier else 1
@@ -71,7 +77,7 @@ def _set_aside(experiment: Experiment) -> None:
 
 def _take_back(experiment: Experiment) -> bool:
     for path in sorted((experiment.directory / COMING).iterdir()):
-        os.replace(path, experiment.directory / path.name)
+        os.replace(path, experiment.directory / (ABOUT if path.name == ASIDE else path.name))
     (experiment.directory / COMING).rmdir()
     experiment.run.say(f"train: {experiment.title}: was trained with these settings before; that is taken back")
     return True

@@ -15,12 +15,13 @@ from recipes.common.train_log import TrainLog
 
 def train(experiment: Experiment, which: str) -> None:
     """Runs the stage; `which` says "2 of 7"."""
-    run, markers, inputs = experiment.run, experiment.markers, experiment.train_inputs()
+    run, markers = experiment.run, experiment.markers
     command, environment = train_command(experiment), train_environment(experiment.run)
     _, warning = derive_batch(experiment)
     if run.dry_run:
         run.dry([*(f"{name}={value}" for name, value in environment.items()), *command])
         return
+    inputs = experiment.train_inputs()
     if markers.is_done("train", inputs):
         run.say(f"train {which}: {experiment.title}: done before")
         return

@@ -20,13 +20,14 @@ HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 def translate(experiment: Experiment) -> None:
     """Runs the stage."""
-    run, markers, inputs = experiment.run, experiment.markers, experiment.translate_inputs()
+    run, markers = experiment.run, experiment.markers
     tests = pair_tests(run)
     temporary = experiment.directory / "generate.tmp"
     if run.dry_run:
         for test in tests:
             run.dry(generate_command(experiment, test, temporary))
         return
+    inputs = experiment.translate_inputs()
     if markers.is_done("translate", inputs):
         return
     if not markers.is_done("average", experiment.average_inputs()):

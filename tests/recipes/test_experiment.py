@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,23 @@ def test_more_gpus_than_a_batch_has_parts_take_smaller_ones(
     assert one.train_inputs() == experiment(tmp_path, conf=conf).train_inputs()
 
 
+@pytest.mark.parametrize(
+    ("conf", "options", "batch"),
+    [
+        (CONF, {}, None),
+        (CONF, {"cpu_processes": 2}, None),
+        (CONF, {"extra": {"max-tokens": "150"}}, "1 x --max-tokens 150 --update-freq 3"),
+        (CONF.replace("batch-tokens = 400\n", ""), {"cpu_processes": 2}, "2 x --max-tokens 200"),
+    ],
+)
+def test_a_batch_that_follows_from_the_hardware_is_recorded(
+    tmp_path: Path, conf: str, options: dict[str, Any], batch: str | None
+) -> None:
+    about = experiment(tmp_path, conf=conf, **options).description()
+    assert about["environment"].get("batch") == batch
+    assert about["fingerprint"] == experiment(tmp_path, conf=conf).description()["fingerprint"]
+
+
 def test_gpus_whose_parts_would_not_hold_a_sentence_are_refused(tmp_path: Path) -> None:
     conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
     with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves each 50, .*take fewer GPUs"):
@@ -90,7 +108,11 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
     one, other = experiment(tmp_path), experiment(tmp_path, extra={"dropout": "0.5"})
     assert one.directory.parts[-4:] == ("tiny", "en-de", "transformer_shaw_tiny-clipping-distance-2", "seed1")
     assert other.directory.parts[-2] == "transformer_shaw_tiny-clipping-distance-2-dropout-0.5"
-    assert other.description() == {
+    about = other.description()
+    assert about.pop("fingerprint") != one.description()["fingerprint"]
+    assert about.pop("made_from")["training"]["dropout"] == 0.5
+    assert about.pop("environment")
+    assert about == {
         "corpus": "tiny",
         "pair": "en-de",
         "setup": None,

@@ -18,7 +18,7 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from recipes.common import check_flags, score, superseded, train, translate
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
-from recipes.common.stages import read_json, write_json
+from recipes.common.stages import fingerprint, read_json, write_json
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +66,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_everything_that_was_promised_is_there(made: Path) -> None:
     directory = made / "output" / SETTING
     about = read_json(directory / "experiment.json")
+    assert about.pop("fingerprint") == fingerprint(about["made_from"])
+    assert about.pop("made_from")["positions"] == {"encoding": "shaw", "clipping_distance": 2}
+    assert set(about.pop("environment")) == {"commit", "changed", "torch", "fairseq"}
     assert about == {
         "corpus": "tiny",
         "pair": "en-de",
@@ -235,11 +238,9 @@ def test_a_refused_flags_origin_is_named(tmp_path: Path, old: str, new: str, wor
     assert old in CONF
     conf, _ = make_recipe(tmp_path, CONF.replace(old, new))
     experiments = [Experiment(make_run(tmp_path, conf, None), name, 1) for name in ("sinusoidal", "shaw-k2")]
-    commands = check_flags.commands_to_check(experiments[0].run, experiments, ["train", "translate"])
-    found = check_flags.first_refused(commands)
-    assert found is not None
-    index, complaint = found
-    said = check_flags.refusal(experiments[0].run, *commands[index], complaint, experiments)
+    with pytest.raises(RecipeError) as refused:
+        check_flags.check_flags(experiments[0].run, experiments, ["train", "translate"])
+    said = str(refused.value)
     assert said.startswith(str(conf))
     for word in words:
         assert word in said
@@ -266,6 +267,18 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
         assert sum(word in line and not line.startswith("#") for line in lines) >= count, word
     assert sum("fairseq_cli.train" in line for line in lines) == 4
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["--conf", conf, "--gpus", "0", *directories(tmp_path), "--dry-run"]
+    code = (
+        "import sys; from recipes.common.__main__ import main\n"
+        f"main({list(map(str, words))}, standalone_mode=False); print([*sys.modules])"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    assert "'recipes.common.identity'" in process.stdout
+    assert "'torch'" not in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -371,8 +384,12 @@ class TestMakeReady:
         assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 1
         assert (old / "train.log").read_text() == "log 1"
         assert not experiment.train_log.exists()
+        about = experiment.directory / "experiment.json"
+        first = about.read_text()
         self.trained(experiment, "other inputs", 2)
+        about.write_text(first.replace("tiny", "tinier"))  # what the second training says of itself
         assert superseded.exchange(experiment, "inputs")
+        assert about.read_text() == first  # what lies here now is what it says
         assert torch.load(experiment.last_checkpoint)["value"] == 1
         assert experiment.train_log.read_text() == "log 1"
         [old] = experiment.directory.glob("superseded-*")
@@ -401,7 +418,7 @@ class TestMakeReady:
         killed_exchange("other inputs")
         superseded.exchange(experiment, "other inputs")
         [old] = experiment.directory.glob("superseded-*")
-        assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "train.log"]
+        assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "experiment.superseded.json", "train.log"]
         assert not experiment.checkpoints.exists()
         killed_exchange("inputs")
         superseded.exchange(experiment, "inputs")

@@ -11,7 +11,7 @@ from recipes.common import download, pipeline, prepare, subwords, text
 from recipes.common.errors import RecipeError
 from recipes.common.run import Run
 from recipes.common.settings import Prepare, read_recipe
-from recipes.common.sources import pair_tests
+from recipes.common.sources import pair_tests, wanted_sources
 from recipes.common.stages import read_json
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
@@ -263,7 +263,7 @@ def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, pair: str, mess
     run = make_run(tmp_path, MULTI30K, None, pair=pair)
     run = replace(run, recipe=read_recipe(MULTI30K, [f"corpus.tests={tests}"]))
     with pytest.raises(RecipeError, match=message):
-        download.inputs(run)
+        wanted_sources(run)
 
 
 SENTENCES = [

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from recipes.common.errors import RecipeError
-from recipes.common.settings import Prepare, Scoring, deciding, flag_words, parse_flags, read_recipe
+from recipes.common.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
+from recipes.common.stages import not_default
 from tests.recipes.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,23 +58,12 @@ def test_which_tokenized_score(tmp_path: Path, words: str, scoring: Scoring) -> 
     assert read_recipe(make_recipe(tmp_path, f"{CONF}\n[score]\n{words}\n")[0]).score == scoring
 
 
-def test_keys_that_were_added_enter_fingerprints_only_where_they_are_not_at_their_default() -> None:
-    before = {
-        "subwords": "sentencepiece",
-        "vocabulary": 32000,
-        "sample": 5_000_000,
-        "joined_dictionary": True,
-        "min_tokens": 1,
-        "max_tokens": 250,
-        "max_ratio": 0.0,
-        "drop_identical": False,
-        "eval_max_tokens": 1000,
-    }
-    assert deciding(Prepare()) == before
-    assert deciding(Prepare(lowercase=True)) == {**before, "lowercase": True}
-    assert deciding(Prepare(normalize_punctuation=True)) == {**before, "normalize_punctuation": True}
-    assert deciding(Scoring()) == {"historical": False, "testsets": {}}
-    assert deciding(Scoring(True, {}, "lowercase")) == {"historical": True, "testsets": {}, "tokenized": "lowercase"}
+def test_keys_enter_fingerprints_only_where_they_are_not_at_their_default() -> None:
+    assert not_default(Prepare()) == {}
+    assert not_default(Prepare(lowercase=True)) == {"lowercase": True}
+    assert not_default(Prepare(normalize_punctuation=True)) == {"normalize_punctuation": True}
+    assert not_default(Scoring()) == {}
+    assert not_default(Scoring(True, {}, "lowercase")) == {"historical": True, "tokenized": "lowercase"}
 
 
 @pytest.mark.parametrize(

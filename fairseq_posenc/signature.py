@@ -1,0 +1,85 @@
+"""``position_version``, the record in a checkpoint of how its model treats positions, and when two say the same.
+
+An option at its default is not written, so that a record stays valid when an encoding gets another option. Records of
+early versions hold every option: both sides of a comparison are read without defaults. So the default of an option must
+never change; a better value needs an option, or an encoding, of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .arguments import SIDES, encoding_of, input_positions_of, options_of
+from .encodings.base import DEFAULT_NUM_SEGMENTS, ENCODINGS, default_options
+from .encodings.gain import resolve_gain
+
+#: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
+SIGNATURE = "position_version"
+STACKS = {"source": "encoder", "target": "decoder"}
+
+
+def describe_positions(args: Any) -> dict[str, Any]:
+    """What makes two models treat positions alike: the encodings, their options, and what is added to the input; what
+    stands at its default is left out."""
+    source, target = (_describe_side(args, side) for side in SIDES)
+    description = source if source == target else {**source, "target": target}
+    if args.cross_attention_positions:
+        description["cross_attention_positions"] = True
+    if args.segment_separator is not None:
+        description |= {"segment_separator": args.segment_separator, "num_segments": args.num_segments}
+    return without_defaults(description)
+
+
+def _describe_side(args: Any, side: str) -> dict[str, Any]:
+    name = encoding_of(args, side)
+    described = {"encoding": name, "input_positions": input_positions_of(args, side), **options_of(args, name)}
+    longest = getattr(args, f"max_{side}_positions", None)  # not set: the default
+    if longest is not None and "max_positions" in ENCODINGS[name].options:
+        described["max_positions"] = longest
+    if ENCODINGS[name].scalars or args.segment_separator is not None:
+        stack = STACKS[side]
+        head_dim = getattr(args, f"{stack}_embed_dim") // getattr(args, f"{stack}_attention_heads")
+        described["bias_gain"] = resolve_gain(args.bias_gain, head_dim)
+    return described
+
+
+def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description of positions without the values that are defaults of its encodings; of an encoding that is not
+    registered nothing is known, so that all of them stay."""
+    cls = ENCODINGS.get(description.get("encoding", ""))
+    defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1}
+    if cls is not None:
+        defaults |= {"input_positions": cls.input_positions, **default_options(cls)}
+    kept = {key: value for key, value in description.items() if key not in defaults or value != defaults[key]}
+    if isinstance(kept.get("target"), dict):
+        kept["target"] = without_defaults(kept["target"])
+    return kept
+
+
+def encode_signature(description: Mapping[str, Any]) -> Tensor:
+    """As int64, which neither half precision nor a sum changes, and of which fairseq's averages make no float."""
+    return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
+
+
+def decode_signature(signature: Tensor) -> str:
+    """The record's text, as it was written."""
+    return bytes(signature.tolist()).decode()
+
+
+def read_signature(signature: Tensor) -> str:
+    """The record's text in the spelling in which equal records are equal: JSON without defaults."""
+    text = decode_signature(signature)
+    try:
+        return json.dumps(without_defaults(json.loads(text)), sort_keys=True)
+    except (ValueError, AttributeError):  # no record of this package
+        return text
+
+
+def same_positions(one: Tensor, other: Tensor) -> bool:
+    """Whether two records mean the same."""
+    return read_signature(one) == read_signature(other)

@@ -1,0 +1,86 @@
+"""Checkpoints of commit 2a633bd, one of every encoding, load for ever and give what they gave then."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
+from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.model import PositionMismatch
+from fairseq_posenc.signature import SIGNATURE, decode_signature, encode_signature, read_signature
+
+FOLDER = Path(__file__).parent / "at_2a633bd"
+FILES = sorted(FOLDER.glob("*.pt"))
+#: every option was written then
+SHAW = {"clipping_distance": 16, "encoding": "shaw", "input_positions": "none", "position_sharing": "none"} | {
+    "relative_keys": True,
+    "relative_values": True,
+}
+
+
+def load(path):
+    """As fairseq-generate does it."""
+    models, _ = checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
+    return models[0].eval()
+
+
+def logits(model, path):
+    extra = load_checkpoint(path)["extra_state"]
+    with torch.no_grad():
+        return model(extra["source"], extra["source"].ne(1).sum(1), extra["target"])[0], extra["logits"]
+
+
+def test_there_is_one_of_every_encoding_of_that_time():
+    of_that_time = set(ENCODINGS) & {path.stem for path in FILES}
+    assert len(of_that_time) == 22  # none was renamed or taken away
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_loads_and_gives_the_same_logits(path):
+    found, expected = logits(load(path), path)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_its_record_means_what_todays_says(path):
+    state = load_checkpoint(path)["model"]
+    today = load(path).state_dict()
+    assert read_signature(state[SIGNATURE]) == decode_signature(today[SIGNATURE])
+    assert len(today[SIGNATURE]) <= len(state[SIGNATURE])
+    # and once it was written again, it still loads
+    assert {name: tensor.shape for name, tensor in today.items() if name != SIGNATURE} == {
+        name: tensor.shape for name, tensor in state.items() if name != SIGNATURE
+    }
+
+
+def with_record(origin, path, record, **flags):
+    """A copy of a checkpoint with another record, and other flags in its configuration."""
+    state = load_checkpoint(origin)
+    state["model"][SIGNATURE] = encode_signature(record)
+    for name, value in flags.items():
+        setattr(state["cfg"]["model"], name, value)
+    torch.save(state, path)
+    return path
+
+
+def test_a_real_difference_is_still_refused(tmp_path):
+    assert json.loads(decode_signature(load_checkpoint(FOLDER / "shaw.pt")["model"][SIGNATURE])) == SHAW
+    for number, record in enumerate(({**SHAW, "relative_values": False}, {"encoding": "diet_rel"}, {**SHAW, "new": 1})):
+        path = with_record(FOLDER / "shaw.pt", tmp_path / f"{number}.pt", record)
+        with pytest.raises(PositionMismatch, match=r"was trained with other positions .*--finetune-from-model"):
+            load(path)
+
+
+def test_old_and_new_records_that_mean_the_same_are_averaged(tmp_path):
+    old = Path(shutil.copy(FOLDER / "shaw.pt", tmp_path / "old.pt"))
+    new = with_record(old, tmp_path / "new.pt", {"encoding": "shaw"}, clipping_distance=16)  # typed, at its default
+    for files in ([old, new], [new, old]):
+        mean = average_checkpoints(files, tmp_path / "mean.pt")
+        torch.testing.assert_close(logits(load(mean), old)[0], logits(load(old), old)[1], rtol=0, atol=1e-5)
+    other = with_record(old, tmp_path / "other.pt", {"encoding": "shaw", "relative_values": False})
+    with pytest.raises(CheckpointError, match=r"differ in position_version.*\"relative_values\": false"):
+        average_checkpoints([old, other], tmp_path / "mean.pt")

@@ -1,0 +1,223 @@
+"""An experiment that was trained once stays done: what it is made from changes only when the result does.
+
+`frozen/` holds it as its training left it; see the README there.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fairseq
+import pytest
+
+import fairseq_posenc
+from fairseq_posenc.encodings import ENCODINGS
+from recipes.common import download, identity
+from recipes.common.experiment import Experiment
+from recipes.common.run import Run
+from recipes.common.settings import read_recipe
+from recipes.common.stages import fingerprint, read_json
+from tests.recipes.tiny import make_run
+
+ROOT = Path(__file__).resolve().parents[2]
+FROZEN = Path(__file__).parent / "frozen"
+SETTING = "frozen/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
+FINGERPRINT = "57dbd2fe61a2aabbf4baf0c38ba29767adb3848cd0c51df106460fe46e7568b5"
+STAGES = ("train", "average", "translate")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The experiment in a directory where it was not trained."""
+    return Path(shutil.copytree(FROZEN, tmp_path / "copy"))
+
+
+def files(directory: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+
+
+def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
+    trained = [path for path in files(copy / "output") if "score" not in path.name and "sacrebleu" not in path.name]
+    before = {path: time for path, time in files(copy / "output").items() if path in trained}
+    words = [sys.executable, "-m", "recipes.common", "--conf", copy / "recipe/frozen.conf"]
+    words += ["--gpus", "0", "--cpus", "1", "--data-dir", copy / "data", "--output-dir", copy / "output"]
+    words += ["--stages", "download,train,average,translate,score,compare"]
+    process = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "train 1 of 1: shaw-k2 en-de seed 1: done before" in process.stdout
+    after = files(copy / "output")
+    assert {path: after[path] for path in before} == before
+    assert not list(copy.rglob("superseded*")) + list(copy.rglob("train.log")) + list(copy.rglob("*.generate.log"))
+    about = read_json(copy / "output" / SETTING / "experiment.json")
+    assert (about["fingerprint"], fingerprint(about["made_from"])) == (FINGERPRINT, FINGERPRINT)
+
+
+def experiment(copy: Path, overrides: tuple[str, ...] = (), **options: Any) -> Experiment:
+    """The experiment as its .conf says now, with its text made."""
+    run: Run = make_run(copy, copy / "recipe/frozen.conf", None, **options)
+    run = replace(run, recipe=read_recipe(copy / "recipe/frozen.conf", overrides))
+    download.download(run)
+    return Experiment(run, "shaw-k2", 1)
+
+
+def done(one: Experiment) -> tuple[str, ...]:
+    """The stages that are done, where they were when it was frozen."""
+    there = replace(one.run, extra={}, recipe=replace(one.run.recipe, origins={}))
+    markers = Experiment(there, one.name, one.seed).markers
+    return tuple(stage for stage in STAGES if markers.is_done(stage, getattr(one, f"{stage}_inputs")()))
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(copy: Path) -> None:
+        path = copy / "recipe" / name
+        assert path.read_text().count(old) == 1
+        path.write_text(path.read_text().replace(old, new))
+
+    return change
+
+
+def conf(old: str, new: str) -> Callable[[Path], None]:
+    return edit("frozen.conf", old, new)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit("make.py", "def main", "# A comment.\ndef main"),
+        edit("make.py", '"other": 6', '"other": 7'),  # which nothing reads
+        lambda copy: shutil.copy(FROZEN / "recipe/make.py", copy / "recipe/helper.py"),
+        conf("lr = 1e-2", "lr = 0.010\ndropout = 0.10\nclip-norm = 0\nlr-scheduler = fixed"),
+        conf("lr = 1e-2", "lr = 1e-2\nupdate-epoch-batch-itr = True"),
+        conf("(0.9, 0.98)", "(0.90,.98)"),
+        conf("[train]", "max-source-positions = 1024\ninput-positions = none\nposition-sharing = none\n\n[train]"),
+        conf("subwords = none", "subwords = none\nmax-tokens = 250\ndrop-identical = false\nvocabulary = 99"),
+        conf("beam = 2", "beam = 2\nlenpen = 1.0\nmax-len-b = 200\nlength-penalty = power\naverage-by = epochs"),
+        conf("num-workers = 0", "fp16 =\nno-progress-bar =\nkeep-last-epochs = 2\nsave-interval = 1"),
+        conf("num-workers = 0", "max-tokens-valid = 50"),
+        conf("max-tokens = 100", "max-tokens = 50"),
+        conf("[experiments]", "[experiments]\nother = alibi"),
+    ],
+)
+def test_what_changes_no_result_changes_nothing(copy: Path, change: Callable[[Path], None]) -> None:
+    change(copy)
+    one = experiment(copy)
+    assert fingerprint(one.made_from()) == FINGERPRINT
+    assert done(one) == STAGES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"extra": {"attention-backend": "eager"}},
+        {"extra": {"max-tokens": "40", "bf16": "", "checkpoint-activations": "", "distributed-port": "1"}},
+        {"gpus": 2, "precision": "fp16"},
+        {"cpu_processes": 4, "extra": {"max-tokens": "25"}},
+        {"nodes": 2, "rendezvous": "host0:1", "wandb": "project", "tensorboard": True},
+    ],
+)
+def test_where_and_how_fast_it_runs_changes_nothing_not_even_the_directory(copy: Path, options: dict[str, Any]) -> None:
+    one = experiment(copy, **options)
+    assert one.directory == copy / "output" / SETTING
+    assert fingerprint(one.made_from()) == FINGERPRINT
+    assert done(one) == STAGES
+
+
+def test_another_test_set_changes_no_training(copy: Path) -> None:
+    conf("tests = test", "tests = test other")(copy)
+    assert done(experiment(copy)) == ("train", "average")
+
+
+def test_another_commit_and_other_libraries_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipes.common.identity._git", lambda *words: "abc")
+    monkeypatch.setattr("torch.__version__", "99.0")
+    one = experiment(copy)
+    assert identity.environment() == {"commit": "abc", "changed": True, "torch": "99.0", "fairseq": fairseq.__version__}
+    assert done(one) == STAGES
+
+
+def test_another_encodings_initial_values_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENCODINGS["t5"], "initial_values", 2)
+    assert done(experiment(copy)) == STAGES
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "value"),
+    [
+        (conf("lr = 1e-2", "lr = 3e-2"), ("training", "lr"), [0.03]),
+        (conf("lr = 1e-2", "lr = 1e-2\nweight-decay = 1e-4"), ("training", "weight_decay"), 0.0001),
+        (conf("optimizer = adam", "optimizer = adam\nlr-scheduler = inverse_sqrt"), ("training", "lr_scheduler"), None),
+        (conf("batch-tokens = 200", "batch-tokens = 300"), ("batch_tokens",), 300),
+        (conf("batch-tokens = 200\n", ""), ("training", "max_tokens"), 100),
+        (conf("subwords = none", "subwords = none\nmax-tokens = 9"), ("prepare", "max_tokens"), 9),
+        (conf("[train]", "segment-separator = s3\n\n[train]"), ("positions", "segment_separator"), "s3"),
+        (conf("[train]", "[train]\nsave-interval = 2"), ("training", "save_interval"), 2),
+        (edit("make.py", "number = 1\n", "number = 2\n"), ("data", "train"), None),
+        (edit("make.py", 'f"s{word}" for word in words', 'f"s{word % 7}" for word in words'), ("data", "valid"), None),
+    ],
+)
+def test_what_changes_the_result_is_another_experiment(
+    copy: Path, change: Callable[[Path], None], path: tuple[str, ...], value: Any
+) -> None:
+    change(copy)
+    one = experiment(copy)
+    assert fingerprint(one.made_from()) != FINGERPRINT
+    assert done(one) == ()
+    found, was = one.made_from(), read_json(FROZEN / "output" / SETTING / "experiment.json")["made_from"]
+    for key in path:
+        found, was = found[key], was.get(key)
+    assert found != was
+    assert value is None or found == value
+
+
+def test_one_byte_of_the_training_text_is_another_experiment(copy: Path) -> None:
+    before = experiment(copy)
+    text = (before.run.download_dir / "train.en").read_bytes()
+    edit(
+        "make.py",
+        "main(Path(sys.argv[-1]))",
+        "main(Path(sys.argv[-1]))\nraw = Path(sys.argv[-1]) / 'train.en'\nraw.write_bytes(b'S' + raw.read_bytes()[1:])",
+    )(copy)
+    after = experiment(copy)
+    changed = (after.run.download_dir / "train.en").read_bytes()
+    assert (len(changed), sum(a != b for a, b in zip(text, changed, strict=True))) == (len(text), 1)
+    assert done(after) == ()
+
+
+def test_the_content_of_a_file_to_fine_tune_from_is_a_part_and_its_path_is_not(copy: Path, tmp_path: Path) -> None:
+    found = []
+    for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("a.pt", b"22")):
+        (tmp_path / name).write_bytes(content)
+        found.append(experiment(copy, extra={"finetune-from-model": str(tmp_path / name)}).made_from())
+    assert found[0] == found[1] != found[2]
+    assert FINGERPRINT not in map(fingerprint, found)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(fairseq_posenc, "COMPUTATION"), (ENCODINGS["shaw"], "initial_values")])
+def test_a_version_that_is_raised_makes_another_experiment(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    monkeypatch.setattr(owner, name, 2)
+    assert done(experiment(copy)) == ()
+
+
+def test_without_its_text_it_is_not_done(copy: Path) -> None:
+    one = Experiment(make_run(copy, copy / "recipe/frozen.conf", None), "shaw-k2", 1)
+    assert one.made_from()["data"] is None
+    assert done(one) == ()
+
+
+def test_the_files_name_no_place_of_the_machine_that_trained_it() -> None:
+    for path in FROZEN.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes().replace(b"/tmp/plasma", b"")  # fairseq's own default
+            assert not any(word in data for word in (b"/work", b"/home", b"/root", b"/tmp", b"/Users")), path
+    assert all(
+        not Path(name).is_absolute()
+        for marker in (FROZEN / "output" / SETTING / "done").glob("*.json")
+        for name in json.loads(marker.read_text())["outputs"]
+    )
