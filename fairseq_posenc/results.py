@@ -3,10 +3,11 @@ plot.
 
 Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json,
 training.json and, for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref, and perhaps
-<test>.historical.json), never from logs.
+<test>.historical.json), never from logs. A score that the files beside it do not make any more is refused.
 """
 
 import csv
+import hashlib
 import io
 import json
 import statistics
@@ -25,12 +26,13 @@ from .arguments import MODEL_FLAGS
 from .differences import differences, is_explained, listed, spelled
 
 SCORES, HISTORICAL = ".sacrebleu.json", ".historical.json"
+RECORDED = {"hyp": "hypotheses", "ref": "references"}  # files whose hashes scores record
 COLUMNS = (
     *("corpus", "pair", "test", "setup", "experiment", "arch", "flags", "seeds"),
     *("bleu", "bleu_interval", "bleu_spread", "chrf", "tokenized_bleu_historical"),
     *("parameters", "words_per_second", "p_value"),
     *("bleu_signature", "chrf_signature", "tokenized_bleu_historical_signature"),
-    "fingerprint",
+    *("fingerprint", "verified"),
 )
 OLD = "*"  # marks what was trained before experiments had fingerprints
 
@@ -51,6 +53,9 @@ class Metric:
     interval: float | None
     signature: str
     reference: str | None = None  # where a SacreBLEU test set was named: how far the reference is that one's
+    hypotheses: str | None = None  # SHA-256 of what was scored; None of older runs
+    references: str | None = None
+    translation: dict[str, Any] | None = None  # what made the translations, without what stands at its default
 
     @property
     def lowercased(self) -> bool:
@@ -79,6 +84,14 @@ class Score:
     made_from: dict[str, Any] | None = None  # everything that makes the result but the seed; None: not recorded then
     fingerprint: str | None = None  # of made_from, as the training recorded it
     environment: dict[str, Any] = field(default_factory=dict)  # code and libraries, for information
+    references: str | None = None  # SHA-256; None if neither the scores record it nor the file is there
+    verified: bool = False  # whether the files that are there are those that were scored
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Those that it has, by their names in tables."""
+        found = {"BLEU": self.bleu, "chrF": self.chrf, "tok. BLEU": self.historical}
+        return {name: metric for name, metric in found.items() if metric is not None}
 
     @property
     def setting(self) -> tuple[str | None, ...]:
@@ -129,6 +142,10 @@ class Row:
     def historical_spread(self) -> float | None:
         known = [score.historical.score for score in self.scores if score.historical]
         return statistics.stdev(known) if len(known) > 1 else None
+
+    @property
+    def verified(self) -> bool:
+        return all(score.verified for score in self.scores)
 
     @property
     def words_per_second(self) -> float | None:
@@ -205,23 +222,51 @@ def _read_experiment(directory: Path) -> list[Score]:
         if "BLEU" not in metrics:
             raise ResultsError(f"{path} holds no BLEU: run the stage score again.")
         historical = directory / f"{test}{HISTORICAL}"
+        old = next(iter(_read_metrics(historical).values())) if historical.is_file() else None
+        hashes = {kind: _verified_hash(directory / f"{test}.{kind}", [metrics["BLEU"], old]) for kind in RECORDED}
+        _require_equal_counts(directory, test)
+        made_from, translation = about.get("made_from"), metrics["BLEU"].translation
+        if made_from is not None and translation is not None:
+            made_from = {**made_from, "translation": translation}
         scores.append(
             Score(
                 directory=directory,
                 test=test,
                 **{key: about[key] for key in (*words, "flags", "seed")},
                 setup=about.get("setup"),
-                made_from=about.get("made_from"),
+                made_from=made_from,
                 fingerprint=about.get("fingerprint"),
                 environment=about.get("environment") or {},
                 bleu=metrics["BLEU"],
                 chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
-                historical=next(iter(_read_metrics(historical).values())) if historical.is_file() else None,
+                historical=old,
                 parameters=training.get("parameters"),
                 words_per_second=training.get("words_per_second"),
+                references=hashes["ref"][0],
+                verified=all(verified for _, verified in hashes.values()),
             )
         )
     return scores
+
+
+def _verified_hash(file: Path, metrics: Iterable[Metric | None]) -> tuple[str | None, bool]:
+    """The SHA-256 of what was scored, and whether the file is known to be that; ResultsError if it is another."""
+    found = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+    recorded = [getattr(metric, RECORDED[file.suffix[1:]]) for metric in metrics if metric is not None]
+    if found is not None and any(one not in (None, found) for one in recorded):
+        raise ResultsError(f"{file} is not what was scored (it was made again since): run the stage score again.")
+    return found or recorded[0], found is not None and None not in recorded
+
+
+def _require_equal_counts(directory: Path, test: str) -> None:
+    """For scores that record nothing of their files."""
+    files = [directory / f"{test}.{kind}" for kind in RECORDED]
+    if all(file.is_file() for file in files):
+        found, wanted = (len(_lines(file)) for file in files)
+        if found != wanted:
+            raise ResultsError(
+                f"{files[0]} has {found:,} lines and {files[1]} has {wanted:,}: run the stages translate and score."
+            )
 
 
 def _read_metrics(path: Path) -> dict[str, Metric]:
@@ -229,7 +274,12 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
     value = _read_json(path)
     try:
         found = {
-            one["name"]: Metric(float(one["score"]), one.get("confidence_var"), one["signature"], one.get("reference"))
+            one["name"]: Metric(
+                score=float(one["score"]),
+                interval=one.get("confidence_var"),
+                **{key: one.get(key) for key in ("reference", "hypotheses", "references", "translation")},
+                signature=one["signature"],
+            )
             for one in (value if isinstance(value, list) else [value])
         }
     except (AttributeError, TypeError, KeyError, ValueError):
@@ -254,6 +304,8 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
         pooled.setdefault((*score.setting, *own), []).append(score)
     rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in pooled.values()]
     rows = [row for group in _groups(rows) for row in group]
+    for group in _groups(rows):
+        _require_comparable([score for row in group for score in row.scores])
     if baseline is None:
         return rows
     names = list(dict.fromkeys(name for group in _groups(rows) for name in _names(group)))
@@ -273,6 +325,28 @@ def _require_seeds_of_one(one: Score, other: Score) -> None:
             )
     if one.seed == other.seed:
         raise ResultsError(f"{one.directory} and {other.directory} are the same setting and seed: name one of them.")
+
+
+def _require_comparable(scores: Sequence[Score]) -> None:
+    """ResultsError unless all of one corpus, pair and test set were scored alike and against one reference."""
+    seen: dict[str, tuple[str, Score]] = {}
+    for score in scores:
+        facts = {f"{name} signature": metric.signature for name, metric in score.metrics.items()}
+        if score.references is not None:
+            facts["reference"] = score.references
+        for fact, value in facts.items():
+            other, first = seen.setdefault(fact, (value, score))
+            if other == value:
+                continue
+            if fact == "reference":
+                raise ResultsError(
+                    f"{first.directory} and {score.directory} have different references for {score.test}: they cannot "
+                    "be compared; prepare, translate and score both from the same data, or name only one of them."
+                )
+            raise ResultsError(
+                f"{first.directory} and {score.directory} were scored differently on {score.test} ({fact}s {other} and "
+                f"{value}): run the stage score of both with the same software, or name only one of them."
+            )
 
 
 def _is_named(row: Row, name: str) -> bool:
@@ -329,23 +403,15 @@ def paired_bootstrap(baseline: Score, system: Score) -> float:
     """The p-value of the difference in BLEU, by SacreBLEU's own paired bootstrap resampling (1,000 samples;
     the seed is SACREBLEU_SEED, 12345 where it is not set).
     """
-    references = [_lines(score.directory / f"{score.test}.ref") for score in (baseline, system)]
-    if references[0] != references[1]:
-        raise ResultsError(
-            f"{baseline.directory} and {system.directory} have different references for "
-            f"{baseline.test}: they cannot be compared."
-        )
-    systems = [(str(score.directory), _lines(score.directory / f"{score.test}.hyp")) for score in (baseline, system)]
-    for name, hypotheses in systems:
-        if len(hypotheses) != len(references[0]):
-            raise ResultsError(
-                f"{name} has {len(hypotheses):,} translations of {baseline.test} for "
-                f"{len(references[0]):,} references: translate it again."
-            )
-    names = ["Baseline", "System"]
+    _require_comparable([baseline, system])
+    systems: list[tuple[str, Sequence[str]]] = [
+        (name, _lines(score.directory / f"{score.test}.hyp"))
+        for name, score in (("Baseline", baseline), ("System", system))
+    ]
+    references = _lines(baseline.directory / f"{baseline.test}.ref")
     _, results = PairedTest(
-        [(name, lines) for name, (_, lines) in zip(names, systems, strict=True)],
-        {"BLEU": BLEU(references=[references[0]], lowercase=baseline.bleu.lowercased)},
+        systems,
+        {"BLEU": BLEU(references=[references], lowercase=baseline.bleu.lowercased)},
         references=None,
         test_type="bs",
     )()
@@ -423,20 +489,17 @@ def _notes(rows: list[Row]) -> list[str]:
             "may differ in is unknown."
         )
     notes += [*_environments(rows), *_hidden_differences(rows)]
-    scores = [(score, name) for row, name in zip(rows, _shown(rows), strict=True) for score in row.scores]
-    notes += dict.fromkeys(f"Reference: {score.bleu.reference}" for score, _ in scores if score.bleu.reference)
-    for label, signatures in (
-        ("BLEU", {score.bleu.signature: name for score, name in scores}),
-        ("chrF", {score.chrf.signature: name for score, name in scores if score.chrf}),
-        ("tok. BLEU", {score.historical.signature: name for score, name in scores if score.historical}),
-    ):
-        notes += [f"{label}: {signature}" for signature in signatures]
-        if len(signatures) > 1:
-            notes.append(
-                f"Warning: the {label} signatures differ ({', '.join(signatures.values())}), so these "
-                f"scores are not comparable."
-            )
-    return notes
+    unverified = [name for row, name in zip(rows, _names(rows), strict=True) if not row.verified]
+    if unverified:
+        notes.append(
+            f"Not verified: {', '.join(unverified)}; the scores do not record the files that they were made from, or "
+            "these are not there. Run the stage score again to verify them."
+        )
+    scores = [score for row in rows for score in row.scores]
+    notes += dict.fromkeys(f"Reference: {score.bleu.reference}" for score in scores if score.bleu.reference)
+    signatures = {name: metric.signature for score in scores for name, metric in score.metrics.items()}
+    order = ("BLEU", "chrF", "tok. BLEU")
+    return notes + [f"{name}: {signatures[name]}" for name in order if name in signatures]
 
 
 def _environments(rows: list[Row]) -> Iterable[str]:
@@ -525,8 +588,9 @@ def as_csv(rows: Sequence[Row]) -> str:
         ]
         others = [metric.signature if metric else "" for metric in (first.chrf, first.historical)]
         signatures = [first.bleu.signature, *others]
-        names = [first.setup or "", first.name, first.arch, flags, seeds]
-        writer.writerow([*row.group, *names, *numbers, *signatures, first.fingerprint or ""])
+        verified = "yes" if row.verified else "no"
+        names = [*row.group, first.setup or "", first.name, first.arch, flags, seeds]
+        writer.writerow([*names, *numbers, *signatures, first.fingerprint or "", verified])
     return text.getvalue()
 
 

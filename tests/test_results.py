@@ -1,6 +1,7 @@
 """Tables, pooling, significance and plots, from small experiment directories scored by the real SacreBLEU."""
 
 import csv
+import hashlib
 import io
 import json
 import random
@@ -93,6 +94,14 @@ def reported(directory: Path, metric: int = 0) -> dict[str, Any]:
     return found
 
 
+def record(directory: Path, translation: dict[str, object], kind: str = "sacrebleu") -> None:
+    """Has the scores record what they were made from, as the stage score does."""
+    path = directory / f"test.{kind}.json"
+    hashes = [hashlib.sha256((directory / f"test.{file}").read_bytes()).hexdigest() for file in ("hyp", "ref")]
+    facts = {"hypotheses": hashes[0], "references": hashes[1], "translation": translation}
+    path.write_text(json.dumps([{**row, **facts} for row in json.loads(path.read_text())]))
+
+
 def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> None:
     rows = results.pool(results.read_experiments([made]))
     assert [row.first.name for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
@@ -135,6 +144,7 @@ def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
     assert table[2]["p_value"] == ""
     assert 0 < float(table[0]["p_value"]) < 0.05
     assert table[0]["bleu_signature"].startswith("nrefs:1|")
+    assert {row["verified"] for row in table} == {"no"}
 
 
 def test_significance_is_that_of_sacrebleus_own_command(made: Path) -> None:
@@ -394,26 +404,106 @@ def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str | tu
     assert "\n" not in str(error.value)
 
 
-def test_other_references_are_refused(copy: Path) -> None:
-    reference = one(copy, "distance-2") / "test.ref"
+@pytest.mark.parametrize("recorded", [False, True])
+def test_other_references_are_refused_without_a_baseline_too(copy: Path, recorded: bool) -> None:
+    directory = one(copy, "distance-2")
+    reference = directory / "test.ref"
     reference.write_text(reference.read_text().replace("w1 ", "w2 ", 1))
-    with pytest.raises(ResultsError, match="different references for test"):
-        results.pool(results.read_experiments([copy]), "sinusoidal")
+    if recorded:
+        record(directory, {})
+        record(one(copy, "distance-0"), {})
+        reference.unlink()  # what the score records says enough
+    with pytest.raises(ResultsError, match="have different references for test: they cannot be compared"):
+        results.pool(results.read_experiments([copy]))
 
 
 def test_lost_translations_are_refused(copy: Path) -> None:
     hypotheses = one(copy, "distance-2") / "test.hyp"
-    hypotheses.write_text("".join(hypotheses.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(ResultsError, match=r"has 59 translations of test for 60 references"):
-        results.pool(results.read_experiments([copy]), "sinusoidal")
+    hypotheses.write_text("".join(hypotheses.read_text().splitlines(keepends=True)[:5]))
+    with pytest.raises(ResultsError, match=r"test\.hyp has 5 lines and .*test\.ref has 60: run the stages translate"):
+        results.read_experiments([copy])
 
 
-def test_differing_signatures_are_pointed_out(copy: Path) -> None:
+@pytest.mark.parametrize("kind", ["hyp", "ref"])
+@pytest.mark.parametrize("score", ["sacrebleu", "historical"])
+def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, kind: str, score: str) -> None:
+    directory = one(copy, "distance-2")
+    if score == "historical":
+        rows = json.loads((directory / "test.sacrebleu.json").read_text())
+        (directory / "test.historical.json").write_text(json.dumps(rows))
+    record(directory, {}, score)
+    results.read_experiments([copy])
+    file = directory / f"test.{kind}"
+    file.write_text(file.read_text().replace("w1 ", "w2 ", 1))
+    with pytest.raises(ResultsError) as error:
+        results.read_experiments([copy])
+    assert str(error.value) == f"{file} is not what was scored (it was made again since): run the stage score again."
+
+
+def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> None:
+    for directory in copy.rglob("seed*"):
+        record(directory, {})
+    assert "Not verified" not in results.as_text(results.pool(results.read_experiments([copy])))
+    (one(copy, "distance-0") / "test.hyp").unlink()
+    scores = one(copy, "sinusoidal") / "test.sacrebleu.json"
+    rows = json.loads(scores.read_text())
+    scores.write_text(json.dumps([{key: row[key] for key in ("name", "score", "signature")} for row in rows]))
+    pooled = results.pool(results.read_experiments([copy]))
+    for text in (results.as_text(pooled), results.as_markdown(pooled)):
+        assert "Not verified: shaw-k0, sinusoidal; " in text
+    table = list(csv.DictReader(io.StringIO(results.as_csv(pooled))))
+    assert [row["verified"] for row in table] == ["no", "yes", "no"]
+
+
+def test_what_made_the_translations_is_part_of_what_a_score_was_made_from(copy: Path) -> None:
+    about = one(copy, "distance-2") / "experiment.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "made_from": {"batch_tokens": 9}}))
+    record(one(copy, "distance-2"), {"beam": 4, "average": 3})
+    record(one(copy, "distance-0"), {"beam": 4})
+    scores = {score.directory: score for score in results.read_experiments([copy])}
+    made_from = {"batch_tokens": 9, "translation": {"beam": 4, "average": 3}}
+    assert scores[one(copy, "distance-2")].made_from == made_from
+    assert scores[one(copy, "distance-0")].made_from is None  # older: nothing is known of its training
+
+
+@pytest.mark.parametrize("kind", ["BLEU", "chrF", "tok. BLEU"])
+def test_differing_signatures_are_refused(copy: Path, kind: str) -> None:
+    path = one(copy, "distance-2") / "test.sacrebleu.json"
+    if kind == "BLEU":
+        path.write_text(path.read_text().replace("tok:13a", "tok:intl"))
+    elif kind == "chrF":
+        path.write_text(path.read_text().replace("nw:0", "nw:2"))
+    else:
+        for number, directory in enumerate(copy.rglob("seed1")):
+            row = {"name": "tokenized BLEU (historical)", "score": 1.0, "signature": f"sacremoses:{number}"}
+            (directory / "test.historical.json").write_text(json.dumps([row]))
+    with pytest.raises(ResultsError, match=rf"were scored differently on test \({kind} signatures .*\): run the stage"):
+        results.pool(results.read_experiments([copy]))
+
+
+@pytest.mark.parametrize("style", ["text", "markdown", "csv"])
+def test_every_format_refuses_what_is_not_comparable(copy: Path, style: str) -> None:
+    from click.testing import CliRunner
+
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     path.write_text(path.read_text().replace("tok:13a", "tok:intl"))
-    text = results.as_text(results.pool(results.read_experiments([copy])))
-    assert "Warning: the BLEU signatures differ" in text
-    assert "tok:intl" in text
+    result = CliRunner().invoke(compare_command(), [str(copy), "--format", style])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "were scored differently" in result.stderr
+
+
+def compare_command() -> Any:
+    """scripts/compare.py's command."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("compare", ROOT / "scripts" / "compare.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
 
 
 def test_faults_are_named(copy: Path, tmp_path: Path) -> None:

@@ -1,26 +1,54 @@
 """Has fairseq read command lines before hours of work depend on them."""
 
+from typing import Any
+
+from recipes.common.check_settings import Checked, check_settings
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, train_command
-from recipes.common.fairseq_flags import Refused, read, refusal
+from recipes.common.fairseq_flags import Refused, first_rate, read, refusal
 from recipes.common.run import STAGES, Run
 from recipes.common.sources import pair_tests
 
 
-def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> None:
-    """RecipeError naming file, section and key of the first flag that fairseq refuses."""
+def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> list[Checked]:
+    """Checks the command lines that these stages will run and have not run yet.
+
+    Returns:
+        What was checked, to be checked again by `check_data` when the data is there.
+
+    Raises:
+        RecipeError: fairseq refuses a flag, or no result can come of it; names file, section and key.
+    """
     if not set(stages).intersection(STAGES[STAGES.index("train") :]):
-        return
-    for one in experiments:
-        one.made_from()  # any of these stages asks for it
-        if "train" in stages:
-            _check(run, "train", train_command(one), one)
-    if "translate" in stages:
-        _check(run, "generate", generate_command(experiments[0], pair_tests(run)[0], run.output_dir))
+        return []
+    waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
+    checked = [read_training(one) for one in waiting if "train" in stages]
+    if "translate" in stages and not all(
+        one.markers.is_done("translate", one.translate_inputs()) for one in experiments
+    ):
+        checked.append(read_generation(experiments[0]))
+    for each in checked:
+        check_settings(each)
+    return checked
 
 
-def _check(run: Run, kind: str, command: list[str], experiment: Experiment | None = None) -> None:
+def read_training(experiment: Experiment) -> Checked:
+    """An experiment's training as fairseq reads it."""
     try:
-        read(kind, command[command.index(f"fairseq_cli.{kind}") + 1 :])
+        settings = _read("train", train_command(experiment))
+        return Checked(experiment, experiment.run, {**settings, "first_rate": first_rate(settings)})
     except Refused as error:
-        raise RecipeError(refusal(run, kind, str(error), experiment)) from None
+        raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
+
+
+def read_generation(experiment: Experiment) -> Checked:
+    """The search as fairseq reads it: that of all experiments of this run."""
+    run = experiment.run
+    try:
+        return Checked(None, run, _read("generate", generate_command(experiment, pair_tests(run)[0], run.output_dir)))
+    except Refused as error:
+        raise RecipeError(refusal(run, str(error))) from None
+
+
+def _read(kind: str, command: list[str]) -> dict[str, Any]:
+    return read(kind, command[command.index(f"fairseq_cli.{kind}") + 1 :])

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from recipes.common import identity, prepare, testsets
+from recipes.common import identity, lengths, prepare, testsets
 from recipes.common.errors import RecipeError
 from recipes.common.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory, without_hardware
 from recipes.common.run import Run
@@ -18,11 +18,14 @@ from recipes.common.stages import Markers, fingerprint, not_default
 
 def directory_name(arch: str, flags: Flags) -> str:
     """`transformer_shaw_tiny-clipping-distance-16`: the same for the same flags in any order, fit for a file
-    system.
+    system; where that leaves something out, it ends in a hash of the flags.
     """
     words = [arch] + [f"{name}-{value}" if value else name for name, value in sorted(flags.items())]
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", "-".join(words))
-    return name if len(name) <= 150 else f"{name[:130]}-{fingerprint(flags)[:12]}"
+    whole = "-".join(words)
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", whole)
+    if len(name) > 150:
+        name = name[:130]
+    return name if name == whole else f"{name}-{fingerprint(flags)[:12]}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,11 @@ class Experiment:
     @property
     def title(self) -> str:
         return f"{self.name} {self.run.pair} seed {self.seed}"
+
+    @property
+    def setting(self) -> tuple[str, Flags]:
+        """Architecture and flags, each number written in one way: equal for names that mean the same."""
+        return self.arch, {name: str(_number(value)) for name, value in self.named_flags.items()}
 
     def test_file(self, test: str, kind: str) -> Path:
         return self.directory / f"{test}.{kind}"
@@ -153,9 +161,13 @@ class Experiment:
     def average_inputs(self) -> str:
         return fingerprint([self.train_inputs(), identity.averaging(self.run.recipe)])
 
+    def translation(self) -> dict[str, Any]:
+        """What makes the translations of the trained model, as scores record it."""
+        return identity.translation(self.run.recipe)
+
     def translate_inputs(self) -> str:
         tests = [pair_tests(self.run), prepare.test_inputs(self.run)]
-        return fingerprint([self.average_inputs(), identity.translation(self.run.recipe), *tests])
+        return fingerprint([self.average_inputs(), self.translation(), *tests])
 
     def score_inputs(self) -> str:
         """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
@@ -203,12 +215,17 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if run.workers > 1 and max_tokens * run.workers > wanted:
         # So many processes are one update's: each takes a smaller part.
         max_tokens = wanted // run.workers
-        longest = max(run.recipe.prepare.max_tokens, run.recipe.prepare.eval_max_tokens) + 1  # its end is a token, too
+        if prepare.is_prepared(run):
+            longest, whose = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
+        else:
+            limits = run.recipe.prepare
+            longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # its end is a token, too
+            whose = "that [prepare] max-tokens and eval-max-tokens allow"
         if max_tokens < longest:
             raise RecipeError(
                 f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
-                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentences ([prepare] max-tokens, "
-                "eval-max-tokens): take fewer GPUs."
+                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {whose}: take fewer GPUs "
+                "or processes."
             )
     update_freq = max(1, round(wanted / (max_tokens * run.workers)))
     batch = update_freq * max_tokens * run.workers
@@ -300,13 +317,31 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
 
 
 def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
-    """All that a call asks for, in order; the same directory is never there twice."""
-    experiments: dict[Path, Experiment] = {}
-    for name in names:
-        for seed in seeds:
-            experiment = Experiment(run, name, seed)
-            experiments.setdefault(experiment.directory, experiment)
-    return list(experiments.values())
+    """All that a call asks for, in order. Of names that mean the same experiment the first is run, and the others are
+    said; RecipeError if two experiments would have one directory.
+    """
+    kept: list[Experiment] = []
+    for name in dict.fromkeys(names):
+        one = Experiment(run, name, seeds[0])
+        twins = [other for other in kept if other.directory == one.directory or other.setting == one.setting]
+        if not twins:
+            kept.append(one)
+            continue
+        require_same(twins[0], one)
+        run.say(f"{name} is the same experiment as {twins[0].name}: it is run once, as {twins[0].name}.")
+    return [Experiment(run, one.name, seed) for one in kept for seed in dict.fromkeys(seeds)]
+
+
+def require_same(one: Experiment, other: Experiment) -> None:
+    """RecipeError if these are different experiments that have one directory."""
+    if one is other or one.directory != other.directory:
+        return
+    if one.setting != other.setting or one.score_inputs() != other.score_inputs():
+        what = [experiment.run.recipe.where("experiments", experiment.name) for experiment in (one, other)]
+        raise RecipeError(
+            f"{what[0]}, and {what[1]}: these are different experiments with one directory, {one.directory}; give each "
+            ".conf a [model] setup of its own, or run each experiment with another --output-dir."
+        )
 
 
 def threads(run: Run) -> dict[str, str]:

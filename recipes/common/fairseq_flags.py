@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
+from argparse import Namespace
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from recipes.common.run import Run
@@ -50,22 +54,68 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
         raise Refused(" ".join(str(error).split())) from None
 
 
-def refusal(run: Run, kind: str, complaint: str, experiment: Experiment | None = None) -> str:
+def first_rate(settings: dict[str, Any]) -> float:
+    """The learning rate with which a training starts, by the optimizer and the schedule that fairseq makes; Refused
+    if it makes none.
+    """
+    import torch
+    from fairseq import optim
+    from fairseq.optim import lr_scheduler
+
+    if settings["optimizer"] == "composite":
+        return math.inf  # it takes groups of parameters, which only a model has
+    flag = "optimizer"
+    try:
+        of_optimizer = _config(settings, settings["optimizer"], optim.OPTIMIZER_DATACLASS_REGISTRY)
+        optimizer = optim.build_optimizer(of_optimizer, [torch.nn.Parameter(torch.zeros(1, 1))])
+        flag = "lr-scheduler"
+        of_schedule = _config(settings, settings["lr_scheduler"], lr_scheduler.LR_SCHEDULER_DATACLASS_REGISTRY)
+        schedule = lr_scheduler.build_lr_scheduler(of_schedule, optimizer)
+        schedule.step_update(0)  # as fairseq's trainer does
+        schedule.step(1)
+        schedule.step_update(0)
+    except Exception as error:  # whatever a bad value makes of it
+        problem = str(error) or f"it is refused ({type(error).__name__})"
+        raise Refused(f"--{flag} {settings[flag.replace('-', '_')]}: {problem}") from None
+    return float(optimizer.get_lr())
+
+
+def _config(settings: dict[str, Any], name: str, registry: dict[str, Any]) -> Any:
+    """What fairseq builds an optimizer or a schedule from; all settings as they are for those of its old kind."""
+    from omegaconf import OmegaConf
+
+    if name not in registry:
+        return Namespace(**settings)
+    known = [field.name for field in fields(registry[name]) if field.name in settings]
+    return OmegaConf.create({"_name": name, **{key: settings[key] for key in known}})
+
+
+def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:
+    """Where a flag of an experiment's training (or, without one, of the generation) was written; None if nowhere."""
+    recipe = run.recipe
+    if experiment is None:
+        return recipe.where("generate", flag) if flag in recipe.generate else None
+    if flag in run.extra:
+        return f"--{flag} behind --"
+    if flag in experiment.flags:
+        return recipe.where("experiments", experiment.name)
+    sections = {"train": recipe.train, "model": recipe.model}
+    return next((recipe.where(name, flag) for name, flags in sections.items() if flag in flags), None)
+
+
+def file_problem(name: str) -> str | None:
+    """Why a flag cannot name this file, and what to do; None if it can."""
+    if Path(name).is_dir():
+        return "this is a directory; name a file in it."
+    return None if Path(name).is_file() else "there is no such file; name another, or leave the flag out."
+
+
+def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> str:
     """One sentence that says where the flag that fairseq complains of was written."""
     recipe = run.recipe
     if experiment is not None and complaint.startswith("argument --arch"):
         where = f"{recipe.where('experiments', experiment.name)}, or {recipe.where('model', 'size')}"
         return f"{where}: there is no architecture '{experiment.arch}'."
-    sections = {"generate": recipe.generate} if kind == "generate" else {"model": recipe.model, "train": recipe.train}
-    where = str(recipe.path)
-    for flag in re.findall(r"--([a-z][a-z0-9-]*)", complaint):
-        if kind == "train" and flag in run.extra:
-            where = f"--{flag} behind --"
-        elif experiment is not None and flag in experiment.flags:
-            where = recipe.where("experiments", experiment.name)
-        elif found := [section for section, flags in sections.items() if flag in flags]:
-            where = recipe.where(found[-1], flag)
-        else:
-            continue
-        break
-    return f"{where}: fairseq says: {complaint}"
+    flags = re.findall(r"--([a-z][a-z0-9-]*)", complaint)
+    found = next(filter(None, (where_set(run, experiment, flag) for flag in flags)), None)
+    return f"{found or recipe.path}: fairseq says: {complaint}"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from recipes.common import download
 from recipes.common.errors import RecipeError
-from recipes.common.fairseq_flags import Refused, read, refusal
+from recipes.common.fairseq_flags import Refused, file_problem, read, refusal, where_set
 from recipes.common.settings import Flags, Recipe, flag_words
 from recipes.common.stages import file_hash, not_default
 
@@ -88,7 +88,7 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
     try:
         args, settings = _training(experiment)
     except Refused as error:
-        raise RecipeError(refusal(run, "train", str(error), experiment)) from None
+        raise RecipeError(refusal(run, str(error), experiment)) from None
     encodings = {encoding_of(args, side) for side in SIDES}
     prepare = not_default(recipe.prepare)
     prepare.pop("eval_max_tokens", None)  # cuts what is translated, or validated on
@@ -101,7 +101,7 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
         "positions": describe_positions(args),
         "training": settings,
         "batch_tokens": recipe.batch_tokens,
-        "files": {name.replace("-", "_"): _content(name, flags[name]) for name in FILES if flags.get(name)},
+        "files": {name.replace("-", "_"): _content(experiment, name) for name in FILES if flags.get(name)},
         "pair": run.pair,
         "prepare": prepare,
     }
@@ -193,11 +193,16 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
     return found | ({} if recipe.length_penalty == "power" else {"length_penalty": recipe.length_penalty})
 
 
-def _content(flag: str, name: str) -> str:
-    """The content of a file that a flag names."""
+def _content(experiment: Experiment, flag: str) -> str:
+    """The content of the file that a flag names.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    name = experiment.train_flags[flag]
+    if problem := file_problem(name):
+        raise RecipeError(f"{where_set(experiment.run, experiment, flag)}: --{flag} {name}: {problem}")
     path = Path(name)
-    if not path.is_file():
-        raise RecipeError(f"--{flag} {name}: there is no such file; what it holds is a part of the experiment.")
     about = path.stat()
     return f"sha256:{_sha256(path.absolute(), about.st_size, about.st_mtime_ns)}"
 

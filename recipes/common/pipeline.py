@@ -7,6 +7,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from recipes.common import download, prepare
 from recipes.common.average import average
 from recipes.common.check_flags import check_flags
+from recipes.common.check_settings import check_data
 from recipes.common.compare import compare
 from recipes.common.experiment import Experiment, make_experiments
 from recipes.common.nodes import forget_attempts, join
@@ -27,14 +28,16 @@ def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) 
             join(experiment, f"{number} of {len(experiments)}")
         return
     _say_missing_tests(run)
+    checked = []
     if not run.dry_run:
         if run.nodes > 1 and "train" in stages:
             forget_attempts(experiments)
-        check_flags(run, experiments, stages)
+        checked = check_flags(run, experiments, stages)
     if "download" in stages:
         download.download(run)
     if "prepare" in stages:
         prepare.prepare(run)
+    check_data(checked)
     _run_experiments(run, experiments, stages)
     if "compare" in stages:
         compare(run, experiments)

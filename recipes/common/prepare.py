@@ -7,9 +7,8 @@ prepare.txt for people. The steps on the way lie in `prepare.work/` until the la
 
 import os
 import shutil
-import struct
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import islice, zip_longest
@@ -19,12 +18,13 @@ from typing import Any
 from recipes.common import clean, download, encode, subwords, text
 from recipes.common.counts import EvalCounts, TrainCounts, compare, compare_known
 from recipes.common.errors import RecipeError
+from recipes.common.lengths import read_sizes
 from recipes.common.parallel import in_child, in_order
 from recipes.common.raw import Raw, extract, has_members, raw_files
 from recipes.common.run import Run, run_command
 from recipes.common.settings import Prepare
 from recipes.common.sources import known_counts, pair_tests
-from recipes.common.stages import Markers, fingerprint, locked, not_default, replace_directory, write_json
+from recipes.common.stages import Markers, fingerprint, locked, not_default, replace_directory, shared, write_json
 from recipes.common.steps import Step, Steps
 from recipes.common.subwords import Subwords
 
@@ -66,13 +66,11 @@ def prepare(run: Run) -> None:
         run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
         run.dry(["mv", work / "publish", run.prepared_dir])
         return
-    markers = Markers(run.pair_dir)
-    if markers.is_done("prepare", inputs(run)):
+    if is_prepared(run):
         run.say(f"prepare: done before, in {run.prepared_dir}")
-        if work.is_dir():  # of a run that was killed after its last step
-            with suppress(RecipeError), locked(run.pair_dir):  # or of one that is just deleting it
-                shutil.rmtree(work, ignore_errors=True)
+        _delete(run, work)  # of a run that was killed after its last step
         return
+    markers = Markers(run.pair_dir)
     with locked(run.pair_dir):
         markers.clear("prepare")
         steps = make_steps(run, work)
@@ -85,10 +83,17 @@ def prepare(run: Run) -> None:
         replace_directory(result, run.prepared_dir)
         files = [path for path in run.prepared_dir.rglob("*") if path.is_file()]
         markers.set_done("prepare", inputs(run), files)
-        steps.delete()
+    _delete(run, work)
     for line in said:
         run.say(f"prepare: {line}")
     run.say(f"prepare: binarized in {run.binarized_dir}")
+
+
+def _delete(run: Run, work: Path) -> None:
+    """Deletes the steps' outputs, unless another run prepares with them by now; trainings may read meanwhile."""
+    if work.is_dir():
+        with suppress(RecipeError), shared(run.pair_dir):
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def make_steps(run: Run, work: Path) -> Steps:
@@ -277,10 +282,8 @@ def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
 def require_lines(run: Run, directory: Path, pairs: int) -> None:
     """fairseq-preprocess's workers find their parts of a text by seeking; that no line was lost is worth asking."""
     for side in (run.source, run.target):
-        with open(directory / f"train.{run.pair}.{side}.idx", "rb") as index:
-            # Importing fairseq for this one number would take seconds: its file begins so.
-            magic, _, _, sentences = struct.unpack("<9sQBQ", index.read(26))
-        if magic != b"MMIDIDX\0\0" or sentences != pairs:
+        sentences = len(read_sizes(directory / f"train.{run.pair}.{side}.idx"))
+        if sentences != pairs:
             raise RecipeError(
                 f"fairseq-preprocess wrote {sentences:,} sentences of {side} instead of {pairs:,}: see "
                 f"{run.pair_dir / 'preprocess.log'}, and run again with fewer --cpus."
@@ -324,10 +327,27 @@ def _link(origin: str | Path, copy: str | Path) -> None:
     shutil.copyfile(origin, copy)  # not every file system has links
 
 
+def is_prepared(run: Run) -> bool:
+    """Whether the prepared data is what the settings say."""
+    return Markers(run.pair_dir).is_done("prepare", inputs(run))
+
+
 def require(run: Run) -> None:
     """RecipeError unless the prepared data is what the settings say."""
-    if not Markers(run.pair_dir).is_done("prepare", inputs(run)):
+    if not is_prepared(run):
         raise RecipeError(
             f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the "
             f"stages download..prepare."
         )
+
+
+@contextmanager
+def in_use(run: Run) -> Iterator[int]:
+    """Keeps the prepared data as it is while the block runs, for others that read it too; yields the lock's
+    descriptor, which a child holds that inherits it. RecipeError unless the data is prepared.
+    """
+    if not run.pair_dir.is_dir():
+        require(run)
+    with shared(run.pair_dir) as lock:
+        require(run)
+        yield lock

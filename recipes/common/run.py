@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,10 +116,12 @@ def run_command(
     log: Path,
     what: str,
     environment: Mapping[str, str] | None = None,
-    lock: int | None = None,
+    locks: Collection[int] = (),
     while_running: Callable[[], None] | None = None,
 ) -> None:
-    """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails."""
+    """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails. It holds
+    `locks`, descriptors, even when this process is killed.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         process = subprocess.Popen(
@@ -129,7 +131,7 @@ def run_command(
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
             preexec_fn=die_with_parent,
-            pass_fds=() if lock is None else (lock,),
+            pass_fds=tuple(locks),
         )
         try:
             while (code := _wait(process)) is None:

@@ -13,7 +13,7 @@ from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.historical import NAMES, historical_bleu
 from recipes.common.sources import pair_tests
-from recipes.common.stages import locked, write_json
+from recipes.common.stages import file_hash, locked, write_json
 
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 
@@ -52,12 +52,15 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         found = compare_with_testset(experiment, test, result)
         result = [{**row, "reference": found} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {found}")
+    # By these, whoever reads the scores knows whether they are those of the files beside them.
+    hashes = {"hypotheses": file_hash(hypothesis), "references": file_hash(reference)}
+    made_from = {**hashes, "translation": experiment.translation()}
     files = [experiment.test_file(test, SACREBLEU)]
-    write_json(files[0], result)
+    write_json(files[0], [{**row, **made_from} for row in result])
     if run.recipe.score.historical:
         files.append(experiment.test_file(test, HISTORICAL))
         historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target, run.recipe.score.tokenized)
-        write_json(files[1], historical)
+        write_json(files[1], [{**row, **made_from} for row in historical])
         result += historical
     scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
     run.say(f"score: {experiment.title}: {test}: {scores}")

@@ -45,7 +45,8 @@ RESERVED = {
     ),
     **dict.fromkeys(["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu"], "leave it out"),
     **dict.fromkeys(
-        ["restore-file", "no-save", "no-last-checkpoints", "checkpoint-suffix"], "trainings are resumed by it"
+        ["restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"],
+        "trainings are resumed by it",
     ),
     **dict.fromkeys(["train-subset", "valid-subset"], "set [corpus] train and valid"),
     **dict.fromkeys(

@@ -126,14 +126,31 @@ def locked(directory: Path) -> Iterator[int]:
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    with _held(descriptor, fcntl.LOCK_EX, directory):
+        yield descriptor
+
+
+@contextmanager
+def shared(directory: Path) -> Iterator[int]:
+    """Holds `directory` as `locked` does, but together with all others that only read it."""
+    try:
+        descriptor = os.open(directory / ".lock", os.O_RDONLY)  # it may be another user's
+    except FileNotFoundError:
+        descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_CREAT, 0o644)
+    with _held(descriptor, fcntl.LOCK_SH, directory):
+        yield descriptor
+
+
+@contextmanager
+def _held(descriptor: int, kind: int, directory: Path) -> Iterator[None]:
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RecipeError(
                 f"{directory} is in use by another run: wait for it to end, stop it, or give another "
                 f"--output-dir or --data-dir."
             ) from None
-        yield descriptor
+        yield
     finally:
         os.close(descriptor)

@@ -78,10 +78,6 @@ class Steps:
                 self.markers.clear(step.name)
                 shutil.rmtree(self.path(step.name))
 
-    def delete(self) -> None:
-        """To be called when the result is safe elsewhere."""
-        shutil.rmtree(self.directory, ignore_errors=True)
-
     def delete_if_nothing_is_done(self) -> None:
         if not any((self.directory / "done").glob("*.json")):
-            self.delete()
+            shutil.rmtree(self.directory, ignore_errors=True)

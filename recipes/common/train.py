@@ -25,8 +25,7 @@ def train(experiment: Experiment, which: str) -> None:
     if markers.is_done("train", inputs):
         run.say(f"train {which}: {experiment.title}: done before")
         return
-    prepare.require(run)
-    with locked(experiment.directory) as lock:
+    with prepare.in_use(run) as data, locked(experiment.directory) as lock:
         if superseded.exchange(experiment, inputs) and markers.is_done("train", inputs):
             run.say(f"train {which}: {experiment.title}: done before, with these settings")
             return
@@ -49,7 +48,7 @@ def train(experiment: Experiment, which: str) -> None:
                 experiment.train_log,
                 f"Training {experiment.title}",
                 environment,
-                lock,
+                (lock, data),
                 display.show,
             )
         display.close()

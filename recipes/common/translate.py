@@ -34,18 +34,17 @@ def translate(experiment: Experiment) -> None:
         raise RecipeError(
             f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run the stage average."
         )
-    prepare.require(run)
-    with locked(experiment.directory) as lock:
+    with prepare.in_use(run) as data, locked(experiment.directory) as lock:
         markers.clear("translate")
         markers.clear("score")
         for test in tests:
-            _translate(experiment, test, empty_directory(temporary), lock)
+            _translate(experiment, test, empty_directory(temporary), (lock, data))
         shutil.rmtree(temporary)
         files = [experiment.test_file(test, kind) for test in tests for kind in ("src", "ref", "hyp")]
         markers.set_done("translate", inputs, files)
 
 
-def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> None:
+def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, int]) -> None:
     run = experiment.run
     log = experiment.directory / f"{test}.generate.log"
     log.unlink(missing_ok=True)
@@ -53,7 +52,7 @@ def _translate(experiment: Experiment, test: str, results: Path, lock: int) -> N
     run.say(f"translate: {experiment.title}: {test}")
     command = generate_command(experiment, test, results)
     write_command(experiment.test_file(test, "generate.sh"), command, threads(run))
-    run_command(run, command, log, what, threads(run), lock)
+    run_command(run, command, log, what, threads(run), locks)
     raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)

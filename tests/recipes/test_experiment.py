@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import (
@@ -318,6 +319,61 @@ def test_every_seed_of_every_experiment_once(tmp_path: Path) -> None:
     assert [(one.name, one.seed) for one in found] == [
         *(("shaw-k2", 1), ("shaw-k2", 2), ("sinusoidal", 1), ("sinusoidal", 2)),
     ]
+
+
+def test_flags_that_a_file_name_cannot_hold_get_a_directory_each(tmp_path: Path) -> None:
+    names = {"a": "m/a.pt", "b": "m_a.pt", "c": "m:a.pt", "d": "m-a.pt"}
+    rows = "".join(f"{name} = shaw --finetune-from-model {path}\n" for name, path in names.items())
+    run = experiment(tmp_path, conf=CONF + rows).run
+    found = make_experiments(run, list(names), [1])
+    assert [one.name for one in found] == list(names)
+    folders = [one.directory.parent.name for one in found]
+    assert len(set(folders)) == 4
+    # Names that lose nothing stay as they are.
+    assert folders[1] == "transformer_shaw_tiny-finetune-from-model-m_a.pt"
+    assert folders[3] == "transformer_shaw_tiny-finetune-from-model-m-a.pt"
+    assert folders[0].startswith(f"{folders[1]}-")
+
+
+def test_names_of_one_experiment_are_said_and_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "same = shaw --clipping-distance 2\nlr1 = shaw --lr 1e-2\nlr2 = shaw --lr 0.01\n"
+    run = experiment(tmp_path, conf=CONF + rows).run
+    run = replace(run, console=Console(width=1000))
+    found = make_experiments(run, ["shaw-k2", "same", "sinusoidal", "lr1", "lr2"], [1, 2])
+    assert [(one.name, one.seed) for one in found] == [
+        (name, seed) for name in ("shaw-k2", "sinusoidal", "lr1") for seed in (1, 2)
+    ]
+    assert capsys.readouterr().out.splitlines() == [
+        "same is the same experiment as shaw-k2: it is run once, as shaw-k2.",
+        "lr2 is the same experiment as lr1: it is run once, as lr1.",
+    ]
+
+
+def test_different_experiments_with_one_directory_are_refused(tmp_path: Path) -> None:
+    """Without batch-tokens the batch is max-tokens, which names no directory."""
+    conf = CONF.replace("batch-tokens = 400\n", "") + "small = shaw --max-tokens 50\nlarge = shaw --max-tokens 100\n"
+    run = experiment(tmp_path, conf=conf).run
+    with pytest.raises(RecipeError, match=r"key 'small', and .*key 'large': these are different experiments with one"):
+        make_experiments(run, ["small", "large"], [1])
+
+
+@pytest.mark.parametrize(
+    ("section", "canonical"),
+    [
+        ("average = 1\nbeam = 5\nlenpen = 1.0\nmax-tokens = 4000\nlength-penalty = power\n", {}),
+        ("average = 1\naverage-by = updates\nbeam = 05\n", {}),
+        ("average = 3\naverage-by = epochs\nlenpen = 0.60\nbeam = 4\n", {"average": 3, "beam": 4, "lenpen": 0.6}),
+        (
+            "average = 3\naverage-by = updates\nmax-len-a = 1.0\nunnormalized =\n",
+            {"average": 3, "average_by": "updates", "max_len_a": 1, "unnormalized": True},
+        ),
+    ],
+)
+def test_what_makes_translations_is_written_in_one_way(
+    tmp_path: Path, section: str, canonical: dict[str, object]
+) -> None:
+    one = experiment(tmp_path, conf=CONF.replace("average = 2\nbeam = 2\n", section))
+    assert one.translation() == canonical
 
 
 def test_words_per_second_leaves_validation_out() -> None:

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from recipes.common import check_flags, score, superseded, train, translate
+from recipes.common import check_flags, prepare, score, superseded, train, translate
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
-from recipes.common.stages import fingerprint, read_json, write_json
+from recipes.common.settings import read_recipe
+from recipes.common.stages import file_hash, fingerprint, read_json, write_json
+from recipes.common.table.job import is_held
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,7 +149,11 @@ def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
         "2",
     ]
     process = subprocess.run([sys.executable, *words], cwd=directory, capture_output=True, check=True)
-    assert read_json(directory / "test.sacrebleu.json") == json.loads(process.stdout)
+    hashes = [file_hash(directory / f"test.{kind}") for kind in ("hyp", "ref")]
+    translation = {"average": 3, "average-by": "updates", "beam": 2, "length-penalty": "wu", "lenpen": 0.6}
+    made_from = {"hypotheses": hashes[0], "references": hashes[1], "translation": translation}
+    rows = read_json(directory / "test.sacrebleu.json")
+    assert rows == [{**row, **made_from} for row in json.loads(process.stdout)]
     said = (made / "said").read_text()
     assert "shaw-k2" in said
     assert read_json(directory / "test.sacrebleu.json")[0]["signature"] in said
@@ -200,6 +207,53 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
         read_json(directory / "training.json")["updates"]
         == (read_json(made / "output" / SETTING / "training.json")["updates"])
     )
+
+
+def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path) -> None:
+    from fairseq_posenc.results import ResultsError, read_experiments
+
+    conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
+    shutil.copytree(made / "output", output)
+    assert read_experiments([output])[0].verified
+    options: list[str | Path] = [*data_and_output(made, output), "--stages", "translate"]
+    process = run_pipeline(conf, *options, "--set", "generate.max-len-b=1", "--set", "generate.beam=5")
+    assert process.returncode == 0, process.stderr
+    with pytest.raises(ResultsError, match=r"test\.hyp is not what was scored .*: run the stage score again\.$"):
+        read_experiments([output])
+
+
+def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Path) -> None:
+    conf, data = made / "recipe" / "tiny.conf", tmp_path / "data"
+    shutil.copytree(made / "data", data)
+    options: list[str | Path] = [*directories(tmp_path), "--stages", "train", "--set", "train.max-epoch=100000"]
+    trainings = [
+        subprocess.Popen(command(conf, *options, "--seeds", seed), cwd=ROOT, stdout=subprocess.DEVNULL)
+        for seed in ("1", "2")
+    ]
+    experiments = [
+        tmp_path / "output" / SETTING.replace("-2/seed1", f"-2-max-epoch-100000/seed{seed}") for seed in (1, 2)
+    ]
+    run = make_run(tmp_path, conf, None)
+    other = replace(run, recipe=read_recipe(conf, ["prepare.eval-max-tokens=900"]))
+    try:
+        deadline = time.monotonic() + 300
+        while not all((one / "train.log").is_file() for one in experiments) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert all((one / "train.log").is_file() for one in experiments)  # both read the same data
+        prepare.prepare(run)  # there is nothing to do
+        with pytest.raises(RecipeError, match=rf"^{data}/tiny/en-de is in use by another run: wait for it to end"):
+            prepare.prepare(other)
+        assert prepare.is_prepared(run)
+    finally:
+        for training in trainings:
+            training.kill()
+            training.wait()
+    # fairseq's process ends a moment after the killed pipeline, and holds the data until then.
+    while not prepare.is_prepared(other) and time.monotonic() < deadline:
+        with suppress(RecipeError):
+            prepare.prepare(other)
+        time.sleep(0.1)
+    assert prepare.is_prepared(other)
 
 
 def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
@@ -467,6 +521,27 @@ def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
     run = make_run(tmp_path, conf, corpus)
     with locked(run.download_dir.parent), pytest.raises(RecipeError, match="in use by another run"):
         download(run)
+
+
+@pytest.mark.parametrize("stage", ["train", "translate"])
+def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, stage: str) -> None:
+    output = tmp_path / "output"
+    shutil.copytree(made / "output", output)
+    holder = subprocess.Popen(["flock", made / "data/tiny/en-de/.lock", "sleep", "300"])
+    run = make_run(made, made / "recipe" / "tiny.conf", None)
+    experiment = Experiment(replace(run, output_dir=output), "shaw-k2", 1)
+    for done in (experiment.directory / "done").glob("*.json"):
+        if done.stem in (stage, "translate"):
+            done.unlink()
+    action = {"train": lambda: train.train(experiment, "1 of 1"), "translate": lambda: translate.translate(experiment)}
+    try:
+        while not is_held(made / "data/tiny/en-de/.lock"):
+            time.sleep(0.05)
+        with pytest.raises(RecipeError, match=r"data/tiny/en-de is in use by another run"):
+            action[stage]()
+    finally:
+        holder.kill()
+        holder.wait()
 
 
 def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from recipes.common import score, testsets
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.historical import NAME, historical_bleu, split_compounds, tokenize
-from recipes.common.stages import read_json
+from recipes.common.stages import file_hash, read_json
 from tests.recipes.tiny import CONF, make_recipe, make_run
 
 TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"
@@ -302,9 +302,13 @@ def test_both_kinds_of_scores_stand_beside_each_other(tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-m", "sacrebleu", *words], cwd=experiment.directory, capture_output=True, check=True
     )
-    assert read_json(experiment.test_file("test", "sacrebleu.json")) == json.loads(process.stdout)
+    hashes = [file_hash(experiment.test_file("test", kind)) for kind in ("hyp", "ref")]
+    # CONF averages 2 checkpoints and searches with beam 2.
+    made_from = {"hypotheses": hashes[0], "references": hashes[1], "translation": {"average": 2, "beam": 2}}
+    rows = read_json(experiment.test_file("test", "sacrebleu.json"))
+    assert rows == [{**row, **made_from} for row in json.loads(process.stdout)]
     [found] = read_json(experiment.test_file("test", "historical.json"))
-    assert found == historical_bleu(HYPOTHESES, REFERENCE, "de")[0]
+    assert found == {**historical_bleu(HYPOTHESES, REFERENCE, "de")[0], **made_from}
     assert experiment.markers.is_done("score", experiment.score_inputs())
 
     (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without it, none is left

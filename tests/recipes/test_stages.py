@@ -15,6 +15,7 @@ from recipes.common.stages import (
     locked,
     read_json,
     replace_directory,
+    shared,
     write_json,
 )
 
@@ -102,3 +103,28 @@ def test_a_lock_keeps_others_out_and_lives_on_in_a_child(tmp_path: Path) -> None
         child.wait()
     with locked(tmp_path) as descriptor:
         assert os.fstat(descriptor)
+
+
+def test_a_shared_lock_keeps_out_who_would_write_and_lives_on_in_a_child(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(RecipeError, match="in use by another run"), shared(tmp_path):
+        pass
+    with shared(tmp_path), shared(tmp_path) as descriptor:
+        child = subprocess.Popen(["sleep", "60"], pass_fds=(descriptor,))
+    try:
+        with pytest.raises(RecipeError, match="in use by another run"), locked(tmp_path):
+            pass
+        with shared(tmp_path):
+            pass
+    finally:
+        child.kill()
+        child.wait()
+    with locked(tmp_path):
+        pass
+
+
+def test_a_shared_lock_needs_no_directory_that_can_be_written(small_disk: Path) -> None:
+    with locked(small_disk):
+        pass
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with shared(small_disk), shared(small_disk):
+        pass

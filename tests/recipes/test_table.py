@@ -134,6 +134,23 @@ class TestPlan:
         assert str(made.rows[0].experiments[0].directory) in result.output
         assert "fairseq_cli.preprocess" not in result.output
 
+    @pytest.mark.parametrize(("old", "new"), [("lr = 1e-2", "lr = 1e-3"), ("beam = 2", "beam = 3")])
+    def test_confs_whose_experiments_have_one_directory_are_refused(self, recipe: Path, old: str, new: str) -> None:
+        (recipe / "other.conf").write_text(CONF.replace(old, new))
+        write_table(recipe, HEADER, ROW, ROW.replace("\ttiny", "\tother").replace("K = 2", "x"))
+        with pytest.raises(RecipeError, match=r"tiny\.conf, .*other\.conf, .*different experiments with one directory"):
+            plan(recipe)
+        other = CONF.replace(old, new).replace("size = tiny", "size = tiny\nsetup = other")
+        (recipe / "other.conf").write_text(other)
+        assert len(plan(recipe).job_of) == 2
+
+    def test_experiments_whose_flags_collide_on_disk_are_jobs_of_their_own(self, recipe: Path) -> None:
+        rows = "a = shaw --finetune-from-model m/a.pt\nb = shaw --finetune-from-model m_a.pt\n"
+        (recipe / "tiny.conf").write_text(CONF + rows)
+        write_table(recipe, HEADER, ROW.replace("shaw-k2", "a"), ROW.replace("shaw-k2", "b").replace("K = 2", "x"))
+        made = plan(recipe)
+        assert len({job.directory for job in made.job_of.values()}) == len(made.rows) == 2
+
     def test_confs_that_prepare_one_pair_differently_are_refused(self, recipe: Path) -> None:
         (recipe / "other.conf").write_text(CONF.replace("[prepare]", "[prepare]\nmax-tokens = 7"))
         write_table(recipe, HEADER, ROW, ROW.replace("\ttiny", "\tother").replace("K = 2", "x"))

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from recipes.common.__main__ import check_hardware, choose_seeds, count_gpus, quiet_logging, require_gpus
 from recipes.common.check_flags import check_flags
+from recipes.common.check_settings import check_data
 from recipes.common.errors import RecipeError, one_sentence
 from recipes.common.experiment import Experiment
 from recipes.common.run import ROOT
@@ -198,7 +199,7 @@ def _check_flags(plan: Plan) -> None:
             if not plan.job_of[experiment.directory].is_done():
                 missing.setdefault((experiment.run.recipe.path, experiment.run.pair), []).append(experiment)
     for experiments in missing.values():
-        check_flags(experiments[0].run, experiments, ["train", "translate"])
+        check_data(check_flags(experiments[0].run, experiments, ["train", "translate"]))
 
 
 def report(plan: Plan, failures: dict[Job, str]) -> None:

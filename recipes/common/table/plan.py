@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recipes.common import prepare
 from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment
+from recipes.common.experiment import Experiment, require_same
 from recipes.common.run import Run
 from recipes.common.settings import Flags, flag_words, read_recipe
 from recipes.common.sources import pair_tests
@@ -73,8 +73,10 @@ def make_plan(table: Table, options: Options) -> Plan:
         if run.pair not in data:
             data[run.pair] = _data_jobs(run, options)
     trainings: dict[Path, Job] = {}
+    first: dict[Path, Experiment] = {}
     for planned in rows:
         for experiment in planned.experiments:
+            require_same(first.setdefault(experiment.directory, experiment), experiment)
             if experiment.directory not in trainings:
                 trainings[experiment.directory] = _training_job(experiment, options, data[planned.row.pair][-1:])
     return Plan(table, rows, [*(job for pair in data.values() for job in pair), *trainings.values()], trainings)
@@ -147,21 +149,13 @@ def _data_jobs(run: Run, options: Options) -> list[Job]:
         title=f"prepare {run.pair}",
         directory=jobs / "prepare",
         command=[*_command(run, options, "prepare"), *hardware],
-        is_done=lambda: _is_prepared(run),
+        is_done=lambda: prepare.is_prepared(run),
         locks=[run.pair_dir],
         pool=DATA,
         cpus=options.data_cpus,
         needs=[download],
     )
     return [download, made]
-
-
-def _is_prepared(run: Run) -> bool:
-    try:
-        prepare.require(run)
-    except RecipeError:
-        return False
-    return True
 
 
 def _training_job(experiment: Experiment, options: Options, needs: list[Job]) -> Job:

@@ -1,0 +1,251 @@
+"""Settings that lead to no result are refused before a training is spent on them, with where they were written."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recipes.common import check_flags, download, prepare
+from recipes.common.check_settings import Checked, check_data, check_settings
+from recipes.common.errors import RecipeError
+from recipes.common.experiment import Experiment, derive_batch
+from recipes.common.run import Run
+from recipes.common.settings import Flags, read_recipe
+from tests.recipes.tiny import CONF, make_recipe, make_run
+
+BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Data whose longest sentences have 9 words and their end."""
+    root = tmp_path_factory.mktemp("settings")
+    conf, corpus = make_recipe(root)
+    run = make_run(root, conf, corpus)
+    download.download(run)
+    prepare.prepare(run)
+    return run
+
+
+def checked(run: Run, kind: str, *overrides: str, extra: Flags | None = None, name: str = "shaw-k2") -> Checked:
+    """A command of this run with these values set, as fairseq reads it."""
+    run = replace(run, recipe=read_recipe(run.recipe.path, overrides), extra=extra or {})
+    experiment = Experiment(run, name, 1)
+    return check_flags.read_training(experiment) if kind == "train" else check_flags.read_generation(experiment)
+
+
+def conf(tmp_path: Path, *changes: tuple[str, str]) -> Run:
+    text = CONF
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return make_run(tmp_path, make_recipe(tmp_path, text)[0], None)
+
+
+def test_the_settings_of_the_tests_are_taken(prepared: Run) -> None:
+    for kind in ("train", "translate"):
+        one = checked(prepared, kind)
+        check_settings(one)
+        check_data([one])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["train.max-epoch=1"], ["--set train.max-epoch: --max-epoch 1 with --save-interval 1 leaves 1 of the 2"]),
+        (["train.max-epoch=5", "train.save-interval=3"], ["--save-interval 3 leaves 1 of the 2 checkpoints by epochs"]),
+        (["train.max-epoch=0"], ["tiny.conf", "the training would never end"]),
+        (["train.max-epoch=-1"], ["--set train.max-epoch: --max-epoch -1: write at least 0"]),
+        (["train.max-update=19", *BY_UPDATES], ["--max-update 19 with --save-interval-updates 10 leaves 1 of the 2"]),
+        (["train.save-interval=0"], ["--set train.save-interval: --save-interval 0: write at least 1"]),
+        (["train.validate-interval=0"], ["--validate-interval 0: write at least 1"]),
+        (["train.log-interval=0"], ["--log-interval 0: write at least 1"]),
+        (["train.max-tokens-valid=0"], ["--max-tokens-valid 0: write at least 1"]),
+        (["train.max-tokens-valid=many"], ["--max-tokens-valid many: write a whole number"]),
+        (["train.num-workers=-1"], ["--num-workers -1: write at least 0"]),
+        (["train.bf16="], ["--set train.bf16: --bf16 needs a GPU"]),
+        (["train.best-checkpoint-metric=bleu"], ["--best-checkpoint-metric bleu", "without --eval-bleu"]),
+        (["train.dataset-impl=raw"], ["--set train.dataset-impl", "prepared as mmap"]),
+        (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], ["needs [prepare] joined-dictionary"]),
+        (["train.patience=3", "train.disable-validation=", "train.max-epoch=0"], ["would never end"]),
+        (["train.stop-min-lr=1e-9", "train.lr-scheduler=inverse_sqrt", "train.warmup-updates=9"], ["stop-min-lr"]),
+        (["train.finetune-from-model=no/such.pt"], ["--set train.finetune-from-model", "there is no such file"]),
+        (["train.encoder-embed-path=none.txt"], ["--encoder-embed-path none.txt: there is no such file"]),
+    ],
+)
+def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[str], words: list[str]) -> None:
+    with pytest.raises(RecipeError) as error:
+        check_settings(checked(prepared, "train", *overrides))
+    for word in words:
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_where_the_flag_was_written_is_named(prepared: Run, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^--max-epoch behind --: --max-epoch 1 with"):
+        check_settings(checked(prepared, "train", extra={"max-epoch": "1"}))
+    run = conf(tmp_path, ("--clipping-distance 2", f"--clipping-distance 2 --finetune-from-model {tmp_path}"))
+    with pytest.raises(RecipeError, match=rf"key 'shaw-k2': --finetune-from-model {tmp_path}: this is a directory"):
+        check_settings(checked(run, "train"))
+    check_settings(checked(run, "train", name="sinusoidal"))
+    run = conf(tmp_path / "other", ("batch-tokens = 400\nmax-tokens = 200\n", ""))
+    with pytest.raises(RecipeError, match="a training needs --max-tokens or --batch-size"):
+        check_settings(checked(run, "train"))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["train.max-epoch=2"],
+        ["train.max-epoch=1", "generate.average=1"],
+        ["train.max-update=20", *BY_UPDATES],
+        ["train.max-epoch=0", "train.patience=3"],
+        ["train.max-epoch=0", "train.stop-time-hours=0.1"],
+        ["train.max-epoch=0", "train.max-update=10", "generate.average=1"],
+        ["train.stop-min-lr=1e-9", "train.lr-scheduler=inverse_sqrt", "train.warmup-init-lr=1e-7"],
+    ],
+)
+def test_a_training_with_a_result_is_taken(prepared: Run, overrides: list[str]) -> None:
+    check_settings(checked(prepared, "train", *overrides))
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [("lr-scheduler=tri_stage", "specify steps or phase_ratio"), ("adam-betas=(0.9,", "never closed")],
+)
+def test_an_optimizer_that_fairseq_does_not_make_is_refused(prepared: Run, override: str, problem: str) -> None:
+    run = replace(prepared, recipe=read_recipe(prepared.recipe.path, [f"train.{override}"]))
+    with pytest.raises(RecipeError, match=problem):
+        check_flags.read_training(Experiment(run, "shaw-k2", 1))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["generate.beam=0"], "--set generate.beam: --beam 0: write at least 1"),
+        (["generate.nbest=0"], "--nbest 0: write at least 1"),
+        (["generate.max-len-b=0"], "--set generate.max-len-b: a source of 1,024 tokens gets at most 0"),
+        (["generate.max-len-a=0.5", "generate.max-len-b=1", "generate.min-len=600"], "at most 513 .* at least 600"),
+        (["generate.sampling="], "--sampling needs --nbest to be the same as --beam"),
+        (["generate.sampling-topk=10"], "--sampling-topk needs --sampling"),
+        (["generate.diverse-beam-groups=3"], "--diverse-beam-groups 3 does not divide --beam 2"),
+        (["generate.match-source-len=", "generate.diversity-rate=0.5"], "are different kinds of search"),
+        (["generate.temperature=0"], "--temperature 0.0: write a number above 0"),
+        (["generate.model-overrides={"], "--model-overrides {: write a dictionary"),
+        (["generate.constraints="], "--constraints needs constraints of each sentence"),
+        (["generate.replace-unk="], "--replace-unk needs text that is not binarized"),
+        (["generate.lm-path=no.pt"], "--lm-path no.pt: there is no such file"),
+    ],
+)
+def test_a_generation_without_a_result_is_refused(prepared: Run, overrides: list[str], words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        check_settings(checked(prepared, "translate", *overrides))
+
+
+class TestData:
+    """What only the prepared data says."""
+
+    @pytest.mark.parametrize(
+        ("override", "flag", "extra"),
+        [
+            ("train.max-tokens=9", "max-tokens", {}),
+            ("train.max-tokens-valid=9", "max-tokens-valid", {}),
+            ("train.max-source-positions=9", "max-source-positions", {}),
+            ("train.max-target-positions=9", "max-target-positions", {}),
+            ("model.max-target-positions=9", "max-target-positions", {}),
+            (None, "max-tokens", {"max-tokens": "9"}),
+        ],
+    )
+    def test_limits_below_the_longest_sentence_are_refused(
+        self, prepared: Run, override: str | None, flag: str, extra: Flags
+    ) -> None:
+        where = f"--set {override.split('=')[0]}" if override else f"--{flag} behind --"
+        one = checked(prepared, "train", *([override] if override else []), extra=extra)
+        with pytest.raises(RecipeError) as error:
+            check_data([one])
+        assert str(error.value).startswith(
+            f"{where}: --{flag} 9 is below the longest sentence that was kept, 10 tokens with its </s>: "
+        )
+        overrides = [override.replace("=9", "=10")] if override else []
+        check_data([checked(prepared, "train", *overrides, extra=dict.fromkeys(extra, "10"))])
+
+    def test_tests_are_in_the_limits_too(self, prepared: Run) -> None:
+        for flag in ("max-tokens", "max-source-positions", "max-target-positions"):
+            with pytest.raises(RecipeError, match=rf"^--set generate.{flag}: --{flag} 5 is below the longest"):
+                check_data([checked(prepared, "translate", f"generate.{flag}=5")])
+        with pytest.raises(RecipeError, match="a source of 2 tokens gets at most 0 "):
+            check_data([checked(prepared, "translate", "generate.max-len-a=0.4", "generate.max-len-b=0")])
+
+    def test_what_is_not_prepared_is_not_checked(self, prepared: Run, tmp_path: Path) -> None:
+        check_data([checked(replace(prepared, data_dir=tmp_path), "train", "train.max-tokens=9")])
+
+    def test_several_processes_are_held_to_the_longest_sentence_there_is(self, prepared: Run, tmp_path: Path) -> None:
+        """[prepare] allows 1,000 tokens, which a part of 400 / 8 does not hold; the data has 10."""
+        assert derive_batch(Experiment(replace(prepared, gpus=8), "shaw-k2", 1))[0]["max-tokens"] == "50"
+        with pytest.raises(RecipeError, match=r"on 50 processes leaves each 8, fewer than the 10 of .* prepared data"):
+            derive_batch(Experiment(replace(prepared, gpus=50), "shaw-k2", 1))
+        with pytest.raises(RecipeError, match=r"on 8 processes leaves each 50, fewer than the 1,001 of .* allow"):
+            derive_batch(Experiment(replace(prepared, gpus=8, data_dir=tmp_path), "shaw-k2", 1))
+
+    @pytest.mark.parametrize(
+        ("overrides", "words"),
+        [
+            # 120 pairs in batches of at most 200 tokens, 2 of them an update: some 3 updates an epoch.
+            (
+                ["train.max-update=5"],
+                "--max-update 5 .* leaves 1 of the 2 checkpoints by epochs .*an epoch has 3 updates",
+            ),
+            (["train.max-update=6"], None),
+            (["train.max-update=11", "train.save-interval=2", "train.max-epoch=99"], "--max-update 11 .* leaves 1 of"),
+            (["train.max-update=12", "train.save-interval=2", "train.max-epoch=99"], None),
+            (["train.save-interval-updates=5", "generate.average-by=updates"], "--max-epoch 4 .* leaves 2 of the 3"),
+            (["train.save-interval-updates=2", "generate.average-by=updates"], None),
+            # The third, sixth and ninth update end an epoch, whose checkpoint is that epoch's.
+            (["train.save-interval-updates=3", "generate.average-by=updates"], "--max-epoch 4 .* leaves 0 of the 3"),
+        ],
+    )
+    def test_ends_before_enough_checkpoints_are_refused(
+        self, prepared: Run, overrides: list[str], words: str | None
+    ) -> None:
+        average = ["generate.average=3"] if "generate.average-by=updates" in overrides else []
+        one = checked(prepared, "train", *overrides, *average)
+        check_settings(one)
+        if words is None:
+            check_data([one])
+        else:
+            with pytest.raises(RecipeError, match=words):
+                check_data([one])
+
+
+def test_nothing_is_trained_or_downloaded_with_such_settings(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from recipes.common.__main__ import main
+
+    path, corpus = make_recipe(tmp_path)
+    words = ["--conf", path, "--gpus", "0", "--source", corpus, "--set", "train.max-epoch=1"]
+    result = CliRunner().invoke(
+        main, [*map(str, words), "--data-dir", str(tmp_path / "data"), "--output-dir", str(tmp_path / "output")]
+    )
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        "error: --set train.max-epoch: --max-epoch 1 with --save-interval 1 leaves 1 of the 2"
+    )
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "output").exists()
+
+
+def test_too_small_batches_are_refused_between_preparing_and_training(prepared: Run, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from recipes.common.__main__ import main
+
+    shutil.copytree(prepared.data_dir, tmp_path / "data")
+    words = ["--conf", prepared.recipe.path, "--gpus", "0", "--stages", "train", "--data-dir", tmp_path / "data"]
+    result = CliRunner().invoke(
+        main, [*map(str, words), "--output-dir", str(tmp_path / "output"), "--", "--max-tokens=9"]
+    )
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: --max-tokens behind --: --max-tokens 9 is below the longest sentence")
+    assert not (tmp_path / "output").exists()

@@ -1,0 +1,54 @@
+"""Lengths of prepared sentences, against fairseq's own reading of the same files."""
+
+from pathlib import Path
+
+import pytest
+
+from recipes.common import download, lengths, prepare
+from recipes.common.errors import RecipeError
+from recipes.common.run import Run
+from tests.recipes.tiny import make_recipe, make_run
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    root = tmp_path_factory.mktemp("lengths")
+    conf, corpus = make_recipe(root, lines=300)
+    run = make_run(root, conf, corpus)
+    download.download(run)
+    prepare.prepare(run)
+    return run
+
+
+def test_lengths_are_those_of_the_text_with_its_end(prepared: Run) -> None:
+    for split in ("train", "valid", "test"):
+        words = [
+            [len(line.split()) + 1 for line in (prepared.source_dir / f"{split}.{side}").read_text().splitlines()]  # type: ignore[operator]
+            for side in ("en", "de")
+        ]
+        assert lengths.longest(prepared, split) == (max(words[0]), max(words[1]))
+        assert lengths.shortest_source(prepared, split) == min(words[0])
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "batch_size"), [(10, None), (37, None), (200, None), (100000, None), (200, 7), (None, 7)]
+)
+def test_batches_are_as_many_as_fairseq_makes(prepared: Run, max_tokens: int | None, batch_size: int | None) -> None:
+    from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+
+    sides = []
+    for side in ("en", "de"):
+        words = Dictionary.load(str(prepared.binarized_dir / f"dict.{side}.txt"))
+        data = data_utils.load_indexed_dataset(str(prepared.binarized_dir / f"train.en-de.{side}"), words)
+        sides += [data, data.sizes, words]
+    dataset = LanguagePairDataset(*sides)
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=max_tokens, max_sentences=batch_size)
+    assert lengths.count_batches(prepared, "train", max_tokens, batch_size) == len(batches)
+
+
+@pytest.mark.parametrize("cut", [0, 10, 25, 26, 100])
+def test_a_damaged_file_is_one_sentence(prepared: Run, tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "train.idx"
+    path.write_bytes(lengths.index_files(prepared, "train")[0].read_bytes()[:cut])
+    with pytest.raises(RecipeError, match=r"train\.idx is damaged: delete it, and run the stage prepare again\.$"):
+        lengths.read_sizes(path)
