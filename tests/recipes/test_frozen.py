@@ -141,7 +141,7 @@ def test_another_commit_and_other_libraries_change_nothing(copy: Path, monkeypat
 
 
 def test_another_encodings_initial_values_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ENCODINGS["t5"], "initial_values", 2)
+    monkeypatch.setattr(ENCODINGS["t5"], "initial_values", ENCODINGS["t5"].initial_values + 1)
     assert done(experiment(copy)) == STAGES
 
 
