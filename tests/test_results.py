@@ -456,14 +456,11 @@ def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> Non
 
 
 def test_what_made_the_translations_is_part_of_what_a_score_was_made_from(copy: Path) -> None:
-    about = one(copy, "distance-2") / "experiment.json"
-    about.write_text(json.dumps({**json.loads(about.read_text()), "made_from": {"batch_tokens": 9}}))
-    record(one(copy, "distance-2"), {"beam": 4, "average": 3})
-    record(one(copy, "distance-0"), {"beam": 4})
-    scores = {score.directory: score for score in results.read_experiments([copy])}
-    made_from = {"batch_tokens": 9, "translation": {"beam": 4, "average": 3}}
-    assert scores[one(copy, "distance-2")].made_from == made_from
-    assert scores[one(copy, "distance-0")].made_from is None  # older: nothing is known of its training
+    directory = one(copy, "distance-2")
+    record(directory, {"beam": 4, "average": 3})
+    (score,) = results.read_experiments([directory])
+    trained_from = json.loads((directory / "experiment.json").read_text())["made_from"]
+    assert score.made_from == {**trained_from, "translation": {"beam": 4, "average": 3}}
 
 
 @pytest.mark.parametrize("kind", ["BLEU", "chrF", "tok. BLEU"])
