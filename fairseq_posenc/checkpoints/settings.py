@@ -4,11 +4,13 @@ trained."""
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from ..model import SIGNATURE, decode_signature
 from .loading import CheckpointError
 
 # Flags of a model that change how it is trained on a machine or started, not what it computes; and the gain, of which
@@ -48,7 +50,16 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
         if key == "_name" or key.split(".")[0] not in others | _NO_PART_OF_THE_MODEL
     }
     settings |= {f"task.{key}": task[key] for key in ("_name", "source_lang", "target_lang") if task.get(key)}
-    return settings
+    return settings | {f"positions.{key}": value for key, value in _flat(_record(state)).items()}
+
+
+def _record(state: Mapping[str, Any]) -> dict[str, Any]:
+    """How the model treats positions, as it says itself; empty if it does not."""
+    signature = state["model"].get(SIGNATURE)
+    try:
+        return {} if signature is None else configuration(json.loads(decode_signature(signature)))
+    except ValueError:  # not this package's
+        return {}
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
