@@ -32,6 +32,7 @@ def checked(run: Run, kind: str, *overrides: str, extra: Flags | None = None, na
     """A command of this run with these values set, as fairseq reads it."""
     run = replace(run, recipe=read_recipe(run.recipe.path, overrides), extra=extra or {})
     experiment = Experiment(run, name, 1)
+    experiment.made_from()  # as check_flags does first
     return check_flags.read_training(experiment) if kind == "train" else check_flags.read_generation(experiment)
 
 

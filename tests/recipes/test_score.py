@@ -274,10 +274,11 @@ def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> No
     command = [sys.executable, *words, "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(command, cwd=experiment.directory, capture_output=True, check=True)
     found = read_json(experiment.test_file("test", "sacrebleu.json"))
-    assert found == json.loads(process.stdout)
+    printed = json.loads(process.stdout)
+    assert [{key: one[key] for key in row} for one, row in zip(found, printed, strict=True)] == printed
     assert all("|case:lc|" in one["signature"] for one in found)
     [tokenized] = read_json(experiment.test_file("test", "historical.json"))
-    assert tokenized == historical_bleu(hypotheses, REFERENCE, "de", "lowercase")[0]
+    assert tokenized.items() >= historical_bleu(hypotheses, REFERENCE, "de", "lowercase")[0].items()
 
 
 @pytest.mark.parametrize(
