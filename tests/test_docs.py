@@ -1,4 +1,4 @@
-"""docs/encodings.md: it has a section and a picture for every encoding, and what it shows runs."""
+"""docs/encodings.md has a section and a picture for every encoding, and its examples run; tables equal their data."""
 
 import importlib.util
 import re
@@ -88,3 +88,12 @@ def test_an_unknown_name_is_refused(plot, tmp_path):
     assert result.exit_code == 2
     assert "there is no position encoding 'mine'" in result.output
     assert not (tmp_path / "none").exists()
+
+
+def test_the_tables_of_learning_are_those_of_its_data():
+    spec = importlib.util.spec_from_file_location("learning", ROOT / "docs" / "data" / "learning.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text(encoding="utf-8")
+    assert module.filled(page, module.read()) == page
+    assert all(f"<!-- table: {name} -->\n| " in page for name in module.tables(module.read()))

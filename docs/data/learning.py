@@ -1,0 +1,96 @@
+"""Writes the tables of docs/learning.md from learning.csv: `python docs/data/learning.py`."""
+
+import csv
+import re
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "learning.md"
+Run = dict[str, str]
+
+GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
+SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2")
+OLD = "initial rms 0.02"  # of t5, before it started from its authors' values
+
+
+def read() -> list[Run]:
+    """The runs, one a row."""
+    with open(HERE / "learning.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "", optimizer: str = "adam") -> list[Run]:
+    """All seeds of one setting."""
+    wanted = {"encoding": encoding, "flags": flags, "changed": changed, "optimizer": optimizer}
+    return [run for run in runs if wanted.items() <= run.items()]
+
+
+def score(runs: list[Run]) -> str:
+    """Mean BLEU with the standard deviation over seeds, and how many seeds there are."""
+    values = [float(run["bleu"]) for run in runs]
+    if not values:
+        return ""
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread} ({len(values)})"
+
+
+def loss(runs: list[Run]) -> str:
+    """Mean validation loss."""
+    return f"{statistics.fmean(float(run['valid_loss']) for run in runs):.3f}" if runs else ""
+
+
+def table(headers: list[str], rows: list[list[str]]) -> str:
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def tables(runs: list[Run]) -> dict[str, str]:
+    """Each table of the page, by the name of its place there."""
+    gain = []
+    for name in SCALARS:
+        settings = [of(runs, name, flags, OLD if name == "t5" else "") for flags in GAINS.values()]
+        gain.append([f"`{name}`", *(score(found) for found in settings), *(loss(found) for found in settings)])
+    for name in ("sinusoidal", "shaw"):
+        found = [run for run in of(runs, name) + of(runs, name, "--clipping-distance 16") if run]
+        gain.append([f"`{name}`", score(found), "", "", loss(found), "", ""])
+    initial = [
+        [rms, *(score(of(runs, "t5", flags, f"initial rms {rms}")) for flags in ("", "--bias-gain auto"))]
+        for rms in ("0.02", "0.125", "0.224")
+    ]
+    others = [
+        (name, changed or "as it stands", of(runs, name, flags, changed))
+        for name, flags, changed in (
+            ("learned", "", ""),
+            ("learned", "", "gain 8"),
+            ("learned", "", "initial values x 8"),
+            ("learned", "", "gain 8, initial values x 8"),
+            ("alibi", "", ""),
+            ("alibi", "", "slopes x 0.25"),
+            ("alibi", "", "slopes x 4"),
+            ("alibi", "", "slopes x 16"),
+            ("huang3", "", ""),
+            ("huang3", "", "vector = 1 + 4 (theta - 1)"),
+        )
+    ]
+    return {
+        "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
+        "initial": table(["root mean square of the initial values", "`t5`", "`t5`, G = √d"], initial),
+        "others": table(
+            ["encoding", "change", "BLEU", "valid loss"],
+            [[f"`{name}`", what, score(found), loss(found)] for name, what, found in others if found],
+        ),
+    }
+
+
+def filled(page: str, runs: list[Run]) -> str:
+    """The page with its tables made again."""
+    for name, text in tables(runs).items():
+        place = rf"(<!-- table: {name} -->\n).*?(<!-- end -->)"
+        page = re.sub(place, lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.DOTALL)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
