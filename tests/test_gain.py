@@ -256,7 +256,14 @@ def test_checkpoints_are_averaged_if_they_mean_the_same_gain(tmp_path, name, equ
         average_checkpoints([tmp_path / "auto.pt", tmp_path / "3.pt"], tmp_path / "other.pt")
 
 
-@pytest.mark.parametrize("gains", [([], ["--bias-gain", "auto"]), (["--bias-gain", "3"], ["--bias-gain", "0.5"])])
+@pytest.mark.parametrize(
+    "gains",
+    [
+        ([], ["--bias-gain", "auto"]),
+        (["--bias-gain", "auto"], []),
+        (["--bias-gain", "3"], ["--bias-gain", "0.5"]),
+    ],
+)
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
