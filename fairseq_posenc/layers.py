@@ -1,4 +1,5 @@
-"""The fairseq seam: an encoder and a decoder whose attention takes a position encoding, and nothing else."""
+"""The fairseq seam: an encoder and a decoder whose attention takes a position encoding, and whose learned
+input positions a gain; nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from .attention import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
 from .encodings.base import PositionEncoding
+from .input_positions import add_gain
 from .positions import CrossPositions, Positions, count_separators
 
 
@@ -142,6 +144,7 @@ class PositionEncoder(TransformerEncoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, stack: Stack) -> None:
         self.stack = stack
         super().__init__(cfg, dictionary, embed_tokens)
+        add_gain(self, cfg.bias_gain)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return _wrap(PositionEncoderLayer(cfg, return_fc=self.return_fc, stack=self.stack), cfg)
@@ -167,6 +170,7 @@ class PositionDecoder(TransformerDecoderBase):
     ) -> None:
         self.stack = stack
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
+        add_gain(self, cfg.bias_gain)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(PositionDecoderLayer(cfg, no_encoder_attn, stack=self.stack), cfg)

@@ -67,7 +67,8 @@ class PositionTransformer(TransformerModel):
         model = super().build_model(args, task)
         if args.bias_gain is not None and not any(modules_with_scalars(model)):
             raise ValueError(
-                f"--bias-gain has no meaning for {arch_of(args)}, which learns no scalars in attention: leave it out."
+                f"--bias-gain has no meaning for {arch_of(args)}, which learns no scalars in attention and no "
+                "input positions: leave it out."
             )
         return model
 
@@ -139,11 +140,11 @@ class PositionTransformer(TransformerModel):
         )
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
-        """``state_dict`` with learned scalars that mean under this model's --bias-gain what they meant under theirs."""
+        """``state_dict`` with parameters that mean under this model's --bias-gain what they meant under theirs."""
         gains = {"encoder": trained_with, "decoder": trained_with.get("target", trained_with)}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
-            ratio = gains[place.split(".")[0]].get("bias_gain", 1.0) / module.bias_gain
+            ratio = gains[place.split(".")[0]].get(module.recorded_as, 1.0) / module.bias_gain
             for name in module.present_scalars():
                 key = f"{place}.{name}"
                 if key in state_dict:

@@ -41,10 +41,11 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
     longest = getattr(args, f"max_{side}_positions", None)  # not set: the default
     if longest is not None and "max_positions" in ENCODINGS[name].options:
         described["max_positions"] = longest
+    width, heads = (getattr(args, f"{STACKS[side]}_{of}") for of in ("embed_dim", "attention_heads"))
     if ENCODINGS[name].scalars or args.segment_separator is not None:
-        stack = STACKS[side]
-        head_dim = getattr(args, f"{stack}_embed_dim") // getattr(args, f"{stack}_attention_heads")
-        described["bias_gain"] = resolve_gain(args.bias_gain, head_dim)
+        described["bias_gain"] = resolve_gain(args.bias_gain, width // heads)
+    if described["input_positions"] == "learned":
+        described["input_gain"] = resolve_gain(args.bias_gain, width)
     return described
 
 
@@ -52,7 +53,7 @@ def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
     """A description of positions without the values that are defaults of its encodings; of an encoding that is not
     registered nothing is known, so that all of them stay."""
     cls = ENCODINGS.get(description.get("encoding", ""))
-    defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1}
+    defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1, "input_gain": 1}
     if cls is not None:
         defaults |= {"input_positions": cls.input_positions, **default_options(cls)}
     kept = {key: value for key, value in description.items() if key not in defaults or value != defaults[key]}

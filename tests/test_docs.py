@@ -23,7 +23,7 @@ def test_every_encoding_has_a_section(name):
         assert f"`{parameter}`" in section
     for option, meaning in ENCODINGS[name].options.items():
         assert f"`{flag(option) if meaning.is_flag else option}`" in section
-    assert ("`--bias-gain`" in section) == bool(ENCODINGS[name].scalars)
+    assert ("`--bias-gain`" in section) == bool(ENCODINGS[name].scalars or ENCODINGS[name].input_positions == "learned")
     assert "```math" in section
     assert f'build_encoding("{name}"' in section
     assert f"![{name}](images/{name}.png)" in section

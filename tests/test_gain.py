@@ -1,4 +1,5 @@
-"""--bias-gain: a constant factor on learned scalars, which changes how fast they learn and nothing else."""
+"""--bias-gain: a constant factor on learned scalars and learned input positions, which changes how fast they learn and
+nothing else."""
 
 import json
 import math
@@ -14,11 +15,17 @@ from fairseq_posenc.describe import DescriptionError, describe
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import place_of
 from fairseq_posenc.model import PositionMismatch
-from fairseq_posenc.signature import decode_signature
+from fairseq_posenc.signature import SIGNATURE, decode_signature
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.references import bias, factor, numpy
 
 SCALAR = [name for name, cls in ENCODINGS.items() if cls.scalars]
+#: models that learn input positions, with the widths 16 of the embeddings and 8 of a head
+AT_INPUT = [
+    ["transformer_learned_tiny"],
+    ["transformer_shaw_tiny", "--input-positions", "learned"],
+    ["transformer_t5_tiny", "--input-positions", "learned"],
+]
 UNTIED = {"tupe_rel": {"untie_first_token": True}}
 FINE_TUNED = ["--finetune-from-model", "other.pt"]
 
@@ -89,6 +96,61 @@ def test_adam_moves_what_acts_by_the_gain_times_as_much(name):
         torch.testing.assert_close(moved[5.0][scalar], 5 * distance, rtol=1e-3, atol=0)
 
 
+@pytest.mark.parametrize("flags", AT_INPUT)
+@pytest.mark.parametrize(("gain", "number"), [("3", 3.0), ("0.1", 0.1), ("auto", 4.0)])
+def test_input_positions_start_as_the_same_vectors(flags, gain, number):
+    """From the same random draws, which are also the same for the rest of the model."""
+    plain, gained = build_model(*flags), build_model(*flags, "--bias-gain", gain)
+    for name, tensor in plain.state_dict().items():
+        own = gained.state_dict()[name]
+        if "embed_positions" in name:
+            torch.testing.assert_close(own, tensor / number, rtol=1e-6, atol=0)
+        elif "position_encoding" not in name and name != SIGNATURE:
+            assert torch.equal(own, tensor), name
+    torch.testing.assert_close(outputs(gained), outputs(plain), rtol=0, atol=1e-6)
+
+
+def test_input_positions_with_a_gain_of_1_are_stock_fairseqs():
+    stock = build_model("transformer_tiny", "--encoder-learned-pos", "--decoder-learned-pos").float()
+    ours = build_model("transformer_learned_tiny", "--bias-gain", "1").float()
+    for name, tensor in stock.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], tensor), name
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in stock.named_parameters()]
+    enlarged = {name: 3 * tensor for name, tensor in stock.state_dict().items()}
+    for model in (stock, ours):
+        model.load_state_dict(enlarged)
+    assert torch.equal(outputs(ours.train()), outputs(stock.train()))
+
+
+@pytest.mark.parametrize("flags", AT_INPUT)
+def test_adam_moves_input_positions_by_the_gain_times_as_much_and_never_those_of_padding(flags):
+    moved = {}
+    for gain in ("1", "5"):
+        model = build_model(*flags, "--bias-gain", gain)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+        tables = [stack.embed_positions for stack in (model.encoder, model.decoder)]
+        before = [table.effective("weight").detach().clone() for table in tables]
+        outputs(model).logsumexp(-1).sum().backward()
+        optimizer.step()
+        moved[gain] = [table.effective("weight") - old for table, old in zip(tables, before, strict=True)]
+        for table in tables:
+            assert not table.weight[table.padding_idx].any()
+    for one, five in zip(moved["1"], moved["5"], strict=True):
+        reached = one.abs() > 0.99e-4
+        assert 0.5 * 5 * 16 < reached.sum() < one.numel()
+        torch.testing.assert_close(five[reached], 5 * one[reached], rtol=1e-2, atol=0)
+
+
+def test_each_vector_that_acts_is_the_gain_times_the_parameter():
+    """In full passes and in a step of cached decoding; padding has none."""
+    embed = build_model("transformer_learned_tiny", "--bias-gain", "3").encoder.embed_positions
+    tokens = torch.tensor([[5, 6, 7], [1, 5, 6]])
+    table = embed.weight
+    assert torch.equal(embed(tokens), torch.stack([3 * table[[2, 3, 4]], 3 * table[[1, 2, 3]]]))
+    assert not embed(tokens)[1, 0].any()
+    assert torch.equal(embed(tokens[:1], incremental_state={}), 3 * table[None, [4]])
+
+
 @pytest.mark.parametrize("gain", [0, -1, "nan", "inf", "-inf", "large", True, ""])
 def test_what_is_no_gain_is_refused(gain):
     with pytest.raises(ValueError, match=f"^--bias-gain {gain!r}: say auto or a positive number, not {gain!r}"):
@@ -97,7 +159,8 @@ def test_what_is_no_gain_is_refused(gain):
 
 @pytest.mark.parametrize("name", sorted(set(ENCODINGS) - set(SCALAR)))
 def test_it_is_refused_where_no_scalar_is_learned(name):
-    with pytest.raises(ValueError, match=f"--bias-gain has no meaning for {name}, which learns no scalars: leave"):
+    refusal = f"--bias-gain has no meaning for {name}, which learns no scalars in attention: leave"
+    with pytest.raises(ValueError, match=refusal):
         build_encoding(name, 2, 4, bias_gain=2)
 
 
@@ -139,45 +202,77 @@ def test_only_the_stack_that_has_scalars_records_it():
     assert found["target"]["bias_gain"] == 2
 
 
-def test_a_gain_of_1_is_not_recorded():
-    assert signature(build_model("transformer_t5_tiny", "--bias-gain", "1")) == signature(
-        build_model("transformer_t5_tiny")
-    )
+def test_the_gain_of_input_positions_has_a_record_of_its_own():
+    """Under auto it is another number than that of scalars in the same stack."""
+    widths = ["--encoder-embed-dim", "36", "--encoder-attention-heads", "4"]
+    assert signature(build_model("transformer_learned_tiny", "--bias-gain", "auto")) == {
+        "encoding": "learned",
+        "input_gain": 4.0,
+    }
+    found = signature(build_model(*AT_INPUT[-1], "--bias-gain", "auto", *widths))
+    assert (found["bias_gain"], found["input_gain"]) == (3, 6)
+    assert (found["target"]["bias_gain"], found["target"]["input_gain"]) == (math.sqrt(8), 4)
+    found = signature(build_model(*AT_INPUT[-1], "--bias-gain", "6", *widths))
+    assert (found["bias_gain"], found["input_gain"], "target" in found) == (6, 6, False)
+    found = signature(build_model("transformer_t5_tiny", "--target-position-encoding", "learned", "--bias-gain", "2"))
+    assert found == {"encoding": "t5", "bias_gain": 2, "target": {"encoding": "learned", "input_gain": 2}}
 
 
-def test_auto_is_the_equal_number():
-    heads = ["--encoder-attention-heads", "4", "--decoder-attention-heads", "4"]  # of width 4
-    auto = enlarge_positions(build_model("transformer_t5_tiny", "--bias-gain", "auto", *heads))
-    number = build_model("transformer_t5_tiny", "--bias-gain", "2", *heads, seed=2)
+@pytest.mark.parametrize("flags", [["transformer_t5_tiny"], *AT_INPUT])
+def test_a_gain_of_1_is_not_recorded(flags):
+    assert signature(build_model(*flags, "--bias-gain", "1")) == signature(build_model(*flags))
+
+
+#: what auto is, where heads have the width 4 and embeddings 16
+AUTO = [("t5", "2"), ("learned", "4")]
+HEADS = ["--encoder-attention-heads", "4", "--decoder-attention-heads", "4"]
+
+
+@pytest.mark.parametrize(("name", "equal"), AUTO)
+def test_auto_is_the_equal_number(name, equal):
+    arch = architecture_name(name, "tiny")
+    auto = enlarge_positions(build_model(arch, "--bias-gain", "auto", *HEADS))
+    number = build_model(arch, "--bias-gain", equal, *HEADS, seed=2)
     number.load_state_dict(auto.state_dict())
     assert torch.equal(outputs(number), outputs(auto))
 
 
 @pytest.mark.parametrize("gains", [([], ["--bias-gain", "2"]), (["--bias-gain", "2"], ["--bias-gain", "3"])])
-def test_a_checkpoint_of_another_gain_is_refused(gains):
-    trained, wanted = (build_model("transformer_t5_tiny", *flags) for flags in gains)
-    with pytest.raises(PositionMismatch, match=r"trained with other positions .*bias_gain"):
+@pytest.mark.parametrize(("name", "recorded"), [("t5", "bias_gain"), ("learned", "input_gain")])
+def test_a_checkpoint_of_another_gain_is_refused(name, recorded, gains):
+    trained, wanted = (build_model(architecture_name(name, "tiny"), *flags) for flags in gains)
+    with pytest.raises(PositionMismatch, match=rf"trained with other positions .*{recorded}"):
         wanted.load_state_dict(trained.state_dict())
 
 
-def test_checkpoints_are_averaged_if_they_mean_the_same_gain(tmp_path):
-    heads = ["--encoder-attention-heads", "4", "--decoder-attention-heads", "4"]  # of width 4
-    for gain in ("auto", "2", "3"):
-        model = build_model("transformer_t5_tiny", "--bias-gain", gain, *heads)
+@pytest.mark.parametrize(("name", "equal"), AUTO)
+def test_checkpoints_are_averaged_if_they_mean_the_same_gain(tmp_path, name, equal):
+    for gain in ("auto", equal, "3"):
+        model = build_model(architecture_name(name, "tiny"), "--bias-gain", gain, *HEADS)
         state = {"cfg": {"model": Namespace(bias_gain=gain)}, "model": model.state_dict()}
         torch.save(state, tmp_path / f"{gain}.pt")
-    average_checkpoints([tmp_path / "auto.pt", tmp_path / "2.pt"], tmp_path / "mean.pt")
+    average_checkpoints([tmp_path / "auto.pt", tmp_path / f"{equal}.pt"], tmp_path / "mean.pt")
     with pytest.raises(CheckpointError, match="differ in position_version"):
         average_checkpoints([tmp_path / "auto.pt", tmp_path / "3.pt"], tmp_path / "other.pt")
 
 
-@pytest.mark.parametrize("gains", [([], ["--bias-gain", "auto"]), (["--bias-gain", "3"], ["--bias-gain", "0.5"])])
+@pytest.mark.parametrize(
+    "gains",
+    [
+        ([], ["--bias-gain", "auto"]),
+        (["--bias-gain", "auto"], []),
+        (["--bias-gain", "3"], ["--bias-gain", "0.5"]),
+    ],
+)
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
         *((name, []) for name in SCALAR),
         ("tupe_rel", ["--untie-first-token", "true", "--segment-separator", "w3"]),
         ("nopos", ["--target-position-encoding", "diet_rel", "--cross-attention-positions", "true"]),
+        ("learned", []),
+        ("t5", ["--input-positions", "learned"]),
+        ("sinusoidal", ["--target-position-encoding", "learned"]),
     ],
 )
 def test_fine_tuning_from_another_gain_starts_from_the_same_function(tmp_path, name, flags, gains):
@@ -190,9 +285,23 @@ def test_fine_tuning_from_another_gain_starts_from_the_same_function(tmp_path, n
     assert signature(tuned) != signature(trained)
 
 
-def test_it_costs_no_parameter():
-    plain, gained = (describe("transformer_t5_tiny", flags) for flags in ([], ["--bias-gain", "auto"]))
+def test_fine_tuning_from_stock_fairseq_starts_from_its_function(tmp_path):
+    stock = build_model("transformer_tiny", "--encoder-learned-pos", "--decoder-learned-pos")
+    gain = ["--bias-gain", "auto"]
+    with pytest.raises(PositionMismatch, match=r"trained with other positions \(stock fairseq\)"):
+        build_model("transformer_learned_tiny", *gain).load_state_dict(stock.state_dict())
+    tuned = build_model("transformer_learned_tiny", *gain, *FINE_TUNED, "--save-dir", str(tmp_path), seed=2)
+    tuned.load_state_dict(stock.state_dict())
+    torch.testing.assert_close(outputs(tuned), outputs(stock), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("arch", ["transformer_t5_tiny", "transformer_learned_tiny"])
+def test_it_costs_no_parameter(arch):
+    plain, gained = (describe(arch, flags) for flags in ([], ["--bias-gain", "auto"]))
     assert gained == plain
+
+
+def test_describe_refuses_it_too():
     with pytest.raises(DescriptionError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
         describe("transformer_shaw_tiny", ["--bias-gain", "auto"])
 

@@ -106,6 +106,8 @@ COMBINATIONS: list[Variant] = [
     ("shaw", {"segment_separator": "w3", "bias_gain": "auto"}),
     ("nopos", {"target_position_encoding": "t5", "bias_gain": "auto"}),
     ("diet_rel", {"cross_attention_positions": True, "segment_separator": "w3", "bias_gain": 3.0}),
+    ("learned", {"bias_gain": 3.0}),
+    ("t5", {"input_positions": "learned", "bias_gain": "auto"}),
 ]
 
 #: as a model has them, by flags

@@ -77,8 +77,9 @@ NUM_SEGMENTS = Option(
 )
 BIAS_GAIN = Option(
     parse_gain,
-    "a constant factor G on the learned scalars of the logits, a positive number or auto, the square root of a head's "
-    "width; 1 by default, as in the papers; only the speed of learning changes",
+    "a constant factor G on the learned scalars of the logits and on learned input positions, a positive number or "
+    "auto, the square root of a head's width for those and of the embeddings' width for these; 1 by default, as in the "
+    "papers; only the speed of learning changes",
 )
 
 # What an encoding may have to know of the place where it stands; the model says it, not the user.
@@ -189,7 +190,9 @@ class PositionEncoding(LearnedScalars):
             ValueError: there are none.
         """
         if not self.has_scalars:
-            raise ValueError(f"--bias-gain has no meaning for {self.name}, which learns no scalars: leave it out.")
+            raise ValueError(
+                f"--bias-gain has no meaning for {self.name}, which learns no scalars in attention: leave it out."
+            )
         for _, module in modules_with_scalars(self):
             module.set_gain(resolve_gain(bias_gain, self.head_dim))
 

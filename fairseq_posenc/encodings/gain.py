@@ -1,4 +1,4 @@
-"""The gain of learned scalars, ``--bias-gain``: how a constant factor makes them learn faster, for all encodings."""
+"""The gain of learned parameters, ``--bias-gain``: how a constant factor makes them learn faster, for all encodings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class LearnedScalars(nn.Module):
-    r"""A module whose learned scalars act on the logits through a constant gain G.
+    r"""A module whose learned scalars, or vectors of them, act through a constant gain G.
 
     .. math:: w = w_0 + G (\theta - w_0)
 
@@ -22,6 +22,8 @@ class LearnedScalars(nn.Module):
 
     #: the neutral value of each parameter that is a learned scalar, by name; a parameter may be None
     scalars: ClassVar[dict[str, float]] = {}
+    #: the gain's name in a checkpoint's record of positions
+    recorded_as: ClassVar[str] = "bias_gain"
     bias_gain: float = 1.0
 
     def effective(self, name: str) -> Tensor:
@@ -67,8 +69,9 @@ def parse_gain(value: Any) -> float | str:
     return gain
 
 
-def resolve_gain(bias_gain: float | str | None, head_dim: int) -> float:
-    """The number that is meant: ``auto`` is sqrt(head_dim), None is 1."""
+def resolve_gain(bias_gain: float | str | None, width: int) -> float:
+    """The number that is meant: ``auto`` is the square root of the width, None is 1. The width is that of a head for
+    scalars in attention, that of the embeddings for vectors that are added to them."""
     if bias_gain == "auto":
-        return math.sqrt(head_dim)
+        return math.sqrt(width)
     return 1.0 if bias_gain is None else float(bias_gain)

@@ -10,6 +10,7 @@ from ctranslate2.converters import fairseq as stock
 from ctranslate2.specs import common_spec, model_spec, transformer_spec
 
 from ..attention import PositionCrossAttention
+from ..input_positions import LearnedPositions
 from .errors import ExportError
 from .positions import place_of, refusal
 
@@ -135,7 +136,10 @@ def _fill(specification: Any, embeddings: Any, stack: Any, held: list[dict[str, 
         if getattr(stack, norm) is not None:
             stock.set_layer_norm(getattr(specification, norm), getattr(stack, norm))
     if stack.embed_positions is not None:
-        stock.set_position_encodings(specification.position_encodings, stack.embed_positions)
+        positions = specification.position_encodings
+        stock.set_position_encodings(positions, stack.embed_positions)
+        if isinstance(stack.embed_positions, LearnedPositions):
+            positions.encodings = stack.embed_positions.bias_gain * positions.encodings
     for place, tables in zip(specification.layer, held, strict=True):
         for name, table in tables.items():
             setattr(place.self_attention, name, model_spec.OPTIONAL if table is None else table)

@@ -44,6 +44,8 @@ POSITIONS = [
     ("transformer_t5_tiny", "--num-buckets", "8", "--max-distance", "17"),
     ("transformer_t5_tiny", "--bias-gain", "auto"),
     ("transformer_diet_rel_tiny", "--bias-gain", "0.3"),
+    ("transformer_learned_tiny", "--bias-gain", "auto"),
+    ("transformer_t5_tiny", "--target-position-encoding", "learned", "--bias-gain", "3"),
     ("transformer_rotary_tiny",),
     ("transformer_rotary_tiny", "--rotary-layout", "half"),
     ("transformer_rotary_tiny", "--rotary-base", "100"),

@@ -120,13 +120,15 @@ def test_shaws_tables_rows() -> None:
 
 
 @pytest.mark.parametrize("name", [*CONFS, "multi30k/multi30k", "quickstart/quickstart"])
-def test_every_encoding_has_a_row_and_with_learned_scalars_one_with_a_gain(name: str) -> None:
+def test_every_encoding_has_a_row_and_where_a_gain_acts_one_with_it(name: str) -> None:
     experiments = read_recipe(RECIPES / f"{name}.conf").experiments
     # Shaw's stands at its distances
     assert {row for row, words in experiments.items() if words == [row]} == set(ENCODINGS) - {"shaw"}
     with_gain = {row: words for row, words in experiments.items() if row.endswith("-gain")}
     assert with_gain == {
-        f"{encoding}-gain": [encoding, "--bias-gain", "auto"] for encoding, cls in ENCODINGS.items() if cls.scalars
+        f"{encoding}-gain": [encoding, "--bias-gain", "auto"]
+        for encoding, cls in ENCODINGS.items()
+        if cls.scalars or cls.input_positions == "learned"
     }
 
 
