@@ -119,8 +119,7 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
     """The arguments of the training, and those of its settings that are not fairseq's defaults of this architecture
     and these choices.
     """
-    from fairseq_posenc.arguments import MODEL_FLAGS, input_flags
-    from fairseq_posenc.encodings.base import flags_of, known_options
+    from fairseq_posenc.arguments import input_flags, plugin_flags
 
     recipe, given = experiment.run.recipe, experiment.train_flags
     # How far apart checkpoints are decides what is averaged, now or later.
@@ -132,8 +131,8 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
     own = {name.replace("_", "-"): str(value) for name, value in choices.items()}
     defaults = read("train", [*plain, *flag_words({**without_hardware(TRAIN_DEFAULTS), **own})])
     args = Namespace(**found)
-    # These describe_positions says.
-    of_positions = {*MODEL_FLAGS, *flags_of(known_options()), *input_flags(args), "position_encoding"}
+    # describe_positions records these.
+    of_positions = {*plugin_flags(), *input_flags(args), "position_encoding"}
     differing = _differing(found, defaults, kept)
     return args, {key: value for key, value in differing.items() if key not in of_positions} | choices
 
