@@ -506,9 +506,7 @@ def _environments(rows: list[Row]) -> Iterable[str]:
     """Where the seeds of a row were not trained by the same code and libraries."""
     for row, name in zip(rows, _shown(rows), strict=True):
         keys = dict.fromkeys(key for score in row.scores for key in score.environment)
-        values = {
-            key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys
-        }
+        values = {key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys}
         differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
         if differing:
             yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."
