@@ -3,7 +3,7 @@ plot.
 
 Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json,
 training.json and, for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref, and perhaps
-<test>.historical.json), never from logs. A score that the files beside it do not make any more is refused.
+<test>.historical.json), never from logs. A score whose files changed since is refused.
 """
 
 import csv

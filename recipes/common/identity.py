@@ -1,5 +1,5 @@
-"""What an experiment is: everything that makes its result, so that trainings are done again, and seeds pooled, by
-nothing else.
+"""The identity of an experiment: everything that makes its result. If it changes, the training is done again; seeds are
+pooled only if they share it.
 
 ``made_from`` holds values, not their spelling, and only those that are not at their defaults; its SHA-256 is the
 experiment's fingerprint. What only says where and how fast it runs (fairseq_posenc/hardware.py) does not enter, nor do
@@ -40,13 +40,13 @@ TRAIN_DEFAULTS = {
 }
 # The flag that says how far apart the checkpoints of each [generate] average-by are.
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
-# The fairseq task that ranks hypotheses with each [generate] length-penalty; any model of either will do.
+# The fairseq task that ranks hypotheses with each [generate] length-penalty; both take models of either.
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 # Flags that name a file: its content counts, not its path.
 FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path")
-# What of the checkout is the code of a training, for git.
+# The files that are the code of a training, as git names them.
 CODE = (":/fairseq_posenc/*.py", ":/recipes/*.py")
-# What is chosen by name, and brings flags of its own.
+# Settings that choose something by its name, which has flags of its own.
 CHOICES = ("criterion", "optimizer", "lr_scheduler")
 
 
@@ -165,7 +165,7 @@ def _value(value: Any) -> Any:
 
 
 def translation(recipe: Recipe) -> dict[str, Any]:
-    """What makes translations of trained checkpoints: which are averaged, and how is searched.
+    """What makes translations of trained checkpoints: which ones are averaged, and the settings of the search.
 
     Raises:
         RecipeError: fairseq refuses a flag of [generate].
@@ -174,7 +174,7 @@ def translation(recipe: Recipe) -> dict[str, Any]:
 
 
 def averaging(recipe: Recipe) -> dict[str, Any]:
-    """Which checkpoints are averaged; of one, it is always the last."""
+    """Which checkpoints are averaged; empty if the last one alone translates."""
     if recipe.average == 1:
         return {}
     return {"average": recipe.average, **({} if recipe.average_by == "epochs" else {"average_by": recipe.average_by})}
@@ -193,7 +193,7 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
 
 
 def _content(experiment: Experiment, flag: str) -> str:
-    """The content of the file that a flag names.
+    """The checksum of the file that a flag names.
 
     Raises:
         RecipeError: there is none.
@@ -212,12 +212,13 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """The code and the libraries of this process, which make no other experiment: the commit (None outside of a
-    checkout), whether its Python files were changed since, and versions.
+    """The code and the libraries of this process, recorded for information: the commit (None outside of a checkout),
+    whether its Python files were changed since, and versions.
     """
     import fairseq
     import torch
 
+    # Only if git tracks the plugin: it may be installed inside a checkout of something else.
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "hardware.py") else ""
     changed = bool(_git("status", "--porcelain", "--", *CODE)) if commit else None
     return {
