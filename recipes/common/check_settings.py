@@ -1,8 +1,8 @@
 """Settings that cannot lead to a result, refused before a training is spent on them.
 
 `check_settings` asks what the settings say alone; `check_data`, once the data is prepared, what depends on its size.
-Both read the settings as fairseq understood them (fairseq_flags.py), defaults included. What fairseq-train refuses when
-it starts needs no rule here, unless it costs more than a look at the log.
+Both read the settings as fairseq understood them (fairseq_flags.py), defaults included. There is no rule for what
+fairseq-train itself refuses when it starts, before any update.
 """
 
 import ast
@@ -27,7 +27,7 @@ MINIMUM = {
     **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
     **dict.fromkeys(["beam", "nbest"], 1),
 }
-# Read by fairseq when the training or the generation starts; of those that weights depend on, identity.py asks.
+# Files that fairseq reads when it starts; identity.py checks those that the weights depend on.
 FILES = ("quantization-config-path", "lm-path")
 # What --best-checkpoint-metric can only be if validation measures it.
 MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
@@ -89,6 +89,7 @@ def _training_faults(checked: Checked) -> Iterator[Fault]:
     patience = get("patience") > 0 and not get("disable-validation")
     if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
         yield "max-update", "the training would never end: add max-update or max-epoch to [train]."
+    # fairseq-train refuses this too, but after the preparation, which may take hours to do again.
     if get("share-all-embeddings") and not recipe.prepare.joined_dictionary:
         yield "share-all-embeddings", "--share-all-embeddings needs [prepare] joined-dictionary = true: change either."
     metric = get("best-checkpoint-metric")
