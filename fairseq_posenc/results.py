@@ -259,7 +259,7 @@ def _verified_hash(file: Path, metrics: Iterable[Metric | None]) -> tuple[str | 
 
 
 def _require_equal_counts(directory: Path, test: str) -> None:
-    """For scores that record nothing of their files."""
+    """ResultsError unless there are as many hypotheses as references; scores of older runs record no hashes to tell."""
     files = [directory / f"{test}.{kind}" for kind in RECORDED]
     if all(file.is_file() for file in files):
         found, wanted = (len(_lines(file)) for file in files)
