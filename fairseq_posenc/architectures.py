@@ -8,9 +8,9 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
 from . import model  # noqa: F401 - registers the model of which these are architectures
-from .arguments import MODEL_FLAGS, input_flags
+from .arguments import input_flags, plugin_flags
 from .encodings import ENCODINGS
-from .encodings.base import DEFAULT_NUM_SEGMENTS, flags_of, known_options, parse_option
+from .encodings.base import DEFAULT_NUM_SEGMENTS, parse_option
 
 SIZES = (
     "tiny",
@@ -33,7 +33,7 @@ def _architecture(encoding: str, size: str) -> Callable[[Any], None]:
         """Idempotent: fairseq calls this on the command line's namespace and again on its configuration."""
         args.position_encoding = encoding
         # Options of encodings stay unset unless typed: the two stacks may have different encodings and defaults.
-        for name, option in (MODEL_FLAGS | flags_of(known_options())).items():
+        for name, option in plugin_flags().items():
             value = getattr(args, name, None)
             setattr(args, name, None if value is None else parse_option(name, option, value))
         if args.segment_separator is not None and args.num_segments is None:

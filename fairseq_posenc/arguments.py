@@ -53,9 +53,14 @@ MODEL_FLAGS = {
 }
 
 
+def plugin_flags() -> dict[str, Option]:
+    """All flags that are not fairseq's: those of the model and of every encoding."""
+    return MODEL_FLAGS | flags_of(known_options())
+
+
 def add_flags(parser: ArgumentParser) -> None:
-    """Those of the model and of every encoding."""
-    for name, option in (MODEL_FLAGS | flags_of(known_options())).items():
+    """Adds all flags that are not fairseq's."""
+    for name, option in plugin_flags().items():
         parser.add_argument(flag(name), type=_argparse_type(option.parse), choices=option.choices, help=option.help)
 
 

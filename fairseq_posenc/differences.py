@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-#: for a value that only one of the two names: what stands at its default is not recorded
+#: stands for a value that only one of the two records: defaults are not recorded
 DEFAULT = "the default"
 MOST = 4
 
@@ -49,10 +49,10 @@ def spelled(value: Any) -> str:
 
 
 def is_explained(difference: Difference, flags: Iterable[str], other_architecture: bool, common: Iterable[str]) -> bool:
-    """Whether what two rows of a table say of themselves says this difference.
+    """Whether a reader of a table sees this difference of two rows: their architectures or flags show it.
 
     Args:
-        difference: one of theirs.
+        difference: one between the rows.
         flags: those in which the rows' own flags differ, as they are typed.
         other_architecture: whether the rows have different architectures.
         common: keys of ``positions`` that any encoding may have, which no architecture explains.

@@ -14,6 +14,8 @@ HARDWARE_FLAGS = frozenset(
         "memory-efficient-fp16",
         "memory-efficient-bf16",
         "fp16-no-flatten-grads",
+        "fp16-adam-stats",
+        "use-old-adam",
         # how a batch is cut into parts: what it holds is said by [train] batch-tokens
         "max-tokens",
         "update-freq",
@@ -35,6 +37,7 @@ HARDWARE_FLAGS = frozenset(
         "profile",
         # reports
         "no-progress-bar",
+        "report-accuracy",
         "log-interval",
         "log-format",
         "log-file",

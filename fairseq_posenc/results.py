@@ -3,7 +3,7 @@ plot.
 
 Everything comes from the files that the pipeline leaves in an experiment directory (experiment.json,
 training.json and, for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref, and perhaps
-<test>.historical.json), never from logs. A score that the files beside it do not make any more is refused.
+<test>.historical.json), never from logs. A score whose files changed since is refused.
 """
 
 import csv
@@ -259,7 +259,7 @@ def _verified_hash(file: Path, metrics: Iterable[Metric | None]) -> tuple[str | 
 
 
 def _require_equal_counts(directory: Path, test: str) -> None:
-    """For scores that record nothing of their files."""
+    """ResultsError unless there are as many hypotheses as references; scores of older runs record no hashes to tell."""
     files = [directory / f"{test}.{kind}" for kind in RECORDED]
     if all(file.is_file() for file in files):
         found, wanted = (len(_lines(file)) for file in files)
@@ -506,9 +506,7 @@ def _environments(rows: list[Row]) -> Iterable[str]:
     """Where the seeds of a row were not trained by the same code and libraries."""
     for row, name in zip(rows, _shown(rows), strict=True):
         keys = dict.fromkeys(key for score in row.scores for key in score.environment)
-        values = {
-            key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys
-        }
+        values = {key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys}
         differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
         if differing:
             yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..hardware import is_hardware
 from .settings import CHOSEN, chosen_groups, configuration, general_settings
 
 #: in groups that every training has, the settings that make another run
@@ -18,8 +19,6 @@ _COMPARED = {
     "optimization": ("lr", "clip_norm", "sentence_avg", "use_bmuf", "skip_remainder_batch"),
     "task": ("left_pad_source", "left_pad_target", "upsample_primary", "truncate_source"),
 }
-#: in the groups of what is chosen by name all settings make another run, but these
-_NOT_COMPARED = {"report_accuracy", "fp16_adam_stats", "use_old_adam"}
 
 
 def run_settings(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,12 +26,12 @@ def run_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     groups = _groups(state)
     settings = {key: groups[name][key] for name, keys in _COMPARED.items() for key in keys if key in groups[name]}
     settings |= _batch(groups)
-    elsewhere = general_settings() | _NOT_COMPARED
-    for name in CHOSEN:
+    elsewhere = general_settings()
+    for name in CHOSEN:  # in these groups all settings make another run, but those of hardware
         for key, value in groups[name].items():
             if key == "_name":
                 settings[name] = value
-            elif key not in elsewhere:
+            elif key not in elsewhere and not is_hardware(key):
                 settings[f"{name}.{key}"] = value
     # A schedule that ends with the training is as long as the training.
     if settings.get("lr_scheduler.total_num_update") == groups["optimization"].get("max_update"):

@@ -9,8 +9,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ..arguments import MODEL_FLAGS
-from ..encodings.base import flags_of, known_options
+from ..arguments import plugin_flags
 from ..hardware import is_hardware
 from ..signature import SIGNATURE
 from .loading import CheckpointError
@@ -45,7 +44,7 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
         others = others.union(*chosen_groups(args).values())
     others |= _STARTED_BY
     if SIGNATURE in configuration(state.get("model")):
-        others |= set(MODEL_FLAGS | flags_of(known_options()))
+        others |= plugin_flags().keys()
     settings = {
         key: value
         for key, value in _flat(model).items()

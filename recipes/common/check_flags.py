@@ -5,7 +5,7 @@ from typing import Any
 from recipes.common.check_settings import Checked, check_settings
 from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment, generate_command, train_command
-from recipes.common.fairseq_flags import Refused, first_rate, read, refusal
+from recipes.common.fairseq_flags import Refused, read, refusal
 from recipes.common.run import STAGES, Run
 from recipes.common.sources import pair_tests
 
@@ -35,8 +35,7 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> l
 def read_training(experiment: Experiment) -> Checked:
     """An experiment's training as fairseq reads it."""
     try:
-        settings = _read("train", train_command(experiment))
-        return Checked(experiment, experiment.run, {**settings, "first_rate": first_rate(settings)})
+        return Checked(experiment, experiment.run, _read("train", train_command(experiment)))
     except Refused as error:
         raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
 

@@ -1,7 +1,8 @@
 """Settings that cannot lead to a result, refused before a training is spent on them.
 
 `check_settings` asks what the settings say alone; `check_data`, once the data is prepared, what depends on its size.
-Both read the settings as fairseq understood them (fairseq_flags.py), defaults included.
+Both read the settings as fairseq understood them (fairseq_flags.py), defaults included. There is no rule for what
+fairseq-train itself refuses when it starts, before any update.
 """
 
 import ast
@@ -21,16 +22,15 @@ from recipes.common.sources import pair_tests
 Settings = dict[str, Any]
 Fault = tuple[str, str]  # the flag, and what is wrong with it
 MINIMUM = {
-    **dict.fromkeys(["max-epoch", "max-update", "stop-time-hours", "num-workers"], 0),
-    **dict.fromkeys(["save-interval", "validate-interval", "log-interval", "update-freq"], 1),
+    **dict.fromkeys(["max-epoch", "max-update", "stop-time-hours"], 0),
+    **dict.fromkeys(["save-interval", "validate-interval", "update-freq"], 1),
     **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
     **dict.fromkeys(["beam", "nbest"], 1),
 }
-# Read by fairseq when the training or the generation starts; of those that weights depend on, identity.py asks.
+# Files that fairseq reads when it starts; identity.py checks those that the weights depend on.
 FILES = ("quantization-config-path", "lm-path")
 # What --best-checkpoint-metric can only be if validation measures it.
 MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
-RESETS = ("reset-optimizer", "reset-lr-scheduler", "reset-meters", "reset-dataloader")
 
 
 @dataclass(frozen=True)
@@ -82,28 +82,14 @@ def _faults(checked: Checked) -> Iterator[Fault]:
         path = checked.get(flag)
         if path and (problem := file_problem(path)):
             yield flag, f"--{flag} {path}: {problem}"
-    if checked.get("dataset-impl") not in (None, "mmap"):
-        yield (
-            "dataset-impl",
-            f"--dataset-impl {checked.get('dataset-impl')}: the data is prepared as mmap; leave it out.",
-        )
 
 
 def _training_faults(checked: Checked) -> Iterator[Fault]:
     get, recipe = checked.get, checked.run.recipe
-    if get("max-tokens") is None and get("batch-size") is None:
-        yield "max-tokens", "a training needs --max-tokens or --batch-size: add max-tokens to [train]."
     patience = get("patience") > 0 and not get("disable-validation")
     if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
         yield "max-update", "the training would never end: add max-update or max-epoch to [train]."
-    if get("stop-min-lr") >= get("first-rate"):
-        yield (
-            "stop-min-lr",
-            f"--stop-min-lr {get('stop-min-lr')} ends the training before its first update, whose learning rate is "
-            f"{get('first-rate')}: write a lower one.",
-        )
-    if get("bf16") and not checked.run.gpus:
-        yield "bf16", "--bf16 needs a GPU: fairseq takes it for a TPU's without one; leave it out."
+    # fairseq-train refuses this too, but after the preparation, which may take hours to do again.
     if get("share-all-embeddings") and not recipe.prepare.joined_dictionary:
         yield "share-all-embeddings", "--share-all-embeddings needs [prepare] joined-dictionary = true: change either."
     metric = get("best-checkpoint-metric")
@@ -113,9 +99,6 @@ def _training_faults(checked: Checked) -> Iterator[Fault]:
             f"--best-checkpoint-metric {metric} ends the training when it first validates, without "
             f"--{MEASURED_BY[metric]}: add it to [train].",
         )
-    resets = [flag for flag in RESETS if get(flag)]
-    if get("finetune-from-model") and resets:
-        yield resets[0], f"--{resets[0]} is not taken beside --finetune-from-model, which implies it: leave it out."
     end = "max-epoch" if recipe.average_by == "epochs" else "max-update"
     if recipe.average > 1 and get(end):
         yield from _too_few(checked, end, get(end) // get(SAVE_INTERVAL[recipe.average_by]))

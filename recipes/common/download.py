@@ -51,7 +51,7 @@ def contents(run: Run, split: str) -> dict[str, list[str]] | None:
 
 
 def _checksums(run: Run) -> dict[str, str]:
-    """Those of the text as it was generated; none before."""
+    """The SHA-256 of each generated file, by its name; empty before they are generated."""
     path = run.download_dir / CHECKSUMS
     return dict(read_json(path)) if path.is_file() else {}
 

@@ -155,7 +155,7 @@ class Experiment:
             )
 
     def train_inputs(self) -> str:
-        """The fingerprint of what decides the trained weights; no training has the one without data."""
+        """The fingerprint of what decides the trained weights; while the data is missing, no training matches it."""
         return fingerprint([fingerprint(self.made_from()), self.seed])
 
     def average_inputs(self) -> str:
@@ -317,8 +317,8 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
 
 
 def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
-    """All that a call asks for, in order. Of names that mean the same experiment the first is run, and the others are
-    said; RecipeError if two experiments would have one directory.
+    """All that a call asks for, in order. Of names that mean the same experiment only the first is run, which a message
+    says; RecipeError if two experiments would have one directory.
     """
     kept: list[Experiment] = []
     for name in dict.fromkeys(names):

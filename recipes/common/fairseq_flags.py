@@ -1,12 +1,9 @@
-"""What fairseq itself makes of command lines: which it refuses, and what a whole configuration follows from one."""
+"""What fairseq itself makes of command lines: which ones it refuses, and the arguments that follow from the others."""
 
 from __future__ import annotations
 
-import math
 import re
-from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -52,42 +49,6 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
         raise Refused("one of the flags only prints something and ends") from None
     except ValueError as error:  # the plugin's own refusal
         raise Refused(" ".join(str(error).split())) from None
-
-
-def first_rate(settings: dict[str, Any]) -> float:
-    """The learning rate with which a training starts, by the optimizer and the schedule that fairseq makes; Refused
-    if it makes none.
-    """
-    import torch
-    from fairseq import optim
-    from fairseq.optim import lr_scheduler
-
-    if settings["optimizer"] == "composite":
-        return math.inf  # it takes groups of parameters, which only a model has
-    flag = "optimizer"
-    try:
-        of_optimizer = _config(settings, settings["optimizer"], optim.OPTIMIZER_DATACLASS_REGISTRY)
-        optimizer = optim.build_optimizer(of_optimizer, [torch.nn.Parameter(torch.zeros(1, 1))])
-        flag = "lr-scheduler"
-        of_schedule = _config(settings, settings["lr_scheduler"], lr_scheduler.LR_SCHEDULER_DATACLASS_REGISTRY)
-        schedule = lr_scheduler.build_lr_scheduler(of_schedule, optimizer)
-        schedule.step_update(0)  # as fairseq's trainer does
-        schedule.step(1)
-        schedule.step_update(0)
-    except Exception as error:  # whatever a bad value makes of it
-        problem = str(error) or f"it is refused ({type(error).__name__})"
-        raise Refused(f"--{flag} {settings[flag.replace('-', '_')]}: {problem}") from None
-    return float(optimizer.get_lr())
-
-
-def _config(settings: dict[str, Any], name: str, registry: dict[str, Any]) -> Any:
-    """What fairseq builds an optimizer or a schedule from; all settings as they are for those of its old kind."""
-    from omegaconf import OmegaConf
-
-    if name not in registry:
-        return Namespace(**settings)
-    known = [field.name for field in fields(registry[name]) if field.name in settings]
-    return OmegaConf.create({"_name": name, **{key: settings[key] for key in known}})
 
 
 def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:

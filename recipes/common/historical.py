@@ -19,8 +19,7 @@ from typing import Any
 
 from recipes.common.normalize import normalizer
 
-NAME = "tokenized BLEU (historical)"
-NAMES = {"split": NAME, "lowercase": "tokenized BLEU (lowercased)"}
+NAMES = {"split": "tokenized BLEU (historical)", "lowercase": "tokenized BLEU (lowercased)"}
 # As perl's s{(\S)-(\S)}{...}g on bytes: a match takes its neighbours, so the second hyphen of a-b-c stays.
 COMPOUND = re.compile(rb"(\S)-(\S)")
 

@@ -1,5 +1,5 @@
-"""What an experiment is: everything that makes its result, so that trainings are done again, and seeds pooled, by
-nothing else.
+"""The identity of an experiment: everything that makes its result. If it changes, the training is done again; seeds are
+pooled only if they share it.
 
 ``made_from`` holds values, not their spelling, and only those that are not at their defaults; its SHA-256 is the
 experiment's fingerprint. What only says where and how fast it runs (fairseq_posenc/hardware.py) does not enter, nor do
@@ -40,13 +40,13 @@ TRAIN_DEFAULTS = {
 }
 # The flag that says how far apart the checkpoints of each [generate] average-by are.
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
-# The fairseq task that ranks hypotheses with each [generate] length-penalty; any model of either will do.
+# The fairseq task that ranks hypotheses with each [generate] length-penalty; both take models of either.
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 # Flags that name a file: its content counts, not its path.
 FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path")
-# What of the checkout is the code of a training, for git.
+# The files that are the code of a training, as git names them.
 CODE = (":/fairseq_posenc/*.py", ":/recipes/*.py")
-# What is chosen by name, and brings flags of its own.
+# Settings that choose something by its name, which has flags of its own.
 CHOICES = ("criterion", "optimizer", "lr_scheduler")
 
 
@@ -119,8 +119,7 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
     """The arguments of the training, and those of its settings that are not fairseq's defaults of this architecture
     and these choices.
     """
-    from fairseq_posenc.arguments import MODEL_FLAGS, input_flags
-    from fairseq_posenc.encodings.base import flags_of, known_options
+    from fairseq_posenc.arguments import input_flags, plugin_flags
 
     recipe, given = experiment.run.recipe, experiment.train_flags
     # How far apart checkpoints are decides what is averaged, now or later.
@@ -132,8 +131,8 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
     own = {name.replace("_", "-"): str(value) for name, value in choices.items()}
     defaults = read("train", [*plain, *flag_words({**without_hardware(TRAIN_DEFAULTS), **own})])
     args = Namespace(**found)
-    # These describe_positions says.
-    of_positions = {*MODEL_FLAGS, *flags_of(known_options()), *input_flags(args), "position_encoding"}
+    # describe_positions records these.
+    of_positions = {*plugin_flags(), *input_flags(args), "position_encoding"}
     differing = _differing(found, defaults, kept)
     return args, {key: value for key, value in differing.items() if key not in of_positions} | choices
 
@@ -166,7 +165,7 @@ def _value(value: Any) -> Any:
 
 
 def translation(recipe: Recipe) -> dict[str, Any]:
-    """What makes translations of trained checkpoints: which are averaged, and how is searched.
+    """What makes translations of trained checkpoints: which ones are averaged, and the settings of the search.
 
     Raises:
         RecipeError: fairseq refuses a flag of [generate].
@@ -175,7 +174,7 @@ def translation(recipe: Recipe) -> dict[str, Any]:
 
 
 def averaging(recipe: Recipe) -> dict[str, Any]:
-    """Which checkpoints are averaged; of one, it is always the last."""
+    """Which checkpoints are averaged; empty if the last one alone translates."""
     if recipe.average == 1:
         return {}
     return {"average": recipe.average, **({} if recipe.average_by == "epochs" else {"average_by": recipe.average_by})}
@@ -194,7 +193,7 @@ def _generation(recipe: Recipe) -> dict[str, Any]:
 
 
 def _content(experiment: Experiment, flag: str) -> str:
-    """The content of the file that a flag names.
+    """The checksum of the file that a flag names.
 
     Raises:
         RecipeError: there is none.
@@ -213,12 +212,13 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """The code and the libraries of this process, which make no other experiment: the commit (None outside of a
-    checkout), whether its Python files were changed since, and versions.
+    """The code and the libraries of this process, recorded for information: the commit (None outside of a checkout),
+    whether its Python files were changed since, and versions.
     """
     import fairseq
     import torch
 
+    # Only if git tracks the plugin: it may be installed inside a checkout of something else.
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "hardware.py") else ""
     changed = bool(_git("status", "--porcelain", "--", *CODE)) if commit else None
     return {

@@ -120,7 +120,7 @@ def run_command(
     while_running: Callable[[], None] | None = None,
 ) -> None:
     """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails. It holds
-    `locks`, descriptors, even when this process is killed.
+    the descriptors `locks` even after this process is killed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:

@@ -52,15 +52,15 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         found = compare_with_testset(experiment, test, result)
         result = [{**row, "reference": found} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {found}")
-    # By these, whoever reads the scores knows whether they are those of the files beside them.
+    # compare verifies by the hashes that the scores are those of the files beside them.
     hashes = {"hypotheses": file_hash(hypothesis), "references": file_hash(reference)}
-    made_from = {**hashes, "translation": experiment.translation()}
+    origin = {**hashes, "translation": experiment.translation()}
     files = [experiment.test_file(test, SACREBLEU)]
-    write_json(files[0], [{**row, **made_from} for row in result])
+    write_json(files[0], [{**row, **origin} for row in result])
     if run.recipe.score.historical:
         files.append(experiment.test_file(test, HISTORICAL))
         historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target, run.recipe.score.tokenized)
-        write_json(files[1], [{**row, **made_from} for row in historical])
+        write_json(files[1], [{**row, **origin} for row in historical])
         result += historical
     scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
     run.say(f"score: {experiment.title}: {test}: {scores}")

@@ -43,7 +43,9 @@ RESERVED = {
         ["post-process", "remove-bpe", "bpe", "tokenizer"],
         "the pipeline makes text of tokens itself, [prepare] subwords",
     ),
-    **dict.fromkeys(["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu"], "leave it out"),
+    **dict.fromkeys(
+        ["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu", "dataset-impl"], "leave it out"
+    ),
     **dict.fromkeys(
         ["restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"],
         "trainings are resumed by it",

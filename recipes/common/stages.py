@@ -132,7 +132,7 @@ def locked(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def shared(directory: Path) -> Iterator[int]:
-    """Holds `directory` as `locked` does, but together with all others that only read it."""
+    """Holds `directory` against `locked`, together with all others that only read it; yields the lock's descriptor."""
     try:
         descriptor = os.open(directory / ".lock", os.O_RDONLY)  # it may be another user's
     except FileNotFoundError:

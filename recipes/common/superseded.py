@@ -70,7 +70,7 @@ def _set_aside(experiment: Experiment) -> None:
     number = int(earlier[-1].name.rpartition("-")[2]) + 1 if earlier else 1
     old = (directory / LEAVING).rename(directory / f"superseded-{number}")
     experiment.run.say(
-        f"train: {experiment.title}: its settings or data changed since it was trained; trains anew, "
+        f"train: {experiment.title}: its settings or data changed since it was trained; trains again, "
         f"the earlier checkpoints are in {old}"
     )
 

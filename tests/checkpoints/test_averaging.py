@@ -267,6 +267,7 @@ RESUMED = {
     **{"save_interval": 5, "keep_last_epochs": 2, "log_interval": 7, "no_progress_bar": False, "num_workers": 3},
     **{"fp16": True, "cpu": False, "distributed_world_size": 4, "update_freq": [2], "max_tokens": 25},  # 1 x 1 x 200
     **{"encoder_embed_path": "/vectors", "checkpoint_activations": True, "attention_backend": "blocks"},
+    **{"use_old_adam": True, "report_accuracy": True},
     **{"restore_file": "checkpoint2.pt", "finetune_from_model": "/elsewhere/start.pt", "valid_subset": "valid,test"},
 }
 

@@ -115,6 +115,7 @@ def test_what_changes_no_result_changes_nothing(copy: Path, change: Callable[[Pa
     [
         {"extra": {"attention-backend": "eager"}},
         {"extra": {"max-tokens": "40", "bf16": "", "checkpoint-activations": "", "distributed-port": "1"}},
+        {"extra": {"use-old-adam": "", "fp16-adam-stats": ""}},
         {"gpus": 2, "precision": "fp16"},
         {"cpu_processes": 4, "extra": {"max-tokens": "25"}},
         {"nodes": 2, "rendezvous": "host0:1", "wandb": "project", "tensorboard": True},

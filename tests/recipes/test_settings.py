@@ -109,6 +109,7 @@ def test_keys_enter_fingerprints_only_where_they_are_not_at_their_default() -> N
         ("max-tokens = 200", "", ["[train]", "'max-tokens'", "is missing"]),
         ("lr = 1e-2", "--lr = 1e-2", ["[train]", "'--lr'", "without dashes"]),
         ("beam = 2", "post-process = sentencepiece", ["[generate]", "'post-process'", "makes text of tokens itself"]),
+        ("beam = 2", "dataset-impl = raw", ["[generate]", "'dataset-impl'", "leave it out"]),
         ("lr = 1e-2", "restore-file = x.pt", ["[train]", "'restore-file'", "resumed by it"]),
         ("tests = test", "tests =", ["[corpus]", "'tests'", "at least one"]),
         ("name = tiny", "name = ../tiny", ["[corpus]", "'name'", "'../tiny'"]),
