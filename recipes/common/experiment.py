@@ -163,7 +163,7 @@ class Experiment:
 
     def translation(self) -> dict[str, Any]:
         """What makes the translations of the trained model, as scores record it."""
-        return identity.translation(self.run.recipe)
+        return identity.translation(self.run)
 
     def translate_inputs(self) -> str:
         tests = [pair_tests(self.run), prepare.test_inputs(self.run)]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from recipes.common import download
 from recipes.common.errors import RecipeError
 from recipes.common.fairseq_flags import Refused, file_problem, read, refusal, where_set
+from recipes.common.run import Run
 from recipes.common.settings import Flags, Recipe, flag_words
 from recipes.common.stages import file_hash, not_default
 
@@ -164,13 +165,13 @@ def _value(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | None) else str(value)
 
 
-def translation(recipe: Recipe) -> dict[str, Any]:
+def translation(run: Run) -> dict[str, Any]:
     """What makes translations of trained checkpoints: which ones are averaged, and the settings of the search.
 
     Raises:
         RecipeError: fairseq refuses a flag of [generate].
     """
-    return {**averaging(recipe), **_generation(recipe)}
+    return {**averaging(run.recipe), **_generation(run)}
 
 
 def averaging(recipe: Recipe) -> dict[str, Any]:
@@ -180,14 +181,15 @@ def averaging(recipe: Recipe) -> dict[str, Any]:
     return {"average": recipe.average, **({} if recipe.average_by == "epochs" else {"average_by": recipe.average_by})}
 
 
-def _generation(recipe: Recipe) -> dict[str, Any]:
+def _generation(run: Run) -> dict[str, Any]:
+    recipe = run.recipe
     plain = ["data", "--user-dir", str(package_directory()), "--task", GENERATION_TASKS[recipe.length_penalty]]
     plain += ["--path", "model"]
     flags: Flags = without_hardware(recipe.generate)
     try:
         found = _differing(read("generate", [*plain, *flag_words(flags)]), read("generate", plain))
     except Refused as error:
-        raise RecipeError(f"{recipe.path}, section [generate]: fairseq says: {error}") from None
+        raise RecipeError(refusal(run, str(error))) from None
     found.pop("batch_size", None)  # translates the same sentences, each by itself
     return found | ({} if recipe.length_penalty == "power" else {"length_penalty": recipe.length_penalty})
 

@@ -150,7 +150,7 @@ def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
     ]
     process = subprocess.run([sys.executable, *words], cwd=directory, capture_output=True, check=True)
     hashes = [file_hash(directory / f"test.{kind}") for kind in ("hyp", "ref")]
-    translation = {"average": 3, "average-by": "updates", "beam": 2, "length-penalty": "wu", "lenpen": 0.6}
+    translation = {"average": 3, "average_by": "updates", "beam": 2, "length_penalty": "wu", "lenpen": 0.6}
     made_from = {"hypotheses": hashes[0], "references": hashes[1], "translation": translation}
     rows = read_json(directory / "test.sacrebleu.json")
     assert rows == [{**row, **made_from} for row in json.loads(process.stdout)]
