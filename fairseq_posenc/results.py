@@ -225,9 +225,11 @@ def _read_experiment(directory: Path) -> list[Score]:
         old = next(iter(_read_metrics(historical).values())) if historical.is_file() else None
         hashes = {kind: _verified_hash(directory / f"{test}.{kind}", [metrics["BLEU"], old]) for kind in RECORDED}
         _require_equal_counts(directory, test)
-        made_from, translation = about.get("made_from"), metrics["BLEU"].translation
-        if made_from is not None and translation is not None:
-            made_from = {**made_from, "translation": translation}
+        made_from, environment = about.get("made_from"), about.get("environment") or {}
+        # Not in the fingerprint, but other results: how it was translated, and a batch that hardware left inexact.
+        beside = {"translation": metrics["BLEU"].translation, "batch": environment.get("batch")}
+        if made_from is not None:
+            made_from = {**made_from, **{key: value for key, value in beside.items() if value is not None}}
         scores.append(
             Score(
                 directory=directory,
@@ -236,7 +238,7 @@ def _read_experiment(directory: Path) -> list[Score]:
                 setup=about.get("setup"),
                 made_from=made_from,
                 fingerprint=about.get("fingerprint"),
-                environment=about.get("environment") or {},
+                environment=environment,
                 bleu=metrics["BLEU"],
                 chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
                 historical=old,

@@ -205,6 +205,13 @@ def test_what_was_made_from_other_things_is_not_pooled(
     assert len(results.pool(results.read_experiments([copy]))) == 3
 
 
+def test_seeds_whose_batches_differ_by_hardware_are_not_pooled(copy: Path) -> None:
+    _, second = sorted(copy.rglob("*sinusoidal*/seed*"))
+    change(second, "environment", "batch", value="3 x --max-tokens 133 --update-freq 1")
+    with pytest.raises(ResultsError, match=r"they differ in batch \(the default and 3 x --max-tokens 133"):
+        results.pool(results.read_experiments([copy]))
+
+
 def test_only_the_first_differences_are_listed(copy: Path) -> None:
     second = copy / one(copy, "sinusoidal").relative_to(copy).parent / "seed2"
     for number in range(9):

@@ -28,7 +28,7 @@ MINIMUM = {
     **dict.fromkeys(["beam", "nbest"], 1),
 }
 # Files that fairseq reads when it starts; identity.py checks those that the weights depend on.
-FILES = ("quantization-config-path", "lm-path")
+FILES = ("lm-path",)
 # What --best-checkpoint-metric can only be if validation measures it.
 MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
 
@@ -118,7 +118,7 @@ def _too_few(checked: Checked, end: str, kept: int, why: str = "") -> Iterator[F
 
 def _generation_faults(checked: Checked) -> Iterator[Fault]:
     get = checked.get
-    if get("temperature") <= 0:
+    if not get("temperature") > 0:  # nor NaN
         yield "temperature", f"--temperature {get('temperature')}: write a number above 0."
     if get("sampling") and get("nbest") != get("beam"):
         yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to [generate]."

@@ -43,8 +43,10 @@ TRAIN_DEFAULTS = {
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 # The fairseq task that ranks hypotheses with each [generate] length-penalty; both take models of either.
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
+# What decides when there is a validation, and on what, where trainings heed it.
+VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
 # Flags that name a file: its content counts, not its path.
-FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path")
+FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
 # The files that are the code of a training, as git names them.
 CODE = (":/fairseq_posenc/*.py", ":/recipes/*.py")
 # Settings that choose something by its name, which has flags of its own.
@@ -92,7 +94,8 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
         raise RecipeError(refusal(run, str(error), experiment)) from None
     encodings = {encoding_of(args, side) for side in SIDES}
     prepare = not_default(recipe.prepare)
-    prepare.pop("eval_max_tokens", None)  # cuts what is translated, or validated on
+    if not _heeds_validation(flags):
+        prepare.pop("eval_max_tokens", None)  # cuts what is translated, or validated on
     if recipe.prepare.subwords == "none":  # nothing is learnt
         prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
     found = {
@@ -107,6 +110,11 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
         "prepare": prepare,
     }
     return {**{key: value for key, value in found.items() if value not in (None, {})}, "data": _data(experiment)}
+
+
+def _heeds_validation(flags: Flags) -> bool:
+    """Whether validation decides when the training ends, or its learning rate."""
+    return "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"
 
 
 def _data(experiment: Experiment) -> dict[str, Any] | None:
@@ -125,6 +133,8 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
     recipe, given = experiment.run.recipe, experiment.train_flags
     # How far apart checkpoints are decides what is averaged, now or later.
     kept = {SAVE_INTERVAL[recipe.average_by]} | (set() if recipe.batch_tokens else {"max-tokens", "update-freq"})
+    if _heeds_validation(given):
+        kept |= VALIDATED_BY
     flags = without_hardware({**TRAIN_DEFAULTS, **given}) | {name: given[name] for name in kept if name in given}
     plain = ["data", "--user-dir", str(package_directory()), "--task", "translation", "--arch", experiment.arch]
     found = read("train", [*plain, *flag_words({name: value for name, value in flags.items() if name not in FILES})])
@@ -191,6 +201,8 @@ def _generation(run: Run) -> dict[str, Any]:
     except Refused as error:
         raise RecipeError(refusal(run, str(error))) from None
     found.pop("batch_size", None)  # translates the same sentences, each by itself
+    if "lm_path" in found and Path(found["lm_path"]).is_file():  # check_settings refuses one that is missing
+        found["lm_path"] = _hash_of(Path(found["lm_path"]))
     return found | ({} if recipe.length_penalty == "power" else {"length_penalty": recipe.length_penalty})
 
 
@@ -203,7 +215,10 @@ def _content(experiment: Experiment, flag: str) -> str:
     name = experiment.train_flags[flag]
     if problem := file_problem(name):
         raise RecipeError(f"{where_set(experiment.run, experiment, flag)}: --{flag} {name}: {problem}")
-    path = Path(name)
+    return _hash_of(Path(name))
+
+
+def _hash_of(path: Path) -> str:
     about = path.stat()
     return f"sha256:{_sha256(path.absolute(), about.st_size, about.st_mtime_ns)}"
 

@@ -13,7 +13,7 @@ from recipes.common.errors import RecipeError
 from recipes.common.experiment import Experiment
 from recipes.common.historical import NAMES, historical_bleu
 from recipes.common.sources import pair_tests
-from recipes.common.stages import file_hash, locked, write_json
+from recipes.common.stages import file_hash, locked, read_json, write_json
 
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 
@@ -27,7 +27,7 @@ def score(experiment: Experiment) -> None:
             _dry_run(experiment, test)
         return
     inputs = experiment.score_inputs()
-    if markers.is_done("score", inputs):
+    if markers.is_done("score", inputs) and all(_is_of_its_files(experiment, test) for test in tests):
         return
     if not markers.is_done("translate", experiment.translate_inputs()):
         raise RecipeError(
@@ -43,6 +43,22 @@ def score(experiment: Experiment) -> None:
         markers.set_done("score", inputs, files)
 
 
+def _hashes(experiment: Experiment, test: str) -> dict[str, str]:
+    return {
+        "hypotheses": file_hash(experiment.test_file(test, "hyp")),
+        "references": file_hash(experiment.test_file(test, "ref")),
+    }
+
+
+def _is_of_its_files(experiment: Experiment, test: str) -> bool:
+    """Whether a score is that of the files beside it."""
+    try:
+        hashes = _hashes(experiment, test)
+    except FileNotFoundError:
+        return False
+    return all(row.items() >= hashes.items() for row in read_json(experiment.test_file(test, SACREBLEU)))
+
+
 def _score(experiment: Experiment, test: str) -> list[Path]:
     run = experiment.run
     reference, hypothesis = experiment.test_file(test, "ref"), experiment.test_file(test, "hyp")
@@ -53,8 +69,7 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         result = [{**row, "reference": found} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {found}")
     # compare verifies by the hashes that the scores are those of the files beside them.
-    hashes = {"hypotheses": file_hash(hypothesis), "references": file_hash(reference)}
-    origin = {**hashes, "translation": experiment.translation()}
+    origin = {**_hashes(experiment, test), "translation": experiment.translation()}
     files = [experiment.test_file(test, SACREBLEU)]
     write_json(files[0], [{**row, **origin} for row in result])
     if run.recipe.score.historical:

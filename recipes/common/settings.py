@@ -50,6 +50,9 @@ RESERVED = {
         ["restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"],
         "trainings are resumed by it",
     ),
+    "required-batch-size-multiple": "it is 1, so that no pair is lost",
+    "log-format": "the pipeline reads the log as JSON",
+    "write-checkpoints-asynchronously": "leave it out: a stage ends when its files are whole",
     **dict.fromkeys(["train-subset", "valid-subset"], "set [corpus] train and valid"),
     **dict.fromkeys(
         ["tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"],

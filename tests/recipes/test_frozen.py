@@ -175,6 +175,24 @@ def test_what_changes_the_result_is_another_experiment(
     assert value is None or found == value
 
 
+@pytest.mark.parametrize("flag", ["save-interval-updates", "skip-invalid-size-inputs-valid-test"])
+def test_what_decides_a_validation_counts_where_trainings_heed_it(copy: Path, flag: str) -> None:
+    with_it = {flag: "5" if flag == "save-interval-updates" else ""}
+    assert experiment(copy, extra=with_it).made_from() == experiment(copy).made_from()
+    patient = [experiment(copy, extra={"patience": "3", **extra}).made_from() for extra in ({}, with_it)]
+    assert patient[0] != patient[1]
+
+
+def test_the_content_of_a_language_model_is_a_part_of_a_translation(copy: Path, tmp_path: Path) -> None:
+    found = []
+    for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("a.pt", b"22")):
+        (tmp_path / name).write_bytes(content)
+        recipe = read_recipe(copy / "recipe/frozen.conf", [f"generate.lm-path={tmp_path / name}"])
+        one = experiment(copy)
+        found.append(Experiment(replace(one.run, recipe=recipe), one.name, 1).translation())
+    assert found[0] == found[1] != found[2]
+
+
 def test_one_byte_of_the_training_text_is_another_experiment(copy: Path) -> None:
     before = experiment(copy)
     text = (before.run.download_dir / "train.en").read_bytes()

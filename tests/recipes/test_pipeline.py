@@ -222,6 +222,17 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
         read_experiments([output])
 
 
+def test_translations_that_were_edited_are_scored_again(made: Path, tmp_path: Path) -> None:
+    conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
+    shutil.copytree(made / "output", output)
+    hypotheses, scores = output / SETTING / "test.hyp", output / SETTING / "test.sacrebleu.json"
+    text, before = hypotheses.read_bytes(), read_json(scores)
+    hypotheses.write_bytes(bytes([text[0] ^ 1]) + text[1:])
+    process = run_pipeline(conf, *data_and_output(made, output), "--stages", "score,compare")
+    assert process.returncode == 0, process.stderr
+    assert read_json(scores)[0]["hypotheses"] == file_hash(hypotheses) != before[0]["hypotheses"]
+
+
 def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Path) -> None:
     conf, data = made / "recipe" / "tiny.conf", tmp_path / "data"
     shutil.copytree(made / "data", data)
