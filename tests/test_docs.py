@@ -90,10 +90,10 @@ def test_an_unknown_name_is_refused(plot, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_the_tables_of_learning_are_those_of_its_data():
-    spec = importlib.util.spec_from_file_location("learning", ROOT / "docs" / "data" / "learning.py")
+def test_tables_are_those_of_their_data():
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "data" / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    page = module.PAGE.read_text(encoding="utf-8")
-    assert module.filled(page, module.read()) == page
-    assert all(f"<!-- table: {name} -->\n| " in page for name in module.tables(module.read()))
+    for name in module.PAGES:
+        path, text = module.filled(name)
+        assert path.read_text(encoding="utf-8") == text

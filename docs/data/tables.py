@@ -1,4 +1,4 @@
-"""Writes the tables of docs/learning.md from learning.csv: `python docs/data/learning.py`."""
+"""Writes tables of docs/learning.md and docs/reproducing.md from the data beside it: `python docs/data/tables.py`."""
 
 import csv
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "learning.md"
+PAGES = {"learning": "learning.csv", "reproducing": "multi30k-settings.csv"}  # by the name of the page, its runs
 Run = dict[str, str]
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
@@ -15,9 +15,9 @@ SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2")
 OLD = "initial rms 0.02"  # of t5, before it started from its authors' values
 
 
-def read() -> list[Run]:
-    """The runs, one a row."""
-    with open(HERE / "learning.csv", encoding="utf-8", newline="") as file:
+def read(name: str) -> list[Run]:
+    """The runs in a file, one a row."""
+    with open(HERE / name, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -46,8 +46,7 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def tables(runs: list[Run]) -> dict[str, str]:
-    """Each table of the page, by the name of its place there."""
+def learning(runs: list[Run]) -> dict[str, str]:
     gain = []
     for name in SCALARS:
         settings = [of(runs, name, flags, OLD if name == "t5" else "") for flags in GAINS.values()]
@@ -84,13 +83,34 @@ def tables(runs: list[Run]) -> dict[str, str]:
     }
 
 
-def filled(page: str, runs: list[Run]) -> str:
-    """The page with its tables made again."""
-    for name, text in tables(runs).items():
-        place = rf"(<!-- table: {name} -->\n).*?(<!-- end -->)"
-        page = re.sub(place, lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page, flags=re.DOTALL)
-    return page
+def reproducing(runs: list[Run]) -> dict[str, str]:
+    headers = ["layers", "width, ffn", "tokens a batch", "updates", "rate", "dropout"]
+    rows = [
+        [run["layers"], f"{run['width']}, {run['ffn']}", run["batch_tokens"], run["updates"], run["lr"], run["dropout"]]
+        + [run[key] for key in ("valid_bleu", "test_bleu", "valid_bleu_averaged", "test_bleu_averaged")]
+        + [f"{float(run['cpu_seconds']) / 60:.1f}"]
+        for run in runs
+    ]
+    scores = ["valid", "test_2016_flickr", "valid, last 3 averaged", "test, last 3 averaged"]
+    return {"settings": table([*headers, *scores, "CPU minutes"], rows)}
+
+
+TABLES = {"learning": learning, "reproducing": reproducing}
+
+
+def filled(name: str) -> tuple[Path, str]:
+    """A page and its text with the tables made again, each at the place that bears its name."""
+    path = HERE.parent / f"{name}.md"
+    page = path.read_text(encoding="utf-8")
+    for place, text in TABLES[name](read(PAGES[name])).items():
+        pattern = rf"(<!-- table: {place} -->\n).*?(<!-- end -->)"
+        page, found = re.subn(pattern, lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page, flags=re.DOTALL)
+        if found != 1:
+            raise ValueError(f"{path} has {found} places for the table '{place}', not one.")
+    return path, page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
+    for page_name in PAGES:
+        page_path, page_text = filled(page_name)
+        page_path.write_text(page_text, encoding="utf-8")
