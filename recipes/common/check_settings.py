@@ -244,7 +244,7 @@ def _counts(checked: Checked) -> Iterator[Fault]:
 def _countable(checked: Checked) -> bool:
     """Whether the updates of an epoch follow from the lengths alone: those that overflow in fp16 do not count."""
     unknown = ("fp16", "memory-efficient-fp16", "amp", "truncate-source", "num-batch-buckets")
-    return checked.get("required-batch-size-multiple") == 1 and not any(map(checked.get, unknown))
+    return not any(map(checked.get, unknown))
 
 
 def _updates(checked: Checked, epoch: int) -> int:
