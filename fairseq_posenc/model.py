@@ -27,7 +27,7 @@ from .arguments import (
 )
 from .encodings.base import PositionEncoding, build_encoding, find_encoding
 from .encodings.gain import modules_with_scalars, stretched
-from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack
+from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class PositionTransformer(TransformerModel):
     def __init__(self, args: Any, encoder: PositionEncoder, decoder: PositionDecoder) -> None:
         super().__init__(args, encoder, decoder)
         self.register_buffer(SIGNATURE, encode_signature(describe_positions(args)))
+        name_dropout_as_stock(self)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:

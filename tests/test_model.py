@@ -11,7 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.modules import FairseqDropout
 
 import fairseq_posenc
 from fairseq_posenc.architectures import SIZES, architecture_name
@@ -564,6 +567,37 @@ def test_tables_are_as_long_as_the_model_allows():
     decoder = model.decoder.layers[0]
     places = model.encoder.layers[0].self_attn, decoder.self_attn, decoder.encoder_attn
     assert [place.position_encoding.max_positions for place in places] == [30, 20, 30]
+
+
+def dropout_after(model, *flags):
+    """Dropout modules that are active when fairseq-generate with these flags has prepared the model."""
+    parser = options.get_generation_parser()
+    arguments = options.parse_args_and_arch(parser, ["no-data", "--path", "none", *flags])
+    model.prepare_for_inference_(convert_namespace_to_omegaconf(arguments))
+    modules = model.named_modules()
+    return {name for name, module in modules if isinstance(module, FairseqDropout) and module.apply_during_inference}
+
+
+DROPOUT = ["--dropout", "0.3", "--attention-dropout", "0.3", "--activation-dropout", "0.3"]
+STOCK_DROPOUT = ["TransformerEncoder", "TransformerEncoderLayerBase", "TransformerDecoder"]
+STOCK_DROPOUT += ["TransformerDecoderLayerBase", "MultiheadAttention"]
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [["transformer_shaw_tiny"], ["transformer_t5_tiny", "--cross-attention-positions", "true"]],
+    ids=lambda a: a[0],
+)
+@pytest.mark.parametrize("name", STOCK_DROPOUT)
+def test_retained_dropout_is_that_of_stock(task, pairs, name, arch):
+    retain = ["--retain-dropout", "--retain-dropout-modules", name]
+    stock, model = build_model("transformer_tiny", *DROPOUT), build_model(*arch, *DROPOUT)
+    assert {module.module_name for module in stock.modules() if isinstance(module, FairseqDropout)} == {*STOCK_DROPOUT}
+    assert dropout_after(model, *retain) == dropout_after(stock, *retain) != set()
+    sources, targets = pairs
+    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
+    one, other = (logits(model, source, previous) for _ in range(2))
+    assert not torch.equal(one, other)
 
 
 def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decoding(task, pairs, monkeypatch):
