@@ -17,7 +17,7 @@ import ctypes
 import functools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -76,10 +76,14 @@ def dummies_first(chunk_iterator: Any) -> Any:
     """The trainer takes all batches of an update for dummies if its last one is. None is left out, as sharded models
     need the same number of passes in each process."""
 
+    def is_real(batch: Any) -> bool:
+        # What has no length is no batch: others group items of any kind.
+        return batch is not None and not (isinstance(batch, Sized) and len(batch) == 0)
+
     @functools.wraps(chunk_iterator)
     def ordered(*args: Any, **kwargs: Any) -> Iterator[list[Any]]:
         for chunk in chunk_iterator(*args, **kwargs):
-            yield sorted(chunk, key=lambda batch: batch is not None and len(batch) > 0)
+            yield sorted(chunk, key=is_real)
 
     return ordered
 
@@ -88,13 +92,30 @@ def count_no_dummy(train_step: Any) -> Any:
     """A batch whose gradient is ignored adds nothing to an update's sizes and statistics either."""
 
     @functools.wraps(train_step)
-    def step(*args: Any, ignore_grad: bool = False, **kwargs: Any) -> tuple[Any, Any, dict[str, Any]]:
-        loss, sample_size, logging_output = train_step(*args, ignore_grad=ignore_grad, **kwargs)
+    def step(
+        task: Any,
+        sample: Any,
+        model: Any,
+        criterion: Any,
+        optimizer: Any,
+        update_num: int,
+        ignore_grad: bool = False,
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        loss, sample_size, logging_output = train_step(
+            task, sample, model, criterion, optimizer, update_num, ignore_grad
+        )
         if ignore_grad:
-            sample_size, logging_output = sample_size * 0, {name: value * 0 for name, value in logging_output.items()}
+            sample_size, logging_output = sample_size * 0, _nothing_of(logging_output)
         return loss, sample_size, logging_output
 
     return step
+
+
+def _nothing_of(logged: Any) -> Any:
+    """Zeros for numbers; criteria with several tasks log a dictionary for each."""
+    if isinstance(logged, dict):
+        return {name: _nothing_of(value) for name, value in logged.items()}
+    return logged * 0 if hasattr(logged, "__mul__") else logged
 
 
 def know_the_start(load_checkpoint: Any) -> Any:
