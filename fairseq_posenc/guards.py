@@ -7,6 +7,7 @@
 * A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
 * A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
   are passed over: the training starts from random parameters, exit status 0.
+* Models are not told whether a checkpoint is resumed or fine-tuned, which decides whether its positions may differ.
 * A damaged or unsafe checkpoint ends in an error of the unpickler that names no file and advises to switch safety off.
 """
 
@@ -16,8 +17,7 @@ import ctypes
 import functools
 import os
 import signal
-from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from .checkpoints import load_checkpoint
+from .model import fine_tuning
 
 
 def install() -> None:
@@ -36,7 +37,7 @@ def install() -> None:
         (data_utils, "batch_by_size", keep_every_sentence),
         (iterators, "_chunk_iterator", dummies_first),
         (FairseqTask, "train_step", count_no_dummy),
-        (Trainer, "load_checkpoint", refuse_missing_start),
+        (Trainer, "load_checkpoint", know_the_start),
         (checkpoint_utils, "load_checkpoint_to_cpu", explain_failure),
     ):
         function = getattr(module, name)
@@ -75,10 +76,14 @@ def dummies_first(chunk_iterator: Any) -> Any:
     """The trainer takes all batches of an update for dummies if its last one is. None is left out, as sharded models
     need the same number of passes in each process."""
 
+    def is_real(batch: Any) -> bool:
+        # What has no length is no batch: others group items of any kind.
+        return batch is not None and not (isinstance(batch, Sized) and len(batch) == 0)
+
     @functools.wraps(chunk_iterator)
     def ordered(*args: Any, **kwargs: Any) -> Iterator[list[Any]]:
         for chunk in chunk_iterator(*args, **kwargs):
-            yield sorted(chunk, key=lambda batch: batch is not None and len(batch) > 0)
+            yield sorted(chunk, key=is_real)
 
     return ordered
 
@@ -87,23 +92,44 @@ def count_no_dummy(train_step: Any) -> Any:
     """A batch whose gradient is ignored adds nothing to an update's sizes and statistics either."""
 
     @functools.wraps(train_step)
-    def step(*args: Any, ignore_grad: bool = False, **kwargs: Any) -> tuple[Any, Any, dict[str, Any]]:
-        loss, sample_size, logging_output = train_step(*args, ignore_grad=ignore_grad, **kwargs)
+    def step(
+        task: Any,
+        sample: Any,
+        model: Any,
+        criterion: Any,
+        optimizer: Any,
+        update_num: int,
+        ignore_grad: bool = False,
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        loss, sample_size, logging_output = train_step(
+            task, sample, model, criterion, optimizer, update_num, ignore_grad
+        )
         if ignore_grad:
-            sample_size, logging_output = sample_size * 0, {name: value * 0 for name, value in logging_output.items()}
+            sample_size, logging_output = sample_size * 0, _nothing_of(logging_output)
         return loss, sample_size, logging_output
 
     return step
 
 
-def refuse_missing_start(load_checkpoint: Any) -> Any:
-    """Only the training's own last checkpoint need not be there yet; any other was named by the user."""
+def _nothing_of(logged: Any) -> Any:
+    """Zeros for numbers; criteria with several tasks log a dictionary for each."""
+    if isinstance(logged, dict):
+        return {name: _nothing_of(value) for name, value in logged.items()}
+    return logged * 0 if hasattr(logged, "__mul__") else logged
+
+
+def know_the_start(load_checkpoint: Any) -> Any:
+    """Refuses a start that is not there, and tells models when one is fine-tuned.
+
+    Only the training's own last checkpoint need not be there yet; any other was named by the user.
+    """
 
     @functools.wraps(load_checkpoint)
     def load(trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
         cfg = trainer.cfg.checkpoint
         own = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
-        if os.path.abspath(filename) != os.path.abspath(own) and not PathManager.isfile(filename):
+        resumes = os.path.abspath(filename) == os.path.abspath(own)
+        if not resumes and not PathManager.isfile(filename):
             flag = "--finetune-from-model"
             if cfg.restore_file != "checkpoint_last.pt":
                 flag = "--restore-file"
@@ -114,27 +140,19 @@ def refuse_missing_start(load_checkpoint: Any) -> Any:
                 f"{flag} {filename} {wrong}; name a file that fairseq-train wrote, such as checkpoint_best.pt, or "
                 f"leave {flag} out to start from random parameters."
             )
-        return load_checkpoint(trainer, filename, *args, **kwargs)
+        with fine_tuning(not resumes and filename == cfg.finetune_from_model):
+            return load_checkpoint(trainer, filename, *args, **kwargs)
 
     return load
 
 
 def explain_failure(load_checkpoint_to_cpu: Any) -> Any:
     @functools.wraps(load_checkpoint_to_cpu)
-    def load(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def load(path: str, *args: Any, **kwargs: Any) -> Any:
         try:
-            state = load_checkpoint_to_cpu(path, *args, **kwargs)
+            return load_checkpoint_to_cpu(path, *args, **kwargs)
         except Exception:
             load_checkpoint(path)  # says in one sentence what is wrong with the file
             raise
-        forget_fine_tuning(state)
-        return state
 
     return load
-
-
-def forget_fine_tuning(state: dict[str, Any]) -> None:
-    """A model rebuilt from a checkpoint is not about to be fine-tuned, though the flag stands in its configuration."""
-    for arguments in (state.get("args"), (state.get("cfg") or {}).get("model")):
-        if isinstance(arguments, Namespace) and getattr(arguments, "finetune_from_model", None):  # never in hydra's
-            arguments.finetune_from_model = None

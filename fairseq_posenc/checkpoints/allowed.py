@@ -70,6 +70,8 @@ _FILE_TYPES: list[Any] = [
     (_Dtype, "numpy.dtype"),
     (_reconstruct, "numpy._core.multiarray._reconstruct"),
     (_reconstruct, "numpy.core.multiarray._reconstruct"),  # the same, written with NumPy 1
+    # fairseq <= 0.9: extra_state["train_meters"], which later versions ignore. The classes are gone; attributes stay.
+    *((argparse.Namespace, f"fairseq.meters.{name}") for name in ("AverageMeter", "TimeMeter", "StopwatchMeter")),
 ]
 
 
