@@ -5,10 +5,7 @@
 * With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch, for
   which the trainer forgets the sizes of the real batches before it, so that the update's gradient is too large.
 * A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
-* A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
-  are passed over: the training starts from random parameters, exit status 0.
-* Models are not told whether a checkpoint is resumed or fine-tuned, which decides whether its positions may differ.
-* A damaged or unsafe checkpoint ends in an error of the unpickler that names no file and advises to switch safety off.
+* What is wrong in reading checkpoints: :mod:`.checkpoint_guards`.
 """
 
 from __future__ import annotations
@@ -17,36 +14,61 @@ import ctypes
 import functools
 import os
 import signal
+import sys
+from collections import ChainMap
 from collections.abc import Iterator, Sized
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, models, tasks, utils
 from fairseq.data import data_utils, iterators
-from fairseq.file_io import PathManager
+from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
-from .checkpoints import load_checkpoint
-from .model import fine_tuning
+from . import checkpoint_guards
+from .checkpoints import literals
 
 
 def install() -> None:
     """Wraps the functions once, however often the package is imported."""
-    for module, name, wrap in (
+    architectures = ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
+    replaced: dict[Any, Any] = {}
+    for owner, name, wrap in (
         (data_utils, "batch_by_size", keep_every_sentence),
         (iterators, "_chunk_iterator", dummies_first),
         (FairseqTask, "train_step", count_no_dummy),
-        (Trainer, "load_checkpoint", know_the_start),
-        (checkpoint_utils, "load_checkpoint_to_cpu", explain_failure),
+        (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_guards.read_safely),
+        (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_guards.explain_models),
+        (tasks, "setup_task", checkpoint_guards.name_unknown("task", tasks.TASK_REGISTRY)),
+        (models, "build_model", checkpoint_guards.name_unknown("arch", architectures)),
+        (Trainer, "load_checkpoint", checkpoint_guards.know_the_start),
+        (FastaDataset, "_build_index", checkpoint_guards.refuse_shell_words),
+        (utils, "eval_str_list", lambda _: literals.eval_str_list),
+        (utils, "eval_str_dict", lambda _: literals.eval_str_dict),
+        (utils, "eval_bool", lambda _: literals.eval_bool),
     ):
-        function = getattr(module, name)
+        function = getattr(owner, name)
         if not getattr(function, "guarded", False):
-            guarded = wrap(function)
+            guarded: Any = wrap(function)
             guarded.guarded = True
-            setattr(module, name, guarded)
+            setattr(owner, name, guarded)
+            if isinstance(owner, ModuleType):
+                replaced[function] = guarded
+    _replace_imported(replaced)
+    checkpoint_guards.unpack_inside()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
+
+
+def _replace_imported(replaced: dict[Any, Any]) -> None:
+    """Replaces functions in all modules that imported them by name."""
+    new = {id(function): guarded for function, guarded in replaced.items()}
+    for module in list(sys.modules.values()) if new else []:
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if id(value) in new:
+                setattr(module, name, new[id(value)])
 
 
 def die_with_parent() -> None:
@@ -116,43 +138,3 @@ def _nothing_of(logged: Any) -> Any:
     if isinstance(logged, dict):
         return {name: _nothing_of(value) for name, value in logged.items()}
     return logged * 0 if hasattr(logged, "__mul__") else logged
-
-
-def know_the_start(load_checkpoint: Any) -> Any:
-    """Refuses a start that is not there, and tells models when one is fine-tuned.
-
-    Only the training's own last checkpoint need not be there yet; any other was named by the user.
-    """
-
-    @functools.wraps(load_checkpoint)
-    def load(trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-        cfg = trainer.cfg.checkpoint
-        own = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
-        resumes = os.path.abspath(filename) == os.path.abspath(own)
-        if not resumes and not PathManager.isfile(filename):
-            flag = "--finetune-from-model"
-            if cfg.restore_file != "checkpoint_last.pt":
-                flag = "--restore-file"
-            elif getattr(cfg, "continue_once", None):
-                flag = "--continue-once"
-            wrong = "is a directory" if os.path.isdir(filename) else "does not exist"
-            raise ValueError(
-                f"{flag} {filename} {wrong}; name a file that fairseq-train wrote, such as checkpoint_best.pt, or "
-                f"leave {flag} out to start from random parameters."
-            )
-        with fine_tuning(not resumes and filename == cfg.finetune_from_model):
-            return load_checkpoint(trainer, filename, *args, **kwargs)
-
-    return load
-
-
-def explain_failure(load_checkpoint_to_cpu: Any) -> Any:
-    @functools.wraps(load_checkpoint_to_cpu)
-    def load(path: str, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return load_checkpoint_to_cpu(path, *args, **kwargs)
-        except Exception:
-            load_checkpoint(path)  # says in one sentence what is wrong with the file
-            raise
-
-    return load

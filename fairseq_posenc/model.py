@@ -29,6 +29,7 @@ from .arguments import (
 )
 from .encodings.base import PositionEncoding, build_encoding, find_encoding
 from .encodings.gain import modules_with_scalars, stretched
+from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
 
@@ -50,7 +51,7 @@ def fine_tuning(starts: bool = True) -> Iterator[None]:
         _starts_fine_tuning.reset(token)
 
 
-class PositionMismatch(RuntimeError):
+class PositionMismatch(CheckpointError):
     """A checkpoint was trained with other positions than the model it is loaded into."""
 
 
@@ -81,7 +82,7 @@ class PositionTransformer(TransformerModel):
         check_arguments(args)
         model = super().build_model(args, task)
         if args.bias_gain is not None and not any(modules_with_scalars(model)):
-            raise ValueError(
+            raise FlagError(
                 f"--bias-gain has no meaning for {arch_of(args)}, which learns no scalars in attention and no "
                 "input positions: leave it out."
             )
@@ -138,13 +139,10 @@ class PositionTransformer(TransformerModel):
             elif theirs is None and json.loads(wanted) in STOCK:
                 state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
             else:
-                message = (
+                raise PositionMismatch(
                     f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): give "
                     "the flags it was trained with, or start from it with --finetune-from-model in a new --save-dir."
                 )
-                # fairseq's trainer replaces the error by one that does not say why.
-                logger.error(message)
-                raise PositionMismatch(message)
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
@@ -217,7 +215,7 @@ def _make_encoding(
     """
     encoding = build_encoding(name, num_heads, head_dim, num_segments, **options)
     if encoding.needs_segments and num_segments is None:
-        raise ValueError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
+        raise FlagError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
     if bias_gain is not None and encoding.has_scalars:  # the other stack's may have some where this one's has none
         encoding.add_gain(bias_gain)
     return encoding
@@ -233,7 +231,7 @@ def _separator(cfg: Any, dictionary: Any, side: str) -> int | None:
         return None
     index = dictionary.indices.get(cfg.segment_separator, 0)
     if index < dictionary.nspecial:
-        raise ValueError(
+        raise FlagError(
             f"--segment-separator {cfg.segment_separator}: the {side} dictionary has no such word; give one that "
             "stands in the training text by itself, as subword segmentation leaves it."
         )
