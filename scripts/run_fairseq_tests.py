@@ -7,6 +7,7 @@ python docs/data/tables.py        # puts the tables into docs/fairseq.md
 
 import csv
 import importlib.util
+import io
 import json
 import os
 import re
@@ -65,7 +66,7 @@ def run(checkout: Path, what: str, groups: list[str], tests: list[str]) -> list[
         )
         if not report.exists():
             click.echo(process.stderr[-2000:], err=True)
-            raise click.ClickException(f"the tests with {what} ended with status {process.returncode}.")
+            raise click.ClickException(f"the tests with {what} ended with status {process.returncode} and no report.")
         rows = json.loads(report.read_text(encoding="utf-8"))
     for row in rows:
         group = next(group for group in groups if f".{group}." in f".{row['test']}.")
@@ -84,17 +85,27 @@ def write(path: Path, rows: list[Row]) -> None:
     """Writes all rows or none, in the order of TESTS."""
     order = {group: place for place, group in enumerate(TESTS)}
     rows = sorted(rows, key=lambda row: order.get(row["group"], len(order)))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    temporary.write_text(text.getvalue(), encoding="utf-8")
     temporary.replace(path)
 
 
 def read(path: Path) -> list[Row]:
+    """What an earlier run has written.
+
+    Raises:
+        ValueError: it is no such file.
+    """
     with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    for line, row in enumerate(rows, start=2):
+        if tuple(row) != FIELDS or None in row.values():
+            raise ValueError(f"{path}, row {line}, does not have the columns {', '.join(FIELDS)}: name another file.")
+    return rows
 
 
 def columns(rows: list[Row]) -> list[str]:
@@ -129,16 +140,20 @@ def summary(rows: list[Row]) -> str:
 
 
 def differences(rows: list[Row]) -> str:
-    """Every test that passes with stock and not otherwise."""
+    """Every test that passes with stock and not otherwise; those of one reason in one line."""
     passed = {(row["group"], row["test"]) for row in rows if row["with"] == STOCK and row["outcome"] == "passed"}
-    found: dict[tuple[str, str], list[str]] = {}
+    failing: dict[tuple[str, str], list[str]] = {}  # by name and reason, with what
     for row in rows:
         if row["outcome"] != "passed" and (row["group"], row["test"]) in passed:
-            found.setdefault((row["title"] or f"`{row['test'].rpartition('.')[2]}`", row["reason"]), []).append(
-                f"`{row['with']}`"
-            )
-    lines = [[test, ", ".join(names), code(reason)] for (test, reason), names in found.items()]
-    return table(["test", "fails with", "because"], lines)
+            name = row["title"] or f"`{row['test'].rpartition('.')[2]}`"
+            failing.setdefault((name, row["reason"]), []).append(f"`{row['with']}`")
+    lines: dict[tuple[str, str], list[str]] = {}
+    for (name, reason), what in failing.items():
+        lines.setdefault((", ".join(what), reason), []).append(name)
+    return table(
+        ["tests", "fail with", "because"],
+        [[", ".join(names), what, code(reason)] for (what, reason), names in lines.items()],
+    )
 
 
 def trials(rows: list[Row]) -> str:
@@ -185,6 +200,14 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
     spec = importlib.util.find_spec("fairseq")
     if spec is None or checkout.resolve() in Path(str(spec.origin)).resolve().parents:
         raise click.UsageError("fairseq must be installed, and PYTHONPATH must not name the checkout: unset it.")
+    before: list[Row] = []
+    if output is not None:
+        if not output.parent.is_dir():
+            raise click.UsageError(f"--output {output}: there is no directory {output.parent}; make it.")
+        try:
+            before = read(output) if output.exists() else []
+        except ValueError as error:
+            raise click.UsageError(f"--output {error}") from None
     if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
         sys.path.insert(0, str(ROOT))
     from fairseq_posenc.encodings.base import find_encoding
@@ -201,10 +224,9 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
     for what, tests in ((LOADED, others), *((encoding, substituted) for encoding in encodings)):
         if tests:
             rows += run(checkout, what, groups, tests)
+    new = {(row["group"], row["with"]) for row in rows}
+    rows = [row for row in before if (row["group"], row["with"]) not in new] + rows
     if output is not None:
-        new = {(row["group"], row["with"]) for row in rows}
-        before = read(output) if output.exists() else []
-        rows = [row for row in before if (row["group"], row["with"]) not in new] + rows
         write(output, rows)
     for text in (summary(rows), differences(rows), trials(rows)):
         if text.count("\n") > 1:  # more than its head

@@ -86,6 +86,17 @@ def test_a_directory_without_fairseqs_tests_is_refused(tmp_path):
     assert f"--fairseq {tmp_path} has no tests/test_binaries.py: name a checkout of fairseq." in refused.stderr
 
 
+def test_a_file_of_something_else_is_refused_before_anything_runs(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_binaries.py").touch()
+    output = tmp_path / "rows.csv"
+    output.write_text("encoding,bleu\nshaw,30\n")
+    refused = run("--fairseq", tmp_path, "--output", output)
+    assert refused.returncode == 2
+    assert f"--output {output}, row 2, does not have the columns group, test, " in refused.stderr
+    assert output.read_text() == "encoding,bleu\nshaw,30\n"
+
+
 def test_fairseqs_tests_run_with_an_encoding(tmp_path):
     checkout = os.environ.get("FAIRSEQ_CHECKOUT")
     if checkout is None:

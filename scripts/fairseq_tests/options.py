@@ -92,14 +92,14 @@ class TestOptions(unittest.TestCase):
         )
 
     def test_adaptive_softmax_tied_weights(self) -> None:
-        """the same with `--tie-adaptive-weights`"""
+        """adaptive softmax with `--tie-adaptive-weights`"""
         self.train_all(
             *("--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "8,16", "--ddp-backend", "legacy_ddp"),
             "--tie-adaptive-weights",
         )
 
     def test_adaptive_softmax_tied_projections(self) -> None:
-        """the same with `--tie-adaptive-weights --tie-adaptive-proj`"""
+        """adaptive softmax with `--tie-adaptive-weights --tie-adaptive-proj`"""
         self.train_all(
             *("--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "8,16", "--ddp-backend", "legacy_ddp"),
             *("--tie-adaptive-weights", "--tie-adaptive-proj"),
