@@ -1,13 +1,18 @@
-"""Writes tables of docs/learning.md and docs/reproducing.md from the data beside it: `python docs/data/tables.py`."""
+"""Writes the tables of docs/ that have data beside this file: `python docs/data/tables.py`."""
 
 import csv
 import re
+import runpy
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PAGES = {"learning": "learning.csv", "reproducing": "multi30k-settings.csv"}  # by the name of the page, its runs
+PAGES = {  # by the name of the page, its runs
+    "fairseq": "fairseq-tests.csv",
+    "learning": "learning.csv",
+    "reproducing": "multi30k-settings.csv",
+}
 Run = dict[str, str]
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
@@ -95,7 +100,17 @@ def reproducing(runs: list[Run]) -> dict[str, str]:
     return {"settings": table([*headers, *scores, "CPU minutes"], rows)}
 
 
-TABLES = {"learning": learning, "reproducing": reproducing}
+def fairseq(runs: list[Run]) -> dict[str, str]:
+    """As the script prints them that made the data."""
+    script = runpy.run_path(str(HERE.parents[1] / "scripts" / "run_fairseq_tests.py"))
+    return {
+        "tests": script["summary"](runs),
+        "differences": script["differences"](runs),
+        "options": script["trials"](runs),
+    }
+
+
+TABLES = {"fairseq": fairseq, "learning": learning, "reproducing": reproducing}
 
 
 def filled(name: str) -> tuple[Path, str]:
