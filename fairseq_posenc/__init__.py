@@ -2,11 +2,14 @@
 
 from . import architectures, guards, length_penalty
 from .attention import attend
-from .checkpoints import allow_checkpoint_types
+from .checkpoints import allow_checkpoint_types, ignore_unsafe_switch
 from .encodings import build_encoding
+from .errors import show_sentences
 
+ignore_unsafe_switch()
 allow_checkpoint_types()
 guards.install()
+show_sentences()
 
 __version__ = "0.1.0"
 #: The version of what is computed, part of what tells experiments apart: raise it, by hand, only when a change alters

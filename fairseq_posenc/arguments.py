@@ -20,6 +20,7 @@ from .encodings.base import (
     known_options,
     parse_bool,
 )
+from .errors import FlagError
 
 SIDES = ("source", "target")
 INPUT_POSITIONS = ("none", "sinusoidal", "learned")
@@ -130,38 +131,38 @@ def check_arguments(args: Namespace) -> None:
     }
     for option in typed:
         if option not in used:
-            raise ValueError(
+            raise FlagError(
                 f"{flag(option)} has no meaning for {arch} (encoding {described}){idle.get(option, '')}: leave it out."
             )
     if find_encoding(encodings["target"]).in_decoder is not None:
-        raise ValueError(
+        raise FlagError(
             f"--target-position-encoding {encodings['target']}: it is not defined in a decoder; say "
             f"{find_encoding(encodings['target']).in_decoder} instead."
         )
     for key, value in input_flags(args).items():
         if getattr(args, key) != value:
             wanted = " and ".join(dict.fromkeys(input_positions_of(args, side) for side in SIDES))
-            raise ValueError(
+            raise FlagError(
                 f"{flag(key)} contradicts {arch}, whose positions at the input are: {wanted}; say --input-positions "
                 "with the ones that are meant instead."
             )
     if args.cross_attention_positions and args.no_cross_attention:
-        raise ValueError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
+        raise FlagError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
     if args.cross_attention_positions and not find_encoding(encodings["target"]).crosses:
         crossing = ", ".join(name for name, cls in ENCODINGS.items() if cls.crosses)
-        raise ValueError(
+        raise FlagError(
             f"--cross-attention-positions: {encodings['target']} is not defined between source and target; the "
             f"decoder's encoding must be one of {crossing}."
         )
     if args.num_segments is not None and args.segment_separator is None:
-        raise ValueError("--num-segments has no meaning without --segment-separator, which tells segments apart.")
+        raise FlagError("--num-segments has no meaning without --segment-separator, which tells segments apart.")
     if getattr(args, "cross_self_attention", False):
-        raise ValueError(
+        raise FlagError(
             "--cross-self-attention cannot be used: its keys are of two sentences, between which there is no distance."
         )
     for key in ("encoder_xformers_att_config", "decoder_xformers_att_config"):
         if getattr(args, key, None):
-            raise ValueError(f"{flag(key)} cannot be used: xFormers attention knows nothing of position encodings.")
+            raise FlagError(f"{flag(key)} cannot be used: xFormers attention knows nothing of position encodings.")
 
 
 def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None:
@@ -177,7 +178,7 @@ def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None
     known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"}
     for key in vars(args):
         if key not in known:
-            raise ValueError(f"model.{key} is no option of {args._name}: mend its spelling or leave it out.")
+            raise FlagError(f"model.{key} is no option of {args._name}: mend its spelling or leave it out.")
 
 
 def input_flags(args: Any) -> dict[str, bool]:

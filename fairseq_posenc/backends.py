@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import flex as flex_module
 from .encodings.base import PositionEncoding
+from .errors import FlagError
 from .masks import Masks, four_dimensions
 from .positions import Positions
 
@@ -140,7 +141,7 @@ def flex(given: Attention) -> Tensor:
         and given.q.requires_grad
         and not flex_module.TRAINS_ON_CPU
     ):
-        raise ValueError("--attention-backend flex trains on a GPU only: leave it out or say auto.")
+        raise FlagError("--attention-backend flex trains on a GPU only: leave it out or say auto.")
     return given.encoding.flex(given.scaled_q, given.k, given.v, given.positions, given.masks)
 
 
@@ -205,7 +206,7 @@ def check_backend(name: str, encoding: PositionEncoding, dropout: float = 0.0, c
         ValueError: one sentence that names both.
     """
     if name not in BACKENDS:
-        raise ValueError(f"there is no attention backend {name!r}; there are {', '.join(BACKENDS)}.")
+        raise FlagError(f"there is no attention backend {name!r}; there are {', '.join(BACKENDS)}.")
     reason = WHY_NOT[name](encoding, dropout, crossing) if name in WHY_NOT else None
     if reason:
-        raise ValueError(f"--attention-backend {name} cannot be used: {reason}; leave it out or say auto.")
+        raise FlagError(f"--attention-backend {name} cannot be used: {reason}; leave it out or say auto.")

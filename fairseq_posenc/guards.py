@@ -5,9 +5,7 @@
 * With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch, for
   which the trainer forgets the sizes of the real batches before it, so that the update's gradient is too large.
 * A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
-* A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
-  are passed over: the training starts from random parameters, exit status 0.
-* A damaged or unsafe checkpoint ends in an error of the unpickler that names no file and advises to switch safety off.
+* What is wrong in reading checkpoints: :mod:`.checkpoint_guards`.
 """
 
 from __future__ import annotations
@@ -16,36 +14,61 @@ import ctypes
 import functools
 import os
 import signal
-from argparse import Namespace
-from collections.abc import Iterator
+import sys
+from collections import ChainMap
+from collections.abc import Iterator, Sized
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, models, tasks, utils
 from fairseq.data import data_utils, iterators
-from fairseq.file_io import PathManager
+from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
-from .checkpoints import load_checkpoint
+from . import checkpoint_guards
+from .checkpoints import literals
 
 
 def install() -> None:
     """Wraps the functions once, however often the package is imported."""
-    for module, name, wrap in (
+    architectures = ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
+    replaced: dict[Any, Any] = {}
+    for owner, name, wrap in (
         (data_utils, "batch_by_size", keep_every_sentence),
         (iterators, "_chunk_iterator", dummies_first),
         (FairseqTask, "train_step", count_no_dummy),
-        (Trainer, "load_checkpoint", refuse_missing_start),
-        (checkpoint_utils, "load_checkpoint_to_cpu", explain_failure),
+        (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_guards.read_safely),
+        (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_guards.explain_models),
+        (tasks, "setup_task", checkpoint_guards.name_unknown("task", tasks.TASK_REGISTRY)),
+        (models, "build_model", checkpoint_guards.name_unknown("arch", architectures)),
+        (Trainer, "load_checkpoint", checkpoint_guards.know_the_start),
+        (FastaDataset, "_build_index", checkpoint_guards.refuse_shell_words),
+        (utils, "eval_str_list", lambda _: literals.eval_str_list),
+        (utils, "eval_str_dict", lambda _: literals.eval_str_dict),
+        (utils, "eval_bool", lambda _: literals.eval_bool),
     ):
-        function = getattr(module, name)
+        function = getattr(owner, name)
         if not getattr(function, "guarded", False):
-            guarded = wrap(function)
+            guarded: Any = wrap(function)
             guarded.guarded = True
-            setattr(module, name, guarded)
+            setattr(owner, name, guarded)
+            if isinstance(owner, ModuleType):
+                replaced[function] = guarded
+    _replace_imported(replaced)
+    checkpoint_guards.unpack_inside()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
+
+
+def _replace_imported(replaced: dict[Any, Any]) -> None:
+    """Replaces functions in all modules that imported them by name."""
+    new = {id(function): guarded for function, guarded in replaced.items()}
+    for module in list(sys.modules.values()) if new else []:
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if id(value) in new:
+                setattr(module, name, new[id(value)])
 
 
 def die_with_parent() -> None:
@@ -75,10 +98,14 @@ def dummies_first(chunk_iterator: Any) -> Any:
     """The trainer takes all batches of an update for dummies if its last one is. None is left out, as sharded models
     need the same number of passes in each process."""
 
+    def is_real(batch: Any) -> bool:
+        # What has no length is no batch: others group items of any kind.
+        return batch is not None and not (isinstance(batch, Sized) and len(batch) == 0)
+
     @functools.wraps(chunk_iterator)
     def ordered(*args: Any, **kwargs: Any) -> Iterator[list[Any]]:
         for chunk in chunk_iterator(*args, **kwargs):
-            yield sorted(chunk, key=lambda batch: batch is not None and len(batch) > 0)
+            yield sorted(chunk, key=is_real)
 
     return ordered
 
@@ -87,54 +114,27 @@ def count_no_dummy(train_step: Any) -> Any:
     """A batch whose gradient is ignored adds nothing to an update's sizes and statistics either."""
 
     @functools.wraps(train_step)
-    def step(*args: Any, ignore_grad: bool = False, **kwargs: Any) -> tuple[Any, Any, dict[str, Any]]:
-        loss, sample_size, logging_output = train_step(*args, ignore_grad=ignore_grad, **kwargs)
+    def step(
+        task: Any,
+        sample: Any,
+        model: Any,
+        criterion: Any,
+        optimizer: Any,
+        update_num: int,
+        ignore_grad: bool = False,
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        loss, sample_size, logging_output = train_step(
+            task, sample, model, criterion, optimizer, update_num, ignore_grad
+        )
         if ignore_grad:
-            sample_size, logging_output = sample_size * 0, {name: value * 0 for name, value in logging_output.items()}
+            sample_size, logging_output = sample_size * 0, _nothing_of(logging_output)
         return loss, sample_size, logging_output
 
     return step
 
 
-def refuse_missing_start(load_checkpoint: Any) -> Any:
-    """Only the training's own last checkpoint need not be there yet; any other was named by the user."""
-
-    @functools.wraps(load_checkpoint)
-    def load(trainer: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-        cfg = trainer.cfg.checkpoint
-        own = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
-        if os.path.abspath(filename) != os.path.abspath(own) and not PathManager.isfile(filename):
-            flag = "--finetune-from-model"
-            if cfg.restore_file != "checkpoint_last.pt":
-                flag = "--restore-file"
-            elif getattr(cfg, "continue_once", None):
-                flag = "--continue-once"
-            wrong = "is a directory" if os.path.isdir(filename) else "does not exist"
-            raise ValueError(
-                f"{flag} {filename} {wrong}; name a file that fairseq-train wrote, such as checkpoint_best.pt, or "
-                f"leave {flag} out to start from random parameters."
-            )
-        return load_checkpoint(trainer, filename, *args, **kwargs)
-
-    return load
-
-
-def explain_failure(load_checkpoint_to_cpu: Any) -> Any:
-    @functools.wraps(load_checkpoint_to_cpu)
-    def load(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        try:
-            state = load_checkpoint_to_cpu(path, *args, **kwargs)
-        except Exception:
-            load_checkpoint(path)  # says in one sentence what is wrong with the file
-            raise
-        forget_fine_tuning(state)
-        return state
-
-    return load
-
-
-def forget_fine_tuning(state: dict[str, Any]) -> None:
-    """A model rebuilt from a checkpoint is not about to be fine-tuned, though the flag stands in its configuration."""
-    for arguments in (state.get("args"), (state.get("cfg") or {}).get("model")):
-        if isinstance(arguments, Namespace) and getattr(arguments, "finetune_from_model", None):  # never in hydra's
-            arguments.finetune_from_model = None
+def _nothing_of(logged: Any) -> Any:
+    """Zeros for numbers; criteria with several tasks log a dictionary for each."""
+    if isinstance(logged, dict):
+        return {name: _nothing_of(value) for name, value in logged.items()}
+    return logged * 0 if hasattr(logged, "__mul__") else logged

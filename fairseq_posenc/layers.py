@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules import MultiheadAttention
+from fairseq.modules import FairseqDropout, MultiheadAttention
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
@@ -199,3 +199,22 @@ class PositionDecoder(TransformerDecoderBase):
             positions.cross = CrossPositions(positions, source.eq(self.padding_idx), self.stack.segments(source))
         with passing(positions):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)
+
+
+#: our classes, and what fairseq calls dropout in those that they stand for
+_NAMES_OF_DROPOUT = {
+    "PositionEncoder": "TransformerEncoder",
+    "PositionDecoder": "TransformerDecoder",
+    "PositionEncoderLayer": "TransformerEncoderLayerBase",
+    "PositionDecoderLayer": "TransformerDecoderLayerBase",
+    "PositionAttention": "MultiheadAttention",
+    "PositionCrossAttention": "MultiheadAttention",
+}
+
+
+def name_dropout_as_stock(model: nn.Module) -> None:
+    """Gives dropout the names that it has in fairseq's Transformer: ``--retain-dropout-modules`` selects by them, and
+    fairseq takes them from the names of classes."""
+    for module in model.modules():
+        if isinstance(module, FairseqDropout):
+            module.module_name = _NAMES_OF_DROPOUT.get(module.module_name, module.module_name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -27,7 +29,8 @@ from .arguments import (
 )
 from .encodings.base import PositionEncoding, build_encoding, find_encoding
 from .encodings.gain import modules_with_scalars, stretched
-from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack
+from .errors import CheckpointError, FlagError
+from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
 
 logger = logging.getLogger(__name__)
@@ -35,8 +38,20 @@ logger = logging.getLogger(__name__)
 #: how stock fairseq treats positions, as describe_positions says it
 STOCK = [{"encoding": name} for name in ("sinusoidal", "learned")]
 
+_starts_fine_tuning: ContextVar[bool] = ContextVar("starts_fine_tuning", default=False)
 
-class PositionMismatch(RuntimeError):
+
+@contextmanager
+def fine_tuning(starts: bool = True) -> Iterator[None]:
+    """Inside, if it starts, models take parameters of a checkpoint with other positions instead of refusing it."""
+    token = _starts_fine_tuning.set(starts)
+    try:
+        yield
+    finally:
+        _starts_fine_tuning.reset(token)
+
+
+class PositionMismatch(CheckpointError):
     """A checkpoint was trained with other positions than the model it is loaded into."""
 
 
@@ -51,6 +66,7 @@ class PositionTransformer(TransformerModel):
     def __init__(self, args: Any, encoder: PositionEncoder, decoder: PositionDecoder) -> None:
         super().__init__(args, encoder, decoder)
         self.register_buffer(SIGNATURE, encode_signature(describe_positions(args)))
+        name_dropout_as_stock(self)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -66,7 +82,7 @@ class PositionTransformer(TransformerModel):
         check_arguments(args)
         model = super().build_model(args, task)
         if args.bias_gain is not None and not any(modules_with_scalars(model)):
-            raise ValueError(
+            raise FlagError(
                 f"--bias-gain has no meaning for {arch_of(args)}, which learns no scalars in attention and no "
                 "input positions: leave it out."
             )
@@ -103,8 +119,8 @@ class PositionTransformer(TransformerModel):
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
         """As fairseq's, but refuses a checkpoint that was trained with other positions (a stock one without positions
-        cannot be told from one with sinusoids, which leave no trace in its parameters); under
-        ``--finetune-from-model`` its other parameters are taken and the new tables stay fresh.
+        cannot be told from one with sinusoids, which leave no trace in its parameters); inside
+        :func:`fine_tuning` its other parameters are taken and the new tables stay fresh.
 
         Raises:
             PositionMismatch: the checkpoint's encoding or options are not this model's.
@@ -117,27 +133,17 @@ class PositionTransformer(TransformerModel):
         elif not restores_average:
             found = "stock fairseq" if theirs is None else read_signature(theirs)
             wanted = read_signature(own[SIGNATURE])
-            if self._starts_finetuning():
+            if _starts_fine_tuning.get():
                 trained_with = {} if theirs is None else json.loads(found)
                 state_dict = self._transplant(self._with_own_gain(state_dict, trained_with), own)
             elif theirs is None and json.loads(wanted) in STOCK:
                 state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
             else:
-                message = (
+                raise PositionMismatch(
                     f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): give "
                     "the flags it was trained with, or start from it with --finetune-from-model in a new --save-dir."
                 )
-                # fairseq's trainer replaces the error by one that does not say why.
-                logger.error(message)
-                raise PositionMismatch(message)
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
-
-    def _starts_finetuning(self) -> bool:
-        """fairseq's own rule: --finetune-from-model counts only while the save directory has no last checkpoint."""
-        save_dir = getattr(self.args, "save_dir", None) or ""
-        return bool(getattr(self.args, "finetune_from_model", None)) and not os.path.exists(
-            os.path.join(save_dir, "checkpoint_last.pt")
-        )
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
         """``state_dict`` with parameters that mean under this model's --bias-gain what they meant under theirs."""
@@ -209,7 +215,7 @@ def _make_encoding(
     """
     encoding = build_encoding(name, num_heads, head_dim, num_segments, **options)
     if encoding.needs_segments and num_segments is None:
-        raise ValueError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
+        raise FlagError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
     if bias_gain is not None and encoding.has_scalars:  # the other stack's may have some where this one's has none
         encoding.add_gain(bias_gain)
     return encoding
@@ -225,7 +231,7 @@ def _separator(cfg: Any, dictionary: Any, side: str) -> int | None:
         return None
     index = dictionary.indices.get(cfg.segment_separator, 0)
     if index < dictionary.nspecial:
-        raise ValueError(
+        raise FlagError(
             f"--segment-separator {cfg.segment_separator}: the {side} dictionary has no such word; give one that "
             "stands in the training text by itself, as subword segmentation leaves it."
         )

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .errors import FlagError
+
 
 def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
     """Distance ``j - i`` of every query and key, (queries, keys), int64; ``first`` is the first query's place among the
@@ -56,9 +58,9 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
     exact = per_side // 2
     if exact < 1 or (bidirectional and num_buckets % 2):
         needed = "even and at least 4" if bidirectional else "at least 2"
-        raise ValueError(f"--num-buckets must be {needed}, not {num_buckets}.")
+        raise FlagError(f"--num-buckets must be {needed}, not {num_buckets}.")
     if max_distance <= exact:
-        raise ValueError(
+        raise FlagError(
             f"--max-distance must be more than {exact}, the distances that {num_buckets} buckets hold singly, "
             f"not {max_distance}."
         )
@@ -82,10 +84,10 @@ def signed_log_buckets(position_buckets: int, max_distance: int) -> list[int]:
         ValueError: too few buckets, or a max_distance that leaves none to the logarithm.
     """
     if position_buckets < 4:
-        raise ValueError(f"--position-buckets must be at least 4, not {position_buckets}.")
+        raise FlagError(f"--position-buckets must be at least 4, not {position_buckets}.")
     exact = position_buckets // 2
     if max_distance < exact + 2:
-        raise ValueError(
+        raise FlagError(
             f"--max-distance must be more than {exact + 1}, not {max_distance}: --position-buckets {position_buckets} "
             f"hold the distances up to {exact} singly."
         )

@@ -526,6 +526,8 @@ def _hidden_differences(rows: list[Row]) -> Iterable[str]:
             for name in one.first.flags.keys() | other.first.flags.keys()
             if one.first.flags.get(name) != other.first.flags.get(name)
         ]
+        if "bias-gain" in one.first.flags | other.first.flags:  # `auto` is another number by encoding, and at the input
+            flags += ["bias-gain", "input-gain"]
         for difference in differences(one.first.made_from, other.first.made_from):
             if not is_explained(difference, flags, one.first.arch != other.first.arch, MODEL_FLAGS):
                 path, *values = difference

@@ -8,6 +8,7 @@ never change; a better value needs an option, or an encoding, of its own.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,13 +73,30 @@ def decode_signature(signature: Tensor) -> str:
     return bytes(signature.tolist()).decode()
 
 
+def parse_signature(signature: Any) -> dict[str, Any]:
+    """The description of positions that a record holds.
+
+    Raises:
+        ValueError: it is no record of this package.
+    """
+    if not isinstance(signature, Tensor) or signature.dtype != torch.int64 or signature.dim() != 1:
+        raise ValueError(f"its {SIGNATURE} is not a one-dimensional tensor of int64")
+    try:
+        description = json.loads(decode_signature(signature))
+    except (ValueError, RuntimeError):  # no bytes, not UTF-8, no JSON or too deep; on no device
+        raise ValueError(f"its {SIGNATURE} is not JSON in UTF-8") from None
+    for side in (description, description.get("target", {})) if isinstance(description, dict) else (None,):
+        if not isinstance(side, dict) or not isinstance(side.get("encoding", ""), str):
+            raise ValueError(f"its {SIGNATURE} names no encoding")
+        for gain in ("bias_gain", "input_gain"):
+            if not isinstance(side.get(gain, 1), int | float) or not 0 < side.get(gain, 1) < math.inf:
+                raise ValueError(f"its {SIGNATURE} has {side[gain]!r} as its {gain}")
+    return description
+
+
 def read_signature(signature: Tensor) -> str:
     """The record's text in the spelling in which equal records are equal: JSON without defaults."""
-    text = decode_signature(signature)
-    try:
-        return json.dumps(without_defaults(json.loads(text)), sort_keys=True)
-    except (ValueError, AttributeError):  # no record of this package
-        return text
+    return json.dumps(without_defaults(parse_signature(signature)), sort_keys=True)
 
 
 def same_positions(one: Tensor, other: Tensor) -> bool:

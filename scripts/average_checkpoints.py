@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import click
 
-if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 from fairseq_posenc.checkpoints import (
     CheckpointError,

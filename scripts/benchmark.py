@@ -4,7 +4,6 @@
 python scripts/benchmark.py training,generation,memory shaw diet_rel --data DATA-BIN -- --encoder-layers 3
 """
 
-import importlib.util
 import itertools
 import json
 import logging
@@ -19,8 +18,7 @@ import click
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch: its profiler would tell of every start and stop
 import torch
 
-if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 from fairseq_posenc.benchmark import models, report, run
 from fairseq_posenc.benchmark.results import BenchmarkError, Result

@@ -20,7 +20,6 @@ sample, and stays.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
@@ -37,8 +36,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-if importlib.util.find_spec("recipes") is None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 from recipes.common.stages import file_hash
 
@@ -188,7 +186,7 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"},
     )
     assert process.stdout is not None
     steps = [Measured("download", lines)]

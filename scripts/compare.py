@@ -2,15 +2,13 @@
 clipping distances.
 """
 
-import importlib.util
 import logging
 import sys
 from pathlib import Path
 
 import click
 
-if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

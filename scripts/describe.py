@@ -3,7 +3,6 @@
 python scripts/describe.py transformer_shaw_wmt_en_de transformer_t5_wmt_en_de -- --share-all-embeddings
 """
 
-import importlib.util
 import itertools
 import logging
 import sys
@@ -11,8 +10,7 @@ from pathlib import Path
 
 import click
 
-if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -34,6 +34,9 @@ if [[ "${BASH_SOURCE[0]}" != "$0" ]]; then
 fi
 
 set -euo pipefail
+# Nothing in the current directory is run or imported, and pip counts no package that only this shell's path holds.
+unset CDPATH PYTHONPATH
+export PYTHONSAFEPATH=1
 
 readonly WANTED="Python 3.11 or 3.12"
 readonly NEEDED_MB=3000 NEEDED_CUDA_MB=10000

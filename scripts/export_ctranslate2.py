@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 from pathlib import Path
 
 import click
 
-if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 

@@ -13,7 +13,6 @@ Tables start near zero or at one, where little can be seen: seeded normal noise 
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 from pathlib import Path
@@ -21,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -208,8 +208,7 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
             before = read(output) if output.exists() else []
         except ValueError as error:
             raise click.UsageError(f"--output {error}") from None
-    if importlib.util.find_spec("fairseq_posenc") is None:  # a checkout that is not installed
-        sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(ROOT))  # this copy of the code, whichever is installed
     from fairseq_posenc.encodings.base import find_encoding
 
     for encoding in encodings:

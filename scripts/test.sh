@@ -11,6 +11,8 @@
 #   bash scripts/test.sh -n 0                       tests in this process, not in one for each core (at most 4)
 set -euo pipefail
 
+# What is tested is this repository's code, whatever paths the shell exports.
+unset CDPATH PYTHONPATH PYTHONSAFEPATH
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/env.sh
 source scripts/env.sh

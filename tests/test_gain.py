@@ -14,7 +14,7 @@ from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 from fairseq_posenc.describe import DescriptionError, describe
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import place_of
-from fairseq_posenc.model import PositionMismatch
+from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.signature import SIGNATURE, decode_signature
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.references import bias, factor, numpy
@@ -27,7 +27,6 @@ AT_INPUT = [
     ["transformer_t5_tiny", "--input-positions", "learned"],
 ]
 UNTIED = {"tupe_rel": {"untie_first_token": True}}
-FINE_TUNED = ["--finetune-from-model", "other.pt"]
 
 
 def build(name, gain, **options):
@@ -275,23 +274,25 @@ def test_checkpoints_are_averaged_if_they_mean_the_same_gain(tmp_path, name, equ
         ("sinusoidal", ["--target-position-encoding", "learned"]),
     ],
 )
-def test_fine_tuning_from_another_gain_starts_from_the_same_function(tmp_path, name, flags, gains):
+def test_fine_tuning_from_another_gain_starts_from_the_same_function(name, flags, gains):
     arch = architecture_name(name, "tiny")
     heads = ["--decoder-attention-heads", "4"]
     trained = enlarge_positions(build_model(arch, *flags, *heads, *gains[0]))
-    tuned = build_model(arch, *flags, *heads, *gains[1], *FINE_TUNED, "--save-dir", str(tmp_path), seed=2)
-    tuned.load_state_dict(trained.state_dict())
+    tuned = build_model(arch, *flags, *heads, *gains[1], seed=2)
+    with fine_tuning():
+        tuned.load_state_dict(trained.state_dict())
     torch.testing.assert_close(outputs(tuned), outputs(trained), rtol=0, atol=1e-9)
     assert signature(tuned) != signature(trained)
 
 
-def test_fine_tuning_from_stock_fairseq_starts_from_its_function(tmp_path):
+def test_fine_tuning_from_stock_fairseq_starts_from_its_function():
     stock = build_model("transformer_tiny", "--encoder-learned-pos", "--decoder-learned-pos")
     gain = ["--bias-gain", "auto"]
     with pytest.raises(PositionMismatch, match=r"trained with other positions \(stock fairseq\)"):
         build_model("transformer_learned_tiny", *gain).load_state_dict(stock.state_dict())
-    tuned = build_model("transformer_learned_tiny", *gain, *FINE_TUNED, "--save-dir", str(tmp_path), seed=2)
-    tuned.load_state_dict(stock.state_dict())
+    tuned = build_model("transformer_learned_tiny", *gain, seed=2)
+    with fine_tuning():
+        tuned.load_state_dict(stock.state_dict())
     torch.testing.assert_close(outputs(tuned), outputs(stock), rtol=0, atol=1e-12)
 
 

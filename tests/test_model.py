@@ -11,13 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.modules import FairseqDropout
 
 import fairseq_posenc
 from fairseq_posenc.architectures import SIZES, architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.base import flag
-from fairseq_posenc.model import PositionMismatch, PositionTransformer
+from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
 from fairseq_posenc.positions import CrossPositions, Positions
 from fairseq_posenc.signature import SIGNATURE, decode_signature
 from tests.models import (
@@ -319,12 +322,12 @@ def test_same_seed_gives_the_same_initial_weights_as_stock():
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_stock_checkpoint_fine_tunes_into_every_encoding(tmp_path, name):
+def test_stock_checkpoint_fine_tunes_into_every_encoding(name):
     stock = build_model("transformer_tiny").state_dict()
-    flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
-    ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
+    ours = build_model(architecture_name(name, "tiny"), seed=2)
     before = {key: value.clone() for key, value in ours.state_dict().items()}
-    ours.load_state_dict(stock)
+    with fine_tuning():
+        ours.load_state_dict(stock)
     for key, tensor in ours.state_dict().items():
         is_new = "position_encoding" in key or key == SIGNATURE or key not in stock
         assert torch.equal(tensor, before[key] if is_new else stock[key]), key
@@ -342,12 +345,12 @@ NEUTRAL = {
     ("name", "cross"),
     [(name, False) for name in NEUTRAL] + [(name, True) for name in NEUTRAL if ENCODINGS[name].crosses],
 )
-def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, tmp_path, name, cross):
+def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, name, cross):
     stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
-    flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
-    flags += ["--cross-attention-positions", str(cross).lower()]
+    flags = ["--cross-attention-positions", str(cross).lower()]
     ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
-    ours.load_state_dict(stock.state_dict())
+    with fine_tuning():
+        ours.load_state_dict(stock.state_dict())
     with torch.no_grad():
         for key, parameter in ours.named_parameters():
             if ".position_encoding." in key:
@@ -361,17 +364,18 @@ def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, tmp_p
         assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
 
 
-def test_fine_tuning_keeps_the_position_parameters_that_fit(tmp_path):
-    flags = ["--finetune-from-model", "other.pt", "--save-dir", str(tmp_path)]
+def test_fine_tuning_keeps_the_position_parameters_that_fit():
     learned = build_model("transformer_learned_tiny").state_dict()
-    ours = build_model("transformer_shaw_tiny", "--input-positions", "learned", *flags, seed=2)
+    ours = build_model("transformer_shaw_tiny", "--input-positions", "learned", seed=2)
     fresh = ours.state_dict()["encoder.layers.0.self_attn.position_encoding.relative_keys"].clone()
-    ours.load_state_dict(learned)
+    with fine_tuning():
+        ours.load_state_dict(learned)
     own = ours.state_dict()
     assert torch.equal(own["encoder.embed_positions.weight"], learned["encoder.embed_positions.weight"])
     assert torch.equal(own["encoder.layers.0.self_attn.position_encoding.relative_keys"], fresh)
-    wider = build_model("transformer_shaw_tiny", "--clipping-distance", "20", *flags, seed=3)
-    wider.load_state_dict(own)
+    wider = build_model("transformer_shaw_tiny", "--clipping-distance", "20", seed=3)
+    with fine_tuning():
+        wider.load_state_dict(own)
     assert wider.encoder.layers[0].self_attn.position_encoding.relative_keys.shape[1] == 41
     assert torch.equal(wider.encoder.layers[0].fc1.weight, own["encoder.layers.0.fc1.weight"])
 
@@ -403,13 +407,6 @@ def test_fine_tuning_keeps_the_position_parameters_that_fit(tmp_path):
 def test_other_positions_than_trained_with_are_refused(trained, wanted):
     with pytest.raises(PositionMismatch, match=r"was trained with other positions .*--finetune-from-model"):
         build_model(*wanted).load_state_dict(build_model(*trained).state_dict())
-
-
-def test_after_fine_tuning_has_begun_it_resumes_strictly(tmp_path):
-    (tmp_path / "checkpoint_last.pt").touch()
-    flags = ["--finetune-from-model", "stock.pt", "--save-dir", str(tmp_path)]
-    with pytest.raises(PositionMismatch):
-        build_model("transformer_shaw_tiny", *flags).load_state_dict(build_model("transformer_tiny").state_dict())
 
 
 def test_signature_names_the_encoding_and_every_option_that_is_not_at_its_default():
@@ -564,6 +561,37 @@ def test_tables_are_as_long_as_the_model_allows():
     decoder = model.decoder.layers[0]
     places = model.encoder.layers[0].self_attn, decoder.self_attn, decoder.encoder_attn
     assert [place.position_encoding.max_positions for place in places] == [30, 20, 30]
+
+
+def dropout_after(model, *flags):
+    """Dropout modules that are active when fairseq-generate with these flags has prepared the model."""
+    parser = options.get_generation_parser()
+    arguments = options.parse_args_and_arch(parser, ["no-data", "--path", "none", *flags])
+    model.prepare_for_inference_(convert_namespace_to_omegaconf(arguments))
+    modules = model.named_modules()
+    return {name for name, module in modules if isinstance(module, FairseqDropout) and module.apply_during_inference}
+
+
+DROPOUT = ["--dropout", "0.3", "--attention-dropout", "0.3", "--activation-dropout", "0.3"]
+STOCK_DROPOUT = ["TransformerEncoder", "TransformerEncoderLayerBase", "TransformerDecoder"]
+STOCK_DROPOUT += ["TransformerDecoderLayerBase", "MultiheadAttention"]
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [["transformer_shaw_tiny"], ["transformer_t5_tiny", "--cross-attention-positions", "true"]],
+    ids=lambda a: a[0],
+)
+@pytest.mark.parametrize("name", STOCK_DROPOUT)
+def test_retained_dropout_is_that_of_stock(task, pairs, name, arch):
+    retain = ["--retain-dropout", "--retain-dropout-modules", name]
+    stock, model = build_model("transformer_tiny", *DROPOUT), build_model(*arch, *DROPOUT)
+    assert {module.module_name for module in stock.modules() if isinstance(module, FairseqDropout)} == {*STOCK_DROPOUT}
+    assert dropout_after(model, *retain) == dropout_after(stock, *retain) != set()
+    sources, targets = pairs
+    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
+    one, other = (logits(model, source, previous) for _ in range(2))
+    assert not torch.equal(one, other)
 
 
 def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decoding(task, pairs, monkeypatch):

@@ -277,6 +277,14 @@ def test_rows_of_one_encoding_with_other_initial_values_are_pointed_out(copy: Pa
     assert text.count("Warning") == 1
 
 
+def test_a_gain_that_flags_name_needs_no_warning_whatever_number_it_is(copy: Path) -> None:
+    for name, gain in (("distance-0", {"bias_gain": 4.0}), ("distance-2", {"bias_gain": 4.0, "input_gain": 8.0})):
+        change(one(copy, name), "flags", "bias-gain", value="auto")
+        for key, value in gain.items():
+            change(one(copy, name), "made_from", "positions", key, value=value)
+    assert "Warning" not in results.as_text(results.pool(results.read_experiments([copy])))
+
+
 def give_setup(experiment: Path, setup: str, root: Path, points: float) -> Path:
     """A copy of an experiment in another setup, with so many points of BLEU more."""
     directory = Path(shutil.copytree(experiment, root / setup / experiment.parent.name / experiment.name))

@@ -296,7 +296,8 @@ def test_a_failure_does_not_reach_the_shell_that_sources_it(clone: Path, tmp_pat
 
 
 def test_mends_a_set_up_that_was_cut_short_when_no_other_is_running(clone: Path, tools: Path) -> None:
-    """With the Python that fits, behind others that do not; then pip finds no package index."""
+    """With the Python that fits, behind others that do not; then pip finds no package index. Modules in the current
+    directory that bear the names of Python's own are not run."""
     answering(tools / "python3", "3.13.0")
     program(tools / "python3.12", "exit 127")
     (tools / "python3.11").symlink_to(Path(sys.base_prefix) / "bin" / "python3")
@@ -305,12 +306,16 @@ def test_mends_a_set_up_that_was_cut_short_when_no_other_is_running(clone: Path,
     half.parent.mkdir(parents=True)
     half.touch()
     (venv / MARKER).touch()
+    here = clone.parent / "here"
+    here.mkdir()
+    for name in ("venv", "ensurepip", "pip", "json", "runpy"):
+        (here / f"{name}.py").write_text(f"open({str(here / 'RAN')!r}, 'w')\nraise SystemExit\n")
     with open(clone / ".venv.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = subprocess.Popen(
-            ["bash", "scripts/env.sh"],
-            cwd=clone,
-            env=clean() | {"PATH": str(tools)},
+            ["bash", clone / "scripts/env.sh"],
+            cwd=here,
+            env=clean() | {"PATH": str(tools), "PYTHONPATH": ":"},  # an empty entry means the current directory
             text=True,
             stderr=subprocess.PIPE,
         )
@@ -328,6 +333,7 @@ def test_mends_a_set_up_that_was_cut_short_when_no_other_is_running(clone: Path,
     assert f"{venv}/setup.log" in failure
     assert not (venv / STAMP).exists()
     assert (venv / MARKER).exists(), "the next run must know that this .venv is unfinished"
+    assert not (here / "RAN").exists()
 
 
 @pytest.mark.parametrize(

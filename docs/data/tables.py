@@ -1,40 +1,65 @@
-"""Writes the tables of docs/ that have data beside this file: `python docs/data/tables.py`."""
+"""Writes the tables of README.md and docs/ that have data in results/ or beside this file:
+`python docs/data/tables.py`.
+"""
 
 import csv
+import json
 import re
 import runpy
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PAGES = {  # by the name of the page, its runs
-    "fairseq": "fairseq-tests.csv",
-    "learning": "learning.csv",
-    "reproducing": "multi30k-settings.csv",
-}
+ROOT = HERE.parents[1]
+RESULTS = ROOT / "results"
 Run = dict[str, str]
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
-SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2")
-OLD = "initial rms 0.02"  # of t5, before it started from its authors' values
+MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
+SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
+VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
 def read(name: str) -> list[Run]:
-    """The runs in a file, one a row."""
+    """The runs in a file beside this one, one a row."""
     with open(HERE / name, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "", optimizer: str = "adam") -> list[Run]:
+def kept(recipe: str, test: str) -> list[Run]:
+    """The runs of a recipe in results/, with their scores on a test set."""
+    runs = []
+    for path in sorted((RESULTS / recipe).rglob("experiment.json")):
+        about, trained, scores = (
+            json.loads((path.parent / name).read_text(encoding="utf-8"))
+            for name in ("experiment.json", "training.json", f"{test}.sacrebleu.json")
+        )
+        flags = " ".join(f"--{name} {value}" for name, value in about["flags"].items())
+        bleu, chrf = (next(one["score"] for one in scores if one["name"] == name) for name in ("BLEU", "chrF2"))
+        runs.append(
+            {
+                "encoding": about["encoding"],
+                "flags": flags,
+                "seed": str(about["seed"]),
+                "bleu": str(bleu),
+                "chrf": str(chrf),
+                "valid_loss": str(trained["valid_loss"]),
+                "parameters": f"{trained['parameters']:,}",
+            }
+        )
+    return runs
+
+
+def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -> list[Run]:
     """All seeds of one setting."""
-    wanted = {"encoding": encoding, "flags": flags, "changed": changed, "optimizer": optimizer}
-    return [run for run in runs if wanted.items() <= run.items()]
+    wanted = {"encoding": encoding, "flags": flags}
+    return [run for run in runs if wanted.items() <= run.items() and run.get("changed", "") == changed]
 
 
-def score(runs: list[Run]) -> str:
-    """Mean BLEU with the standard deviation over seeds, and how many seeds there are."""
-    values = [float(run["bleu"]) for run in runs]
+def score(runs: list[Run], metric: str = "bleu") -> str:
+    """The mean of a metric with its standard deviation over seeds, and how many seeds there are."""
+    values = [float(run[metric]) for run in runs]
     if not values:
         return ""
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
@@ -51,81 +76,97 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def learning(runs: list[Run]) -> dict[str, str]:
+def learning() -> dict[str, str]:
+    quickstart, changed = kept("quickstart", "test"), read("learning.csv")
     gain = []
     for name in SCALARS:
-        settings = [of(runs, name, flags, OLD if name == "t5" else "") for flags in GAINS.values()]
+        settings = [of(quickstart, name, flags) for flags in GAINS.values()]
         gain.append([f"`{name}`", *(score(found) for found in settings), *(loss(found) for found in settings)])
-    for name in ("sinusoidal", "shaw"):
-        found = [run for run in of(runs, name) + of(runs, name, "--clipping-distance 16") if run]
+    for name, flags in VECTORS.items():
+        found = of(quickstart, name, flags)
         gain.append([f"`{name}`", score(found), "", "", loss(found), "", ""])
     initial = [
-        [rms, *(score(of(runs, "t5", flags, f"initial rms {rms}")) for flags in ("", "--bias-gain auto"))]
+        [rms, *(score(of(changed, "t5", flags, f"initial rms {rms}")) for flags in ("", "--bias-gain auto"))]
         for rms in ("0.02", "0.125", "0.224")
     ]
     others = [
-        (name, changed or "as it stands", of(runs, name, flags, changed))
-        for name, flags, changed in (
-            ("learned", "", ""),
-            ("learned", "", "gain 8"),
-            ("learned", "", "initial values x 8"),
-            ("learned", "", "gain 8, initial values x 8"),
-            ("alibi", "", ""),
-            ("alibi", "", "slopes x 0.25"),
-            ("alibi", "", "slopes x 4"),
-            ("alibi", "", "slopes x 16"),
-            ("huang3", "", ""),
-            ("huang3", "", "vector = 1 + 4 (theta - 1)"),
-        )
+        [f"`{run['encoding']}`", run["changed"] or "as it stands", score([run]), loss([run])]
+        for run in changed
+        if run["encoding"] != "t5"
     ]
     return {
         "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
         "initial": table(["root mean square of the initial values", "`t5`", "`t5`, G = √d"], initial),
-        "others": table(
-            ["encoding", "change", "BLEU", "valid loss"],
-            [[f"`{name}`", what, score(found), loss(found)] for name, what, found in others if found],
-        ),
+        "others": table(["encoding", "change", "BLEU", "valid loss"], others),
     }
 
 
-def reproducing(runs: list[Run]) -> dict[str, str]:
+def reproducing() -> dict[str, str]:
     headers = ["layers", "width, ffn", "tokens a batch", "updates", "rate", "dropout"]
     rows = [
         [run["layers"], f"{run['width']}, {run['ffn']}", run["batch_tokens"], run["updates"], run["lr"], run["dropout"]]
         + [run[key] for key in ("valid_bleu", "test_bleu", "valid_bleu_averaged", "test_bleu_averaged")]
         + [f"{float(run['cpu_seconds']) / 60:.1f}"]
-        for run in runs
+        for run in read("multi30k-settings.csv")
     ]
     scores = ["valid", "test_2016_flickr", "valid, last 3 averaged", "test, last 3 averaged"]
     return {"settings": table([*headers, *scores, "CPU minutes"], rows)}
 
 
-def fairseq(runs: list[Run]) -> dict[str, str]:
-    """As the script prints them that made the data."""
-    script = runpy.run_path(str(HERE.parents[1] / "scripts" / "run_fairseq_tests.py"))
+def readme() -> dict[str, str]:
+    rows = [("shaw", f"--clipping-distance {k}") for k in (0, 1, 2, 4, 16)]
+    rows += [("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto")]
+    rows += [(name, flags) for name in ("t5", "learned") for flags in ("", "--bias-gain auto")]
+    runs = kept("quickstart", "test")
+    lines = []
+    for name, flags in rows:
+        found = of(runs, name, flags)
+        lines.append([f"`{f'{name} {flags}'.strip()}`", score(found), score(found, "chrf"), found[0]["parameters"]])
+    rows = [("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto"), ("diet_rel", "--bias-gain 32")]
+    runs_of = {test: kept("multi30k", test) for test in MULTI30K}
+    multi30k = [
+        [f"`{f'{name} {flags}'.strip()}`", *(score(of(runs, name, flags)) for runs in runs_of.values())]
+        for name, flags in rows
+        if of(runs_of[MULTI30K[0]], name, flags)
+    ]
     return {
-        "tests": script["summary"](runs),
-        "differences": script["differences"](runs),
-        "options": script["trials"](runs),
+        "quickstart": table(["experiment", "BLEU", "chrF", "parameters"], lines),
+        "multi30k": table(["experiment", *MULTI30K], multi30k),
     }
 
 
-TABLES = {"fairseq": fairseq, "learning": learning, "reproducing": reproducing}
+def fairseq() -> dict[str, str]:
+    """As the script prints them that made the data."""
+    script = runpy.run_path(str(ROOT / "scripts" / "run_fairseq_tests.py"))
+    rows = read("fairseq-tests.csv")
+    return {
+        "tests": script["summary"](rows),
+        "differences": script["differences"](rows),
+        "options": script["trials"](rows),
+    }
 
 
-def filled(name: str) -> tuple[Path, str]:
+PAGES: dict[str, Callable[[], dict[str, str]]] = {
+    "README.md": readme,
+    "docs/fairseq.md": fairseq,
+    "docs/learning.md": learning,
+    "docs/reproducing.md": reproducing,
+}
+
+
+def filled(page: str) -> tuple[Path, str]:
     """A page and its text with the tables made again, each at the place that bears its name."""
-    path = HERE.parent / f"{name}.md"
-    page = path.read_text(encoding="utf-8")
-    for place, text in TABLES[name](read(PAGES[name])).items():
+    path = ROOT / page
+    text = path.read_text(encoding="utf-8")
+    for place, made in PAGES[page]().items():
         pattern = rf"(<!-- table: {place} -->\n).*?(<!-- end -->)"
-        page, found = re.subn(pattern, lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page, flags=re.DOTALL)
+        text, found = re.subn(pattern, lambda match, made=made: f"{match[1]}{made}\n{match[2]}", text, flags=re.DOTALL)
         if found != 1:
             raise ValueError(f"{path} has {found} places for the table '{place}', not one.")
-    return path, page
+    return path, text
 
 
 if __name__ == "__main__":
-    for page_name in PAGES:
-        page_path, page_text = filled(page_name)
+    for name in PAGES:
+        page_path, page_text = filled(name)
         page_path.write_text(page_text, encoding="utf-8")

@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import argparse
 import collections
+import logging
+import os
 import pickle
 from typing import Any
 
 import numpy as np
 import torch
+
+logger = logging.getLogger(__name__)
 
 _NUMBERS = ("i4", "i8", "f4", "f8")
 
@@ -70,7 +74,22 @@ _FILE_TYPES: list[Any] = [
     (_Dtype, "numpy.dtype"),
     (_reconstruct, "numpy._core.multiarray._reconstruct"),
     (_reconstruct, "numpy.core.multiarray._reconstruct"),  # the same, written with NumPy 1
+    # fairseq <= 0.9: extra_state["train_meters"], which later versions ignore. The classes are gone; attributes stay.
+    *((argparse.Namespace, f"fairseq.meters.{name}") for name in ("AverageMeter", "TimeMeter", "StopwatchMeter")),
 ]
+
+
+_UNSAFE_SWITCH = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+
+
+def ignore_unsafe_switch() -> None:
+    """Take away the environment variable that lets every `torch.load` run the code in a file, where the caller does
+    not say `weights_only`, as fairseq never does. With it and its opposite set, torch loads nothing at all."""
+    if os.environ.pop(_UNSAFE_SWITCH, None) is not None:
+        logger.warning(
+            f"{_UNSAFE_SWITCH} is ignored: it lets a checkpoint run code, and fairseq_posenc loads fairseq's "
+            "checkpoints without it."
+        )
 
 
 def allow_file_types() -> None:

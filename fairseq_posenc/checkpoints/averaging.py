@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import zipfile
 import zlib
@@ -14,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import CheckpointError, few
 from ..signature import SIGNATURE, read_signature, same_positions
-from .loading import CheckpointError, StrPath, few, load_checkpoint
+from .checking import check_finite, form
+from .loading import StrPath, load_checkpoint
 from .runs import differences_of_runs, run_settings
 from .settings import differing_settings, model_settings
 
@@ -164,7 +165,9 @@ class _Sum:
                 continue
             checksums.verify(name, value)
             if name in self.sums:
-                self.sums[name].add_(_finite(source, name, value))
+                value = value.to(_sum_dtype(value.dtype))
+                check_finite(source, name, value)
+                self.sums[name].add_(value)
             elif name == SIGNATURE:
                 self._check_positions(source, value)
             elif not _equal(value, self.constants[name]):
@@ -218,16 +221,16 @@ class _Sum:
                 raise CheckpointError(
                     f"{one} has parameters that {other} has not ({few(only)}); average only checkpoints of one model."
                 )
-        for name, form in forms.items():
-            if form != self.forms[name]:
+        for name, own in self.forms.items():
+            if forms[name] != own:
                 raise CheckpointError(
-                    f"{source} holds {name} as {form}, {self.source} as {self.forms[name]}; "
+                    f"{source} holds {name} as {forms[name]}, {self.source} as {own}; "
                     "average only checkpoints of one model."
                 )
 
 
 def _is_averaged(value: object) -> bool:
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -237,13 +240,7 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def _forms(model: Mapping[str, Any]) -> dict[str, str]:
     # The record of positions may be longer in one file than in another that means the same.
-    return {name: "a record" if name == SIGNATURE else _form(value) for name, value in model.items()}
-
-
-def _form(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
-    return type(value).__name__
+    return {name: "a record" if name == SIGNATURE else form(value) for name, value in model.items()}
 
 
 def _equal(one: object, other: object) -> bool:
@@ -263,20 +260,6 @@ def _leaders(model: Mapping[str, Any]) -> dict[str, str]:
             place = (value.data_ptr(), value.dtype, value.shape, value.stride())
         leaders[name] = first.setdefault(place, name)
     return leaders
-
-
-def _finite(source: Path, name: str, value: Tensor) -> Tensor:
-    """The tensor in the dtype of its sum. Raises CheckpointError if it holds NaN or infinity."""
-    value = value.to(_sum_dtype(value.dtype))
-    numbers = torch.view_as_real(value) if value.is_complex() else value
-    # The extremes tell, as both are NaN if any number is; torch.isfinite would need several tensors of the
-    # same size.
-    if numbers.numel() and not all(math.isfinite(extreme) for extreme in torch.aminmax(numbers)):
-        raise CheckpointError(
-            f"{source} holds NaN or infinite numbers in {name}, so its training went wrong; "
-            "average checkpoints from before that."
-        )
-    return value
 
 
 class _Checksums:

@@ -6,49 +6,45 @@ from __future__ import annotations
 import os
 import pickletools
 import re
+import stat
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..errors import CheckpointError, few
 from .allowed import allow_file_types
+from .checking import check_state
 
 StrPath = str | os.PathLike[str]
 
 
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be used; the message is one sentence that says which, why, and what to do."""
-
-
-def load_checkpoint(path: StrPath) -> dict[str, Any]:
+def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
     """Read a checkpoint of fairseq onto the CPU, without running any code that it may carry.
 
-    The tensors are mapped from the file where its format allows (every file since torch 1.6), so that only
-    what is used gets into memory; the file must therefore stay as it is while they are in use.
+    Args:
+        path: the file.
+        mapped: map the tensors from the file where its format allows (every file since torch 1.6), so that only what
+            is used gets into memory; the file must therefore stay as it is while they are in use.
 
-    Raises CheckpointError if the file is missing, empty, damaged, unsafe, or no checkpoint of fairseq.
+    Raises:
+        CheckpointError: the file is missing, empty, damaged, unsafe, or no checkpoint of fairseq.
     """
     path = Path(path)
     start = _first_bytes(path)
-    if start.startswith(_ZIP_START) and not zipfile.is_zipfile(path):
-        raise _truncated(path)
+    zipped = start.startswith(_ZIP_START)
+    if zipped:
+        _check_archive(path)
     allow_file_types()
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=start.startswith(_ZIP_START))
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and zipped)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); check the disk.") from None
     except Exception as error:  # a damaged pickle can raise anything
         # "from None": torch's own message advises to switch the safety off.
         raise CheckpointError(_what_is_wrong(path, start, error)) from None
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
-        holds = f"keys {few(state)}" if isinstance(state, dict) else f"a {type(state).__name__}"
-        raise CheckpointError(
-            f"{path} is no checkpoint of fairseq: it has no 'model' with a model's tensors "
-            f"(it holds {holds}); name a file that fairseq-train wrote, such as checkpoint_best.pt."
-        )
-    return state
+    return check_state(path, state)
 
 
 _ZIP_START = b"PK\x03\x04"
@@ -57,6 +53,9 @@ _OLD_TORCH_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch before 1
 
 def _first_bytes(path: Path) -> bytes:
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading a pipe would wait for ever
+            raise CheckpointError(f"{path} is a pipe or a device; name a checkpoint file.")
         with open(path, "rb") as file:
             start = file.read(len(_OLD_TORCH_START))
     except FileNotFoundError:
@@ -70,6 +69,22 @@ def _first_bytes(path: Path) -> bytes:
             f"{path} is empty: writing or copying it was cut off; copy it again or use another checkpoint."
         )
     return start
+
+
+def _check_archive(path: Path) -> None:
+    """Refuses zip files that torch did not write: of compressed records it would map the compressed bytes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            records = archive.infolist()
+    except Exception:  # a damaged directory can raise anything
+        raise _truncated(path) from None
+    for record in records:
+        if record.flag_bits & 1 or record.compress_type != zipfile.ZIP_STORED:
+            changed = "encrypted" if record.flag_bits & 1 else "compressed"
+            raise CheckpointError(
+                f"{path} is refused: {record.filename} in it is {changed}, which torch never writes; use the file as "
+                "fairseq-train wrote it."
+            )
 
 
 def _truncated(path: Path) -> CheckpointError:
@@ -128,10 +143,3 @@ def _globals_in(path: Path) -> list[str]:
         pass
     harmless = ("torch.", "collections.OrderedDict", "argparse.Namespace", "numpy.", "_codecs.encode")
     return [name for name in dict.fromkeys(names) if not name.startswith(harmless)]
-
-
-def few(names: Iterable[object], most: int = 5) -> str:
-    """The first `most` names, and how many more there are."""
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more or "none"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .loading import CheckpointError, StrPath, few
+from ..errors import CheckpointError, few
+from .loading import StrPath
 
 
 def last_epoch_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import plugin_flags
+from ..errors import CheckpointError
 from ..hardware import is_hardware
 from ..signature import SIGNATURE
-from .loading import CheckpointError
 
 # Flags of a model that say how it is started, not what it computes.
 _STARTED_BY = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from .. import flex
+from ..errors import FlagError
 from ..masks import Masks, four_dimensions
 from ..positions import Positions
 from .gain import LearnedScalars, modules_with_scalars, parse_gain, resolve_gain
@@ -169,7 +170,7 @@ class PositionEncoding(LearnedScalars):
             ValueError: the encoding cannot.
         """
         if self.projects_length:
-            raise ValueError(
+            raise FlagError(
                 f"{self.name} cannot have segments: what it attends to are mixtures of all keys, which lie in no "
                 "segment; leave out --segment-separator."
             )
@@ -190,7 +191,7 @@ class PositionEncoding(LearnedScalars):
             ValueError: there are none.
         """
         if not self.has_scalars:
-            raise ValueError(
+            raise FlagError(
                 f"--bias-gain has no meaning for {self.name}, which learns no scalars in attention: leave it out."
             )
         for _, module in modules_with_scalars(self):
@@ -313,9 +314,9 @@ def parse_option(name: str, option: Option, value: Any) -> Any:
     try:
         parsed = option.parse(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{spelled(name, option)} {value!r}: {error}") from None
+        raise FlagError(f"{spelled(name, option)} {value!r}: {error}") from None
     if option.choices and parsed not in option.choices:
-        raise ValueError(f"{flag(name)} must be one of {', '.join(option.choices)}, not {value!r}.")
+        raise FlagError(f"{flag(name)} must be one of {', '.join(option.choices)}, not {value!r}.")
     return parsed
 
 
@@ -326,7 +327,7 @@ def find_encoding(name: str) -> type[PositionEncoding]:
         ValueError: there is none.
     """
     if name not in ENCODINGS:
-        raise ValueError(f"there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}.")
+        raise FlagError(f"there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}.")
     return ENCODINGS[name]
 
 
@@ -356,12 +357,12 @@ def build_encoding(
     for option, value in options.items():
         if option not in cls.options:
             own = ", ".join(spelled(name, option) for name, option in cls.options.items()) or "none"
-            raise ValueError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
+            raise FlagError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
         if value is not None:
             values[option] = parse_option(option, cls.options[option], value)
     for option, reason in cls.idle_options(values).items():
         if option in values:
-            raise ValueError(f"{flag(option)} has no meaning for {name} {reason}: leave it out.")
+            raise FlagError(f"{flag(option)} has no meaning for {name} {reason}: leave it out.")
     encoding = cls(num_heads, head_dim, **values)
     if num_segments is not None:
         encoding.add_segments(parse_option("num_segments", NUM_SEGMENTS, num_segments))
@@ -382,7 +383,7 @@ def check_length(encoding: PositionEncoding, length: int, max_positions: int) ->
         ValueError: it is.
     """
     if length > max_positions:
-        raise ValueError(
+        raise FlagError(
             f"{encoding.name} was built for sequences of at most {max_positions} positions, not {length}: build it "
             "with a larger max_positions (of a model: --max-source-positions, --max-target-positions) or split the "
             "sequence."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..errors import FlagError
 from ..positions import Positions
 from .base import CLIPPING_DISTANCE, POSITION_SHARING, PositionEncoding, table_heads
 
@@ -16,7 +17,7 @@ class ClippedEncoding(PositionEncoding):
     def __init__(self, num_heads: int, head_dim: int, clipping_distance: int, position_sharing: str) -> None:
         super().__init__(num_heads, head_dim)
         if clipping_distance < 0:
-            raise ValueError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
+            raise FlagError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
         self.clipping_distance = clipping_distance
         self.position_sharing = position_sharing
 

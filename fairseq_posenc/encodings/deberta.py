@@ -7,6 +7,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
+from ..errors import FlagError
 from ..positions import Positions, clamped, signed_log_buckets
 from .base import (
     CLIPPING_DISTANCE,
@@ -77,9 +78,9 @@ class DeBERTa(PositionEncoding):
     ) -> None:
         super().__init__(num_heads, head_dim)
         if clipping_distance < 1:
-            raise ValueError(f"--clipping-distance must be 1 or more for deberta, not {clipping_distance}.")
+            raise FlagError(f"--clipping-distance must be 1 or more for deberta, not {clipping_distance}.")
         if not (content_to_position or position_to_content):
-            raise ValueError(
+            raise FlagError(
                 "deberta without --content-to-position and --position-to-content has no positions: use nopos."
             )
         self.clipping_distance = clipping_distance

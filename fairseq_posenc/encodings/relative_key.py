@@ -4,6 +4,7 @@
 import torch
 from torch import Tensor, nn
 
+from ..errors import FlagError
 from ..flex import ScoreMod
 from ..positions import Positions
 from .base import POSITION_SHARING, Option, PositionEncoding, integer, register_encoding, table_heads
@@ -32,7 +33,7 @@ class RelativeKey(PositionEncoding):
         super().__init__(num_heads, head_dim)
         for side, clip in (("left", left_clip), ("right", right_clip)):
             if clip < 0:
-                raise ValueError(f"--{side}-clip must be 0 or more, not {clip}.")
+                raise FlagError(f"--{side}-clip must be 0 or more, not {clip}.")
         self.left_clip = left_clip
         self.right_clip = right_clip
         self.position_sharing = position_sharing

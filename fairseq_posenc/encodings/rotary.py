@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..errors import FlagError
 from ..positions import Positions
 from .base import Option, PositionEncoding, register_encoding
 
@@ -34,9 +35,9 @@ class Rotary(PositionEncoding):
     ) -> None:
         super().__init__(num_heads, head_dim)
         if head_dim % 2:
-            raise ValueError(f"rotary turns pairs of dimensions: the width of a head must be even, not {head_dim}.")
+            raise FlagError(f"rotary turns pairs of dimensions: the width of a head must be even, not {head_dim}.")
         if not 0 < rotary_base < float("inf"):
-            raise ValueError(f"--rotary-base must be more than 0 and finite, not {rotary_base}.")
+            raise FlagError(f"--rotary-base must be more than 0 and finite, not {rotary_base}.")
         self.rotary_layout = rotary_layout
         self.rotary_base = rotary_base
 

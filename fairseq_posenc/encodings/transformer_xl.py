@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..errors import FlagError
 from ..positions import Positions
 from .base import Option, PositionEncoding, parse_bool, register_encoding
 from .tables import logits_of_queries, per_head
@@ -35,7 +36,7 @@ class TransformerXL(PositionEncoding):
         super().__init__(num_heads, head_dim)
         width = num_heads * head_dim
         if width % 2:
-            raise ValueError(f"{self.name} needs an even width, half sines and half cosines, not {width}.")
+            raise FlagError(f"{self.name} needs an even width, half sines and half cosines, not {width}.")
         self.relative_projection = nn.Parameter(torch.empty(num_heads, head_dim, width))
         self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
         self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None

@@ -1,8 +1,10 @@
 """Why an export was refused or given up."""
 
+from ..errors import Refusal
 
-class ExportError(RuntimeError):
-    """Nothing was exported; the message is one sentence that says why, and what to do."""
+
+class ExportError(Refusal, RuntimeError):
+    """Nothing was exported."""
 
 
 def one_line(error: Exception) -> str:

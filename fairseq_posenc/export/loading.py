@@ -14,9 +14,10 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from ..checkpoints import CheckpointError, load_checkpoint
+from ..checkpoints import check_finite, load_checkpoint
+from ..errors import CheckpointError, Refusal, brief
 from ..model import PositionMismatch, PositionTransformer
-from .errors import ExportError, one_line
+from .errors import ExportError
 from .segmentation import Segmentation
 
 #: where recipes leave the SentencePiece model of the binarized data, seen from there
@@ -82,11 +83,20 @@ def load(checkpoint: Path, data: Path | None = None) -> Trained:
         raise ExportError(
             f"{checkpoint} was trained with other positions than its settings say: export it as the training wrote it."
         ) from None
-    except RuntimeError as error:
+    except Refusal as error:
+        if error.__cause__ is None:
+            raise ExportError(str(error)) from None
         raise ExportError(
-            f"{checkpoint} cannot be loaded with the dictionaries in {data}: {one_line(error)}."
+            f"{checkpoint} cannot be loaded with the dictionaries in {data} ({brief(error.__cause__)})."
         ) from None
-    return Trained(model.float().eval(), task, checkpoint, data)
+    model = model.float().eval()
+    try:
+        for name, value in model.state_dict().items():
+            if value.is_floating_point():
+                check_finite(checkpoint, name, value)
+    except CheckpointError as error:
+        raise ExportError(str(error)) from None
+    return Trained(model, task, checkpoint, data)
 
 
 def _setting(state: dict[str, Any], group: str, key: str) -> Any:

@@ -104,7 +104,8 @@ def _generate(run: Run) -> None:
         empty_directory(temporary)
         log = corpus_dir / "generate.log"
         log.unlink(missing_ok=True)
-        run_command(run, command, log, f"The generator {corpus.generator}")
+        # Its own modules may lie beside it, where PYTHONSAFEPATH keeps a script from looking.
+        run_command(run, command, log, f"The generator {corpus.generator}", {"PYTHONSAFEPATH": ""})
         for name in names:
             if not (temporary / name).is_file():
                 raise RecipeError(

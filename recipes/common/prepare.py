@@ -292,15 +292,7 @@ def require_lines(run: Run, directory: Path, pairs: int) -> None:
 
 def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
     tests = ",".join(str(tokens / subset(run, test)) for test in pair_tests(run))
-    words = [
-        run.python,
-        "-m",
-        "fairseq_cli.preprocess",
-        "--source-lang",
-        run.source,
-        "--target-lang",
-        run.target,
-    ]
+    words = [*run.module("fairseq_cli.preprocess"), "--source-lang", run.source, "--target-lang", run.target]
     words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
     words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.cpus)]
     return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]

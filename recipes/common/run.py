@@ -74,6 +74,10 @@ class Run:
         """CPU threads of one process of one experiment."""
         return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
 
+    def module(self, name: str) -> list[str]:
+        """The words that run a Python module, which Python does not look for in the current directory."""
+        return [self.python, "-P", "-m", name]
+
     @property
     def download_dir(self) -> Path:
         """The corpus as it came; shared by all pairs, and by recipes that name the same directory."""

@@ -104,7 +104,7 @@ def testset_command(experiment: Experiment, test: str) -> list[str]:
 
 
 def _sacrebleu_command(experiment: Experiment, test: str, references: list[str]) -> list[str]:
-    words = [experiment.run.python, "-m", "sacrebleu", *references, "-i", str(experiment.test_file(test, "hyp"))]
+    words = [*experiment.run.module("sacrebleu"), *references, "-i", str(experiment.test_file(test, "hyp"))]
     # Cased, the references themselves in lower case would have a BLEU of 23 to 27 on Multi30k's German test sets.
     case = ["-lc", "--chrf-lowercase"] if experiment.run.recipe.prepare.lowercase else []
     return [*words, "-m", "bleu", "chrf", *case, "--confidence", "-f", "json", "-w", "2"]

@@ -3,6 +3,7 @@
 import io
 import pickle
 import zipfile
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu, load_model_ensemble
 from fairseq.distributed.utils import _put_tensors_in_obj, _split_tensors_from_obj
 
-from fairseq_posenc.checkpoints import allow_checkpoint_types
+from fairseq_posenc.checkpoints import allow_checkpoint_types, load_checkpoint
 from fairseq_posenc.checkpoints.allowed import _FILE_TYPES
 
 
@@ -59,6 +60,8 @@ def allowed_by_us() -> list[Any]:
 
 
 ALL = sorted(allowed_by_us(), key=str)
+FOLDER = Path(__file__).parent
+OLD_FAIRSEQ = FOLDER / "fairseq_0_9" / "checkpoint.pt"
 OLD_NUMPY = "numpy.core.multiarray._reconstruct"
 
 
@@ -94,7 +97,7 @@ def test_several_processes_resume(trained: Path) -> None:
 
 @pytest.mark.parametrize("entry", [entry for entry in ALL if label(entry) != OLD_NUMPY], ids=label)
 def test_every_allowed_type_is_needed(trained: Path, entry: Any) -> None:
-    path = trained / "checkpoint2.pt"
+    path = OLD_FAIRSEQ if label(entry).startswith("fairseq.meters.") else trained / "checkpoint2.pt"
     sent = sent_between_processes(path)
     without(entry)
     with pytest.raises(pickle.UnpicklingError):
@@ -121,6 +124,29 @@ def test_a_file_written_with_numpy_1(trained: Path, tmp_path: Path) -> None:
     without(next(entry for entry in ALL if label(entry) == OLD_NUMPY))
     with pytest.raises(pickle.UnpicklingError, match=OLD_NUMPY):
         torch.load(tmp_path / "old.pt", weights_only=True)
+
+
+def test_a_checkpoint_of_fairseq_0_9_gives_the_logits_of_that_time() -> None:
+    [model], _ = load_model_ensemble([str(OLD_FAIRSEQ)], arg_overrides={"data": str(FOLDER / "at_2a633bd")})
+    extra = load_checkpoint(OLD_FAIRSEQ)["extra_state"]
+    with torch.no_grad():
+        logits = model.eval()(extra["source"], extra["source"].ne(1).sum(1), extra["target"])[0]
+    torch.testing.assert_close(logits, extra["logits"], rtol=0, atol=1e-5)
+
+
+def test_the_meters_of_fairseq_0_9_are_data(tmp_path: Path) -> None:
+    state = load_checkpoint(OLD_FAIRSEQ)
+    meters = state["extra_state"]["train_meters"]
+    assert len(meters) == 13
+    assert {type(meter) for meter in meters.values()} == {Namespace}
+    assert meters["train_wall"].n == 2  # a StopwatchMeter
+    assert meters["wps"].init == 0  # a TimeMeter
+    valid = meters["valid_loss"]  # an AverageMeter
+    assert valid.avg == valid.sum / valid.count == state["extra_state"]["val_loss"]
+    # Other processes and later files get the same data.
+    torch.save(state, tmp_path / "again.pt")
+    for again in (tmp_path / "again.pt", io.BytesIO(sent_between_processes(OLD_FAIRSEQ))):
+        assert torch.load(again, weights_only=True)["extra_state"]["train_meters"] == meters
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", ">f8", ">i4"])

@@ -20,6 +20,7 @@ import torch
 from fairseq.checkpoint_utils import load_model_ensemble
 
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
+from fairseq_posenc.signature import encode_signature, parse_signature
 from tests.toy import PACKAGE, generate, hypotheses, train
 
 LAYER = "encoder.layers.0.fc1.weight"
@@ -146,22 +147,23 @@ def test_doubles_stay_doubles(tmp_path: Path) -> None:
     assert abs(mean.item() - (1 + 5e-13)) < 1e-15
 
 
-def signed(text: bytes) -> Callable[[dict[str, Any]], None]:
+def signed(distance: int) -> Callable[[dict[str, Any]], None]:
     def change(state: dict[str, Any]) -> None:
-        state["model"]["position_version"] = torch.tensor(list(text))
+        record = {"encoding": "shaw", "clipping_distance": distance}
+        state["model"]["position_version"] = encode_signature(record)
         state["model"]["flag"] = torch.tensor([True, False])
 
     return change
 
 
 def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_path: Path) -> None:
-    first, second = altered("1.pt", signed(b"shaw 16")), altered("2.pt", signed(b"shaw 16"))
+    first, second = altered("1.pt", signed(8)), altered("2.pt", signed(8))
     average_checkpoints([first, second], tmp_path / "mean.pt")
     model = load_checkpoint(tmp_path / "mean.pt")["model"]
     assert model["position_version"].dtype == torch.int64
-    assert bytes(model["position_version"].tolist()) == b"shaw 16"
+    assert parse_signature(model["position_version"]) == {"encoding": "shaw", "clipping_distance": 8}
     assert model["flag"].tolist() == [True, False]
-    message = refusal([first, second, altered("3.pt", signed(b"shaw 17"))], tmp_path / "other.pt")
+    message = refusal([first, second, altered("3.pt", signed(9))], tmp_path / "other.pt")
     assert "3.pt" in message
     assert "position_version" in message
 

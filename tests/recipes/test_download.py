@@ -237,17 +237,21 @@ def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
         assert sum(1 for _ in text.read_lines(path)) == row.lines
 
 
-def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(tmp_path: Path) -> None:
+def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as start.sh does
     conf, _ = make_recipe(
         tmp_path, CONF.replace("sources = sources.tsv", "generator = make.py\ngenerator-options = --n 3")
     )
     generator = conf.parent / "make.py"
     generator.write_text(
-        "import pathlib, sys\n"
+        "import pathlib, sys, beside\n"
         "for split in ('train', 'valid', 'test'):\n"
         "    for side in ('en', 'de'):\n"
         "        (pathlib.Path(sys.argv[3]) / f'{split}.{side}').write_text('a\\n' * int(sys.argv[2]))\n"
     )
+    (conf.parent / "beside.py").touch()
     run = make_run(tmp_path, conf, None)
     download.download(run)
     made = run.download_dir / "train.en"

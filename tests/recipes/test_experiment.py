@@ -211,11 +211,12 @@ def test_a_value_set_for_once_makes_an_experiment_of_its_own(tmp_path: Path) -> 
 
 def test_several_gpus_are_started_by_torchrun_and_one_process_takes_one(tmp_path: Path) -> None:
     words = train_command(experiment(tmp_path, gpus=2))
-    assert words[1:6] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    expected = ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "fairseq_cli.train"]
+    assert words[1:9] == expected
     assert value(words, "--distributed-world-size") == "2"
     assert "--cpu" not in words
     words = train_command(experiment(tmp_path, gpus=1))
-    assert words[1:3] == ["-m", "fairseq_cli.train"]
+    assert words[1:4] == ["-P", "-m", "fairseq_cli.train"]
     assert value(words, "--distributed-world-size") == "1"
     assert "--cpu" in train_command(experiment(tmp_path))
 

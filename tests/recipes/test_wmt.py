@@ -3,11 +3,15 @@ from download to table; killed at each stage and started again, the same bytes.
 """
 
 import json
+import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -88,31 +92,64 @@ IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
     "encode": lambda root: (root / "data/wmt14/en-de/prepare.work/encode").is_dir(),
     "binarize": lambda root: (root / "data/wmt14/en-de/prepare.work/binarize").is_dir(),
     "train": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_2.pt")),
+    "checkpoint": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_4.pt*")),
+    "last": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_6.pt*")),
     "average": lambda root: (root / EXPERIMENT / "done/train.json").is_file(),
     "translate": lambda root: (root / EXPERIMENT / "newstest2013.hyp").is_file(),
     "score": lambda root: (root / EXPERIMENT / "newstest2013.sacrebleu.json").is_file(),
 }
 
 
-def test_killed_at_each_stage_it_ends_with_the_same_bytes(root: Path) -> None:
+def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIGKILL, delay: float = 0) -> None:
+    """Starts the recipe, sends it a signal in the middle of a stage, and sees that nothing of it goes on."""
+    process = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not IN_THE_MIDDLE[stage](root) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    time.sleep(delay)
+    assert process.poll() is None, f"it ended before it could be interrupted in {stage}"
+    if number == signal.SIGINT:  # a terminal sends it to all
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    assert process.wait(60) != 0
+    assert not (root / EXPERIMENT / "done/score.json").exists()
+    deadline = time.monotonic() + 30
+    while (left := working_on(root)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left, f"interrupted in {stage}, it left {left}"
+
+
+def working_on(root: Path) -> list[str]:
+    """The commands that run on files of a directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_bytes().decode().split("\0")
+            if int(process.name) != os.getpid() and any(word.startswith(f"{root}/") for word in line):
+                found.append(" ".join(line))
+    return found
+
+
+@pytest.fixture(scope="module")
+def unbroken(root: Path) -> tuple[list[str], dict[str, str]]:
+    """The command of a run, and what it leaves; the files are moved to where no other run sees them."""
     words = command("recipes.common", "wmt14", root, *OPTIONS)
     said = run(*words)
     for line in ("prepare: newstest2014: 300 pairs", "tok. BLEU (historical)", "shaw-k16"):
         assert line in said
-    unbroken = results(root)
+    found = results(root)
     for name in ("data", "output"):
         (root / name).rename(root / f"unbroken-{name}")
-    for stage, reached in IN_THE_MIDDLE.items():
-        process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 120
-        while not reached(root) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
-        assert process.poll() is None, f"it ended before it could be killed in {stage}"
-        process.kill()
-        process.wait()
-        assert not (root / EXPERIMENT / "done/score.json").exists()
+    return words, found
+
+
+def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> None:
+    """Whether the recipe, started once more, ends with what the unbroken run left."""
     run(*words)
-    assert {name: value for name, value in results(root).items() if not name.startswith("unbroken-")} == unbroken
+    assert {name: value for name, value in results(root).items() if not name.startswith("unbroken-")} == found
     assert "Loaded checkpoint" in (root / EXPERIMENT / "train.log").read_text()
     ours, theirs = (
         load_checkpoint(path / EXPERIMENT.relative_to("output") / "averaged.pt")["model"]
@@ -121,6 +158,34 @@ def test_killed_at_each_stage_it_ends_with_the_same_bytes(root: Path) -> None:
     assert ours.keys() == theirs.keys()
     for name, tensor in ours.items():
         assert torch.equal(tensor, theirs[name]), name
+
+
+def test_killed_at_each_stage_it_ends_with_the_same_bytes(
+    root: Path, unbroken: tuple[list[str], dict[str, str]]
+) -> None:
+    for stage in IN_THE_MIDDLE:
+        interrupt(root, unbroken[0], stage)
+    assert_ends_alike(root, *unbroken)
+
+
+# With the test above, 20 times SIGKILL, 5 times SIGINT and 5 times SIGTERM.
+OTHERS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", OTHERS, ids=lambda number: number.name)
+def test_interrupted_at_each_stage_it_ends_with_the_same_bytes(
+    root: Path, unbroken: tuple[list[str], dict[str, str]], number: signal.Signals
+) -> None:
+    for name in ("data", "output"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    stages = list(IN_THE_MIDDLE)
+    if number != signal.SIGKILL:
+        stages = stages[number == signal.SIGTERM :: 2]
+    delays = random.Random(int(number))
+    for stage in stages:
+        interrupt(root, unbroken[0], stage, number, delays.uniform(0, 0.05))
+    assert_ends_alike(root, *unbroken)
 
 
 def test_wmt18_from_download_to_the_papers_table(root: Path) -> None:

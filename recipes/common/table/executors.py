@@ -162,7 +162,7 @@ def slurm_parameters(job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
         named["slurm_gpus_per_node"] = job.gpus
     # Since SLURM 22.05, srun does not take over what sbatch was told.
     arguments = [f"--cpus-per-task={cpus}", *mine.get("srun_args", [])]
-    paths = f"export PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    paths = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
     return {
         **named,
         "name": job.name,

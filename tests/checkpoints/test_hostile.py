@@ -1,0 +1,400 @@
+"""Checkpoints that were damaged or made to do harm: nothing in them runs, and each reader says in one sentence why."""
+
+import io
+import os
+import pickle
+import re
+import tarfile
+import zipfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, data
+from fairseq.models import build_model
+from omegaconf import OmegaConf
+
+from fairseq_posenc.checkpoints import average_checkpoints, ignore_unsafe_switch, load_checkpoint
+from fairseq_posenc.errors import Refusal
+from fairseq_posenc.export import export, measure
+from fairseq_posenc.model import PositionTransformer
+from fairseq_posenc.signature import SIGNATURE
+from tests.toy import PACKAGE, binarize, make_corpus, run_fairseq, train
+
+FOLDER = Path(__file__).parent / "at_2a633bd"
+SHAW = FOLDER / "shaw.pt"
+WEIGHT = "encoder.layers.0.fc1.weight"
+_ONE = torch.ones(1, dtype=torch.int64)
+CODE = "__import__('os').mkdir('ran') or [10]"
+#: the same code in fconv's settings, which fairseq evaluates itself
+FCONV = f"[(8, 3)] * len({CODE})"
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert not (tmp_path / "ran").exists()
+
+
+def write(change: Change, name: str = "checkpoint.pt") -> Path:
+    state = load_checkpoint(SHAW)
+    change(state)
+    torch.save(state, name)
+    return Path(name)
+
+
+def model_flag(name: str, value: object) -> Change:
+    return lambda state: setattr(state["cfg"]["model"], name, value)
+
+
+def weight(change: Callable[[torch.Tensor], object]) -> Change:
+    return lambda state: state["model"].update({WEIGHT: change(state["model"][WEIGHT])})
+
+
+def record(value: object) -> Change:
+    content = torch.tensor(list(value)) if isinstance(value, bytes) else value
+    return lambda state: state["model"].update({SIGNATURE: content})
+
+
+def endless(state: dict[str, Any]) -> None:
+    values: list[Any] = []
+    values.append(values)
+    model_flag("values", values)(state)
+
+
+def laughs(state: dict[str, Any]) -> None:
+    values: list[Any] = [1]
+    for _ in range(20):
+        values = [values] * 10
+    model_flag("values", values)(state)
+
+
+DAMAGED: dict[str, tuple[Change, str]] = {
+    "code in a setting": (model_flag("adaptive_softmax_cutoff", CODE), "would run its setting cfg.model.adaptive"),
+    "code for fconv": (model_flag("decoder_attention", FCONV), "would run its setting cfg.model.decoder_attention"),
+    "code for adam": (lambda state: state["cfg"].update(optimizer={"adam_betas": CODE}), "cfg.optimizer.adam_betas"),
+    "code below": (
+        model_flag("w2v_args", {"model": Namespace(conv_feature_layers=CODE)}),
+        r"w2v_args\.model\.conv_",
+    ),
+    "code in args": (lambda state: state.update(args=Namespace(lamb_betas=CODE)), r"its setting args\.lamb_betas"),
+    "too many": (model_flag("encoder_layers", "[(1, 2)] * 10 ** 12"), "is no literal"),
+    "environment": (model_flag("label", "${oc.env:HOME}"), "would call a function of omegaconf"),
+    "made up": (model_flag("label", "${${name}:HOME}"), "would call a function of omegaconf"),
+    "escaped": (model_flag("label", "$\\{oc.env:HOME\\}"), "would call a function of omegaconf"),
+    "endless": (endless, "holds itself"),
+    "laughs": (laughs, "more than 100,000 settings"),
+    "tensor": (model_flag("dropout", torch.ones(2)), r"cfg\.model\.dropout is a Tensor"),
+    "list": (lambda state: state.update(cfg=[1]), "'cfg' is a list, not a dict"),
+    "text": (lambda state: state.update(cfg="shaw"), "'cfg' is a str, not a dict"),
+    "model's text": (lambda state: state["cfg"].update(model="shaw"), r"cfg\.model is a str, not a group"),
+    "args": (lambda state: state.update(args={"arch": "shaw"}), "'args' is a dict, not a Namespace"),
+    "key": (lambda state: state["cfg"].update({(1,): 2}), "has a tuple as a key"),
+    "integers": (weight(torch.Tensor.long), rf"{WEIGHT} as int64 \(8, 8\), not as floating"),
+    "booleans": (weight(torch.Tensor.bool), rf"{WEIGHT} as bool"),
+    "complex numbers": (weight(lambda value: value.to(torch.complex64)), rf"{WEIGHT} as complex64"),
+    "no tensor": (weight(torch.Tensor.tolist), rf"{WEIGHT} as a list"),
+    "sparse": (weight(torch.Tensor.to_sparse), rf"{WEIGHT} as .*sparse"),
+    "no numbers": (weight(lambda value: value.to("meta")), rf"{WEIGHT} as meta"),
+    "more numbers than bytes": (weight(lambda value: value[0, 0].expand(10**6, 10**6)), "that are all in it"),
+    "integers in a table": (
+        lambda state: state["model"].update({"encoder.layers.0.self_attn.position_encoding.relative_keys": _ONE}),
+        "relative_keys as int64",
+    ),
+    "a number for a name": (lambda state: state["model"].update({1: torch.ones(1)}), "name is a int"),
+    "extra_state": (lambda state: state.update(extra_state=[1]), "'extra_state' is a list"),
+    "train_iterator": (lambda state: state["extra_state"].update(train_iterator=[1]), "'train_iterator' is a list"),
+    "history": (lambda state: state.update(optimizer_history=[]), "'optimizer_history' is no list of dicts"),
+    "updates": (lambda state: state["optimizer_history"][-1].update(num_updates="6"), "number of updates is '6'"),
+    "record out of range": (record(torch.tensor([300, -1])), "position_version is not JSON in UTF-8"),
+    "record in Latin-1": (record(b'{"encoding": "\xe9"}'), "position_version is not JSON in UTF-8"),
+    "record with bytes for the terminal": (record(b"\x1b[31mshaw"), "position_version is not JSON in UTF-8"),
+    "record of depth": (record(b"[" * 100_000), "position_version is not JSON in UTF-8"),
+    "record that is a list": (record(b"[1]"), "position_version names no encoding"),
+    "record of no encoding": (record(b'{"encoding": [1]}'), "position_version names no encoding"),
+    "record of a gain": (record(b'{"encoding": "t5", "bias_gain": "a"}'), "position_version has 'a' as its bias_gain"),
+    "record that is a text": (record("shaw"), "position_version is not a one-dimensional tensor of int64"),
+    "record of floats": (record(torch.ones(3)), "position_version is not a one-dimensional tensor of int64"),
+    "record of one number": (record(torch.tensor(3)), "position_version is not a one-dimensional tensor of int64"),
+    "record without bytes": (record(torch.ones(3, dtype=torch.int64, device="meta")), "not JSON in UTF-8"),
+}
+#: of which only readers that build a model say something
+UNLOADABLE: dict[str, tuple[Change, str]] = {
+    "no extra_state": (lambda state: state.pop("extra_state"), "has no 'extra_state'"),
+    "no history": (lambda state: state.pop("optimizer_history"), "has no 'optimizer_history'"),
+    "unknown task": (lambda state: state["cfg"]["task"].update(_name="no\x1b[31mne"), r"no task 'no\\x1b\[31mne' here"),
+    "no task": (lambda state: state["cfg"].pop("task"), "cannot be loaded"),
+    "unknown architecture": (model_flag("_name", "none"), "no arch 'none' here; import what defines it"),
+    "a width that is a text": (model_flag("encoder_layers", "six"), "cannot be loaded .*TypeError"),
+    "an option that is a text": (model_flag("clipping_distance", "six"), "--clipping-distance 'six': say a whole"),
+    "another shape": (weight(lambda value: value[:3].clone()), rf"cannot be loaded .*size mismatch for {WEIGHT}"),
+    "no parameter": (lambda state: state["model"].pop(WEIGHT), rf"cannot be loaded .*Missing key.*{WEIGHT}"),
+    "a record of bytes for the terminal": (record(b'{"encoding": "\\u001b[31m"}'), r"other positions .*\\u001b\[31m"),
+}
+
+
+def generate(path: Path) -> None:
+    """As fairseq-generate, -interactive and -validate load it."""
+    checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
+
+
+def pretrained(path: Path) -> None:
+    PositionTransformer.from_pretrained(str(path.parent), path.name, str(FOLDER))
+
+
+def average(path: Path) -> None:
+    average_checkpoints([path], "mean.pt")
+
+
+def compare(path: Path) -> None:
+    Path("text").write_text("a\n")
+    measure(path, Path("served"), Path("text"), Path("text"), data=FOLDER)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "generate": generate,
+    "from_pretrained": pretrained,
+    "average": average,
+    "export": lambda path: export(path, Path("served"), data=FOLDER),
+    "compare": compare,
+}
+
+
+def refusal(read: Callable[[Path], object], path: Path) -> str:
+    with pytest.raises(Refusal) as caught:
+        read(path)
+    message = str(caught.value)
+    assert path.name in message
+    assert message.isprintable()
+    assert not any(Path().glob("*mean.pt*"))
+    assert not Path("served").exists()
+    return message
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_every_reader_refuses(case: str) -> None:
+    change, says = DAMAGED[case]
+    path = write(change)
+    for read in READERS.values():
+        assert re.search(says, refusal(read, path))
+
+
+@pytest.mark.parametrize("case", UNLOADABLE)
+def test_every_reader_that_builds_refuses(case: str) -> None:
+    change, says = UNLOADABLE[case]
+    path = write(change)
+    for name in ("generate", "from_pretrained"):
+        assert re.search(says, refusal(READERS[name], path))
+    with pytest.raises(Refusal):
+        READERS["export"](path)
+
+
+def test_one_of_an_ensemble_is_named() -> None:
+    bad = write(model_flag("clipping_distance", 3), "bad.pt")
+    with pytest.raises(Refusal, match=r"shaw\.pt, bad\.pt: The checkpoint was trained with other positions"):
+        checkpoint_utils.load_model_ensemble([str(SHAW), str(bad)], arg_overrides={"data": str(FOLDER)})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_export_of_no_numbers(value: float) -> None:
+    path = write(weight(lambda tensor: tensor.fill_(value)))
+    assert f"NaN or infinite numbers in {WEIGHT}" in refusal(READERS["export"], path)
+
+
+def test_what_a_setting_may_be() -> None:
+    """References that omegaconf looks up, lists, words of other models, and every literal."""
+    values = {"encoder_layerdrop": "${model.dropout}", "pretrained": "mbart50", "label": [1, {"a": None}, ("b",)]}
+    path = write(lambda state: vars(state["cfg"]["model"]).update(values, unknown="$5 {a} __import__"))
+    assert vars(load_checkpoint(path)["cfg"]["model"]).items() >= values.items()
+    generate(write(model_flag("adaptive_softmax_cutoff", None)))
+
+
+def test_a_convolutional_model_as_published() -> None:
+    """Its settings are no plain literals. fairseq evaluates them itself, after they were checked."""
+    layers = "[(8, 3)] * 2 + [(12, 1)]"
+    flags = {"encoder_layers": layers, "decoder_layers": layers, "decoder_attention": "[True] * 2 + [False]"}
+    dictionary = data.Dictionary.load(str(FOLDER / "dict.en.txt"))
+    task = Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    settings = {"_name": "fconv", "arch": "fconv", "encoder_embed_dim": 8, "decoder_embed_dim": 8, **flags}
+    settings |= {"decoder_out_embed_dim": 8, "max_source_positions": 20, "max_target_positions": 20}
+    model = build_model(Namespace(**settings), task)
+
+    def replace(state: dict[str, Any]) -> None:
+        state["model"] = model.state_dict()
+        state["cfg"]["model"] = Namespace(**settings)
+
+    path = write(replace)
+    models, cfg = checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
+    assert len(models[0].encoder.convolutions) == 3
+    assert cfg.model.encoder_layers == layers
+
+
+@pytest.mark.parametrize("changed", ["encrypted", "compressed"])
+def test_archives_that_torch_did_not_write(changed: str) -> None:
+    with zipfile.ZipFile(SHAW) as archive, zipfile.ZipFile("checkpoint.pt", "w", zipfile.ZIP_DEFLATED) as copy:
+        for entry in archive.infolist():
+            method = zipfile.ZIP_LZMA if changed == "compressed" else zipfile.ZIP_STORED
+            copy.writestr(entry.filename, archive.read(entry), compress_type=method)
+    if changed == "encrypted":  # the flag in each entry of the directory
+        content = Path("checkpoint.pt").read_bytes()
+        start = content.index(b"PK\x01\x02")
+        parts = content[start:].split(b"PK\x01\x02")[1:]
+        flagged = b"".join(b"PK\x01\x02" + part[:4] + bytes([part[4] | 1]) + part[5:] for part in parts)
+        Path("checkpoint.pt").write_bytes(content[:start] + flagged)
+    for read in READERS.values():
+        assert f"in it is {changed}, which torch never writes" in refusal(read, Path("checkpoint.pt"))
+
+
+def test_a_pipe_is_not_waited_for() -> None:
+    os.mkfifo("checkpoint.pt")
+    for read in READERS.values():
+        assert "is a pipe or a device" in refusal(read, Path("checkpoint.pt"))
+
+
+def test_a_training_keeps_the_checkpoint_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq overwrites checkpoint_last.pt in place: what it resumed from must not change under it."""
+    path = write(lambda state: None)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    before = state["model"][WEIGHT].clone()
+    path.write_bytes(b"\0" * path.stat().st_size)
+    assert torch.equal(state["model"][WEIGHT], before)
+    assert OmegaConf.is_config(state["cfg"])
+
+
+def test_data_runs_nothing() -> None:
+    """fairseq gives the name of a FASTA file to a shell."""
+    for name, refused in (("plain", False), ("test.en;mkdir ran;.en", True)):
+        Path(f"{name}.fasta").write_text(">a\nb\n")
+        if refused:
+            with pytest.raises(Refusal, match="would be read by a shell command"):
+                data.FastaDataset(name)
+        else:
+            data.FastaDataset(name)
+
+
+def test_an_archive_stays_in_its_directory(tmp_path: Path) -> None:
+    with tarfile.open("model.tar.gz", "w:gz") as archive:
+        for name in ("model/checkpoint.pt", f"../{'../' * 20}{tmp_path}/ran"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 1
+            archive.addfile(entry, io.BytesIO(b"a"))
+    with pytest.raises(tarfile.OutsideDestinationError):
+        PositionTransformer.from_pretrained("model.tar.gz", "checkpoint.pt", str(FOLDER))
+
+
+# ---- fairseq's commands, as a user sees them
+
+
+class Call:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("ran",)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Binarized data, and a checkpoint of a model trained on it."""
+    folder = tmp_path_factory.mktemp("toy")
+    binarized = binarize(make_corpus(folder / "text"), folder / "data")
+    train(binarized, folder / "model", "transformer_shaw_tiny", user_dir=PACKAGE)
+    return binarized, folder / "model" / "checkpoint_last.pt"
+
+
+@pytest.fixture
+def bad(toy: tuple[Path, Path], tmp_path: Path) -> dict[str, Path]:
+    """Its checkpoint with code in a setting, and with code in the pickle."""
+    state = load_checkpoint(toy[1])
+    state["extra_state"]["call"] = Call()
+    torch.save(state, tmp_path / "pickle.pt")
+    del state["extra_state"]["call"]
+    state["cfg"]["model"].adaptive_softmax_cutoff = CODE
+    torch.save(state, tmp_path / "setting.pt")
+    return {"pickle": tmp_path / "pickle.pt", "setting": tmp_path / "setting.pt"}
+
+
+SAYS = {"pickle": "loading it would call posix.mkdir", "setting": "would run its setting cfg.model.adaptive"}
+UNSAFE = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+
+
+def errors(stderr: str) -> list[str]:
+    assert "Traceback" not in stderr
+    return [line for line in stderr.splitlines() if line.startswith("Error: ")]
+
+
+@pytest.mark.parametrize(("command", "kind"), [("generate", "pickle"), ("validate", "setting")])
+def test_commands(toy: tuple[Path, Path], bad: dict[str, Path], command: str, kind: str) -> None:
+    run = run_fairseq(
+        *(command, toy[0], "--path", bad[kind], "--cpu", "--max-tokens", "200", "--task", "translation"),
+        user_dir=PACKAGE,
+        check=False,
+        environment=UNSAFE,
+    )
+    assert run.returncode == 1
+    (error,) = errors(run.stderr)
+    assert f"{bad[kind]} is refused" in error
+    assert SAYS[kind] in error
+
+
+@pytest.mark.parametrize(("flag", "kind"), [("--restore-file", "pickle"), ("--finetune-from-model", "setting")])
+def test_trainings(
+    toy: tuple[Path, Path], bad: dict[str, Path], flag: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in UNSAFE.items():
+        monkeypatch.setenv(name, value)
+    run = train(toy[0], "new", "transformer_shaw_tiny", flag, bad[kind], user_dir=PACKAGE, check=False)
+    assert run.returncode == 1
+    (error,) = errors(run.stderr)
+    assert SAYS[kind] in error
+    assert "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD is ignored" in run.stdout + run.stderr
+    assert not list(Path("new").glob("*.pt"))
+
+
+def test_a_model_that_does_not_fit_is_one_sentence_and_a_traceback_on_demand(toy: tuple[Path, Path]) -> None:
+    """fairseq's trainer replaces the reason."""
+    wider = ("--restore-file", toy[1], "--encoder-ffn-embed-dim", "64")
+    run = train(toy[0], "new", "transformer_shaw_tiny", *wider, user_dir=PACKAGE, check=False)
+    (error,) = errors(run.stderr)
+    assert f"{toy[1]} cannot be loaded (RuntimeError: " in error
+    assert "size mismatch for encoder.layers.0.fc1.weight" in error
+    shown = run_fairseq(
+        *("generate", toy[0], "--path", toy[1], "--cpu", "--model-overrides", "{'clipping_distance': 5}"),
+        user_dir=PACKAGE,
+        check=False,
+        environment={"FAIRSEQ_POSENC_TRACEBACK": "1"},
+    )
+    assert shown.returncode == 1
+    assert "Traceback" in shown.stderr
+    assert "was trained with other positions" in shown.stderr.splitlines()[-1]
+
+
+def test_hydra_train(toy: tuple[Path, Path], bad: dict[str, Path], tmp_path: Path) -> None:
+    run = run_fairseq(
+        "hydra_train",
+        *("task=translation", f"task.data={toy[0]}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
+        *("criterion=cross_entropy", "optimizer=adam", "dataset.max_tokens=200", "optimization.max_update=1"),
+        *("model={_name: transformer_shaw_tiny}", f"checkpoint.save_dir={tmp_path / 'new'}"),
+        *(f"checkpoint.restore_file={bad['setting']}", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    assert SAYS["setting"] in run.stderr
+
+
+@pytest.mark.parametrize("safe", [{}, {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}], ids=["unsafe", "both"])
+def test_switches_of_torch(safe: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the unsafe one, torch alone would run a pickle; with both, it would load nothing."""
+    for name, value in {**UNSAFE, **safe}.items():
+        monkeypatch.setenv(name, value)
+    ignore_unsafe_switch()
+    load_checkpoint(SHAW)
+    checkpoint_utils.load_checkpoint_to_cpu(str(SHAW))
+    torch.save({"extra_state": {"ema": Call()}}, "pickle.pt")
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load("pickle.pt")  # as fairseq reads what other processes send
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint_utils.load_ema_from_checkpoint("pickle.pt")

@@ -1,0 +1,117 @@
+"""Settings that fairseq evaluates: what a literal is, that fairseq takes nothing else, and which settings they are."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import fairseq
+import pytest
+from fairseq import options, utils
+from fairseq.data.multilingual import multilingual_data_manager
+
+from fairseq_posenc.checkpoints.literals import EVALUATED, parse_literal
+
+FAIRSEQ = Path(fairseq.__file__).parent
+#: of fairseq's fconv, wav2vec 2.0, lamb and wer_args, as checkpoints hold them
+PUBLISHED = (
+    *("[(512, 3)] * 20", "[(512, 3)] * 9 + [(1024, 3)] * 4 + [(2048, 1)] * 2", "[True] * 3 + [False]"),
+    *("[(512, 10, 5)] + [(512, 3, 2)] * 4 + [(512,2,2)] + [(512,2,2)]", "(0.9, 0.999)", "('a.bin', 'b.txt', 2, -1)"),
+    *("[(1, 64), (2, 128)]", " [10000,20000]", "True", "False", "None", "1", "-1.5", "1e-3", "{'a': [1]}", "(1,) * 2"),
+)
+HOSTILE = (
+    *("__import__('os').mkdir('ran')", "[mkdir]", "(lambda: 1)()", "[x for x in (1,)]", "[1][0]", "f'{1}'", "len([])"),
+    *(
+        "[0] * 10**12",
+        "[0] * 1000 * 1000 * 1000",
+        "[[0] * 9999] * 9999",
+        "'a' * 3",
+        "2 ** 9",
+        "[1] * [2]",
+        "[1] + (2,)",
+    ),
+    *("[" * 10000, "-" * 50000 + "1", "", "a b", "\0", "1 if 1 else 2", "__debug__()", "[*range(9)]", "0" * 200000),
+)
+
+
+@pytest.fixture(scope="module")
+def original() -> ModuleType:
+    """fairseq.utils as it is without the plugin."""
+    specification = importlib.util.spec_from_file_location("fairseq_utils_as_installed", utils.__file__)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    assert "eval(x)" in Path(utils.__file__).read_text()
+    return module
+
+
+def outcome(function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except (TypeError, ValueError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("text", PUBLISHED)
+def test_literals_mean_what_they_meant(original: ModuleType, text: str) -> None:
+    assert parse_literal(text) == eval(text)
+    for name, types in (("eval_str_list", (float, int, str)), ("eval_str_dict", (dict,)), ("eval_bool", (True, False))):
+        for kind in types:
+            expected = outcome(getattr(original, name), text, kind)
+            assert outcome(getattr(utils, name), text, kind) == expected
+
+
+@pytest.mark.parametrize("value", [None, 3, 2.5, True, False, [1, 2], (1,), "'[1]'"])
+def test_other_values_mean_what_they_meant(original: ModuleType, value: Any) -> None:
+    for name in ("eval_str_list", "eval_str_dict", "eval_bool"):
+        assert outcome(getattr(utils, name), value) == outcome(getattr(original, name), value)
+    assert utils.eval_bool(value, default=True) == original.eval_bool(value, default=True)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
+def test_nothing_else_is_evaluated(text: str) -> None:
+    for function in (parse_literal, utils.eval_str_list, utils.eval_str_dict, utils.eval_bool):
+        with pytest.raises(ValueError, match="is no literal, such as"):
+            function(text)
+
+
+def test_text_in_text_is_not_evaluated_either() -> None:
+    assert utils.eval_str_dict("\"__import__('os')\"") == "__import__('os')"
+
+
+def test_the_functions_are_replaced_under_every_name() -> None:
+    assert options.eval_bool is utils.eval_bool
+    assert multilingual_data_manager.eval_str_dict is utils.eval_str_dict
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if name.startswith("eval_") and getattr(value, "__module__", "") == "fairseq.utils":
+                pytest.fail(f"{module.__name__}.{name} is fairseq's own")
+
+
+def test_every_setting_that_fairseq_evaluates_is_known() -> None:
+    """A call that takes no setting stands here with its file, so that another one is seen."""
+    settings, others = set(), set()
+    for path in FAIRSEQ.rglob("*.py"):
+        for call, argument in re.findall(
+            r"(?<![\w.])(?:(?:utils|options)\.)?(eval|eval_str_list|eval_str_dict|eval_bool)\(\s*([^(),]*)",
+            path.read_text(),
+        ):
+            setting = re.fullmatch(r"(?:self\.)?(?:\w*cfg|args)\.(\w+)\s*", argument)
+            if setting:
+                settings.add(setting[1])
+            elif "examples" not in path.parts:
+                others.add((path.name, call, argument))
+    assert {"adam_betas", "encoder_layers", "adaptive_softmax_cutoff"} <= settings
+    assert settings <= EVALUATED
+    assert others == {
+        ("raw_audio_dataset.py", "eval", "feature_encoder_spec"),  # known by that name
+        ("multihead_attention.py", "eval_str_dict", "xformers_att_config"),  # and that
+        ("codedataset.py", "eval", "line.strip"),  # data, which no checkpoint holds
+        *(("lightconv.py", "eval_str_list", "x"), ("lightconv_lm.py", "eval_str_list", "x")),  # the user's flags
+        ("multilingual_data_manager.py", "eval_str_dict", "uf"),  # the user's flags
+        *(("utils.py", "eval", "x"), *(("utils.py", f"eval_{kind}", "x") for kind in ("str_list", "str_dict", "bool"))),
+        ("utils.py", "eval_str_list", "x"),  # in dataclass, by literal_eval
+    }

@@ -1,0 +1,52 @@
+"""What guards.py wraps still takes all that fairseq's own function takes."""
+
+import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.data import iterators
+from fairseq.optim import FairseqOptimizer
+from fairseq.tasks.translation import TranslationTask
+
+from tests.models import batch, build_model, make_task, sentences, shift_right
+
+
+def test_items_of_any_kind_are_grouped_and_dummies_come_first():
+    assert list(iterators.GroupedIterator(list(range(10)), 4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    batches = [{"id": 1}, {}, {"id": 2}, None]
+    assert list(iterators.GroupedIterator(batches, 4)) == [[{}, None, {"id": 1}, {"id": 2}]]
+
+
+class ByPosition(TranslationTask):
+    """Hands everything on by position, as fairseq's speech tasks do."""
+
+    def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
+        return super().train_step(sample, model, criterion, optimizer, update_num, ignore_grad)
+
+
+class SeveralTasks(CrossEntropyCriterion):
+    """Logs a dictionary for each task, as the criteria of speech-to-speech translation do."""
+
+    def forward(self, model, sample, reduce=True):
+        loss, sample_size, logged = super().forward(model, sample, reduce)
+        return loss, sample_size, {**logged, "multitask": {"ctc": {"loss": 3.0}}, "nothing": None}
+
+
+def test_a_dummy_counts_nothing_in_tasks_that_call_the_step_by_position():
+    task = make_task()
+    task.__class__ = ByPosition
+    model = build_model("transformer_shaw_tiny")
+    source = sentences(task, [5, 3])
+    lengths = torch.tensor([6, 4])
+    inputs = {"src_tokens": batch(task, source, True), "src_lengths": lengths}
+    inputs["prev_output_tokens"] = batch(task, shift_right(source), False)
+    sample = {"net_input": inputs, "target": batch(task, source, False), "ntokens": 10}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = (sample, model, SeveralTasks(task, sentence_avg=False), FairseqOptimizer(None), 1)
+    step[3]._optimizer = optimizer
+    loss, size, logged = task.train_step(*step, False)
+    assert (size, logged["ntokens"], logged["multitask"]) == (10, 10, {"ctc": {"loss": 3.0}})
+    assert loss > 0
+    gradient = model.encoder.embed_tokens.weight.grad.clone()
+    loss, size, logged = task.train_step(*step, True)
+    assert (loss, size, logged["loss"], logged["ntokens"], logged["multitask"]["ctc"]["loss"]) == (0, 0, 0, 0, 0)
+    assert logged["nothing"] is None
+    assert torch.equal(model.encoder.embed_tokens.weight.grad, gradient)

@@ -1,0 +1,115 @@
+"""Whatever is started runs the code that it belongs to: not that of the current directory, nor of another clone."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipes.common.experiment import Experiment, train_command, train_environment
+from recipes.common.score import score_command
+from tests.recipes.tiny import make_recipe, make_run
+
+ROOT = Path(__file__).resolve().parents[1]
+#: modules that a start of ours imports, and those that Python itself takes for `python -m`
+NAMES = ["recipes", "fairseq_posenc", "click", "json", "rich", "torch", "fairseq", "fairseq_cli", "sacrebleu", "runpy"]
+RAN = "RAN"
+
+
+def make_trap(directory: Path, *names: str) -> None:
+    """Modules that leave a file behind when they are imported."""
+    for name in names:
+        (directory / name).mkdir(parents=True)
+        mark = directory / f"{RAN}-{name}"
+        (directory / name / "__init__.py").write_text(f"open({str(mark)!r}, 'w')\nraise SystemExit('a trap')\n")
+
+
+def marks(directory: Path) -> list[Path]:
+    return list(directory.rglob(f"{RAN}-*"))
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """This repository's code in a directory full of traps, with an environment that is ready."""
+    make_trap(tmp_path, *NAMES)
+    for name in ("recipes", "fairseq_posenc"):
+        shutil.copytree(ROOT / name, tmp_path / "clone" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "clone" / "scripts").mkdir()
+    (tmp_path / "clone" / "scripts" / "env.sh").write_text(f"export PYTHON={sys.executable}\n")
+    return tmp_path / "clone"
+
+
+def run(words: list[str], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    return subprocess.run(
+        words, cwd=cwd, env=kept | environment, capture_output=True, encoding="utf-8", check=False, timeout=300
+    )
+
+
+@pytest.mark.parametrize("words", [["run.sh", "--dry-run", "--gpus", "0"], ["table.sh", "--help"]], ids=lambda w: w[0])
+def test_a_recipe_runs_its_own_code(clone: Path, words: list[str]) -> None:
+    folder = clone.parent
+    make_trap(folder / "other", "recipes", "fairseq_posenc")
+    (folder / "elsewhere" / clone.name / "recipes" / "quickstart").mkdir(parents=True)
+    (folder / "elsewhere" / clone.name / "recipes" / "common").mkdir()
+    process = run(
+        ["bash", f"{clone.name}/recipes/quickstart/{words[0]}", *words[1:]],
+        folder,
+        PYTHONPATH=f":.:{folder / 'other'}",  # an empty entry means the current directory
+        CDPATH=str(folder / "elsewhere"),
+    )
+    assert process.returncode == 0, process.stderr
+    assert marks(folder) == []
+    if words[0] == "run.sh":
+        assert f"--user-dir {clone / 'fairseq_posenc'} " in process.stdout
+
+
+def test_what_a_recipe_starts_runs_its_own_code(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    make_trap(tmp_path / "here", *NAMES)
+    run_ = make_run(tmp_path, conf, None, cpu_processes=2)
+    experiment = Experiment(run_, "sinusoidal", 1)
+    training = train_command(experiment)
+    torchrun = training[: training.index("fairseq_cli.train")]
+    # The processes that torchrun starts run a module of Python's own here, for it is quicker to import.
+    for words in ([*torchrun, "json.tool", "--help"], [*score_command(experiment, "test")[:4], "--help"]):
+        process = run(words, tmp_path / "here", **train_environment(run_))
+        assert process.returncode == 0, process.stderr
+        assert "usage: " in process.stdout
+    assert marks(tmp_path) == []
+
+
+def test_a_script_runs_the_package_beside_it(tmp_path: Path) -> None:
+    make_trap(tmp_path, *NAMES)
+    make_trap(tmp_path / "other", "fairseq_posenc")
+    for name in ("scripts", "fairseq_posenc"):
+        (tmp_path / "clone" / name).mkdir(parents=True)
+    (tmp_path / "clone" / "fairseq_posenc" / "__init__.py").write_text("raise SystemExit('its own package')\n")
+    script = shutil.copy(ROOT / "scripts" / "average_checkpoints.py", tmp_path / "clone" / "scripts")
+    process = run([sys.executable, str(script), "--help"], tmp_path, PYTHONPATH=str(tmp_path / "other"))
+    assert process.stderr == "its own package\n"
+    assert marks(tmp_path) == []
+
+
+def test_a_batch_file_runs_the_clone_that_it_lies_in(tmp_path: Path) -> None:
+    """With stand-ins for SLURM's programs: sbatch runs a copy of the file, in the directory that it is called in."""
+    for name in ("one", "two"):
+        recipe = tmp_path / name / "recipes" / "small"
+        recipe.mkdir(parents=True)
+        (recipe / "run.sh").write_text(f'echo "{name}: $*"\n')
+    copy = shutil.copy(ROOT / "recipes" / "common" / "slurm.sbatch", tmp_path / "slurm_script")
+    submitted = tmp_path / "one" / "recipes" / "common" / "slurm.sbatch"
+    programs = {
+        "scontrol": f'if [[ $2 == job ]]; then echo "   Command={submitted} small --gpus 1"; else echo host0; fi',
+        "srun": 'shift; exec "$@"',
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(tmp_path / "two"), "SLURM_JOB_NODELIST": "host0"}
+    slurm |= {"SLURM_NNODES": "1", "SLURM_NODEID": "0", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    process = run(["bash", str(copy), "small", "--gpus", "1"], tmp_path / "two", **slurm)
+    assert process.returncode == 0, process.stderr
+    assert "\none: --nodes 1 --node-rank 0 --rendezvous host0:20007 --gpus 1\n" in process.stdout
