@@ -1,10 +1,11 @@
-"""Writes the tables of docs/learning.md, docs/reproducing.md and README.md from results/ and the data beside it:
+"""Writes the tables of README.md and docs/ that have data in results/ or beside this file:
 `python docs/data/tables.py`.
 """
 
 import csv
 import json
 import re
+import runpy
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -134,8 +135,20 @@ def readme() -> dict[str, str]:
     }
 
 
+def fairseq() -> dict[str, str]:
+    """As the script prints them that made the data."""
+    script = runpy.run_path(str(ROOT / "scripts" / "run_fairseq_tests.py"))
+    rows = read("fairseq-tests.csv")
+    return {
+        "tests": script["summary"](rows),
+        "differences": script["differences"](rows),
+        "options": script["trials"](rows),
+    }
+
+
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
+    "docs/fairseq.md": fairseq,
     "docs/learning.md": learning,
     "docs/reproducing.md": reproducing,
 }
