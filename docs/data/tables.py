@@ -18,6 +18,7 @@ Run = dict[str, str]
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
+RELATIVE = "Adafactor"  # with steps relative to the parameter's size, rate 0.03
 VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
@@ -49,6 +50,11 @@ def kept(recipe: str, test: str) -> list[Run]:
             }
         )
     return runs
+
+
+def multi30k() -> dict[str, list[Run]]:
+    """The runs of Multi30k, by test set."""
+    return {test: kept("multi30k", test) for test in MULTI30K}
 
 
 def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -> list[Run]:
@@ -92,12 +98,24 @@ def learning() -> dict[str, str]:
     others = [
         [f"`{run['encoding']}`", run["changed"] or "as it stands", score([run]), loss([run])]
         for run in changed
-        if run["encoding"] != "t5"
+        if run["encoding"] != "t5" and run["changed"] != RELATIVE
+    ]
+    relative = [
+        [f"`{run['encoding']}{' ' * bool(run['flags'])}{run['flags']}`", score([run]), loss([run])]
+        for run in changed
+        if run["changed"] == RELATIVE
+    ]
+    longer = [
+        [g, *(score(of(runs, "diet_rel", flags)) for runs in multi30k().values()), loss(found)]
+        for g, flags in (("1", ""), ("√d", "--bias-gain auto"))
+        if (found := of(multi30k()[MULTI30K[0]], "diet_rel", flags))
     ]
     return {
         "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
         "initial": table(["root mean square of the initial values", "`t5`", "`t5`, G = √d"], initial),
         "others": table(["encoding", "change", "BLEU", "valid loss"], others),
+        "relative": table(["experiment", "BLEU", "valid loss"], relative),
+        "longer": table(["G", *MULTI30K, "loss"], longer),
     }
 
 
@@ -122,16 +140,16 @@ def readme() -> dict[str, str]:
     for name, flags in rows:
         found = of(runs, name, flags)
         lines.append([f"`{f'{name} {flags}'.strip()}`", score(found), score(found, "chrf"), found[0]["parameters"]])
-    rows = [("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto"), ("diet_rel", "--bias-gain 32")]
-    runs_of = {test: kept("multi30k", test) for test in MULTI30K}
-    multi30k = [
+    rows = [("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto")]
+    runs_of = multi30k()
+    small = [
         [f"`{f'{name} {flags}'.strip()}`", *(score(of(runs, name, flags)) for runs in runs_of.values())]
         for name, flags in rows
         if of(runs_of[MULTI30K[0]], name, flags)
     ]
     return {
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters"], lines),
-        "multi30k": table(["experiment", *MULTI30K], multi30k),
+        "multi30k": table(["experiment", *MULTI30K], small),
     }
 
 
