@@ -49,7 +49,7 @@ def explained(*sources: str) -> Iterator[None]:
             raise CheckpointError(
                 f"{few(sources)} cannot be loaded ({brief(reason)}); {TRACEBACK}=1 shows where it fails."
             ) from reason
-        if any(source in str(reason) for source in sources):
+        if any(str(Path(source)) in str(reason) for source in sources):
             raise reason from None
         raise type(reason)(f"{few(sources)}: {reason}") from None
 

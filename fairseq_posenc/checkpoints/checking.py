@@ -19,6 +19,8 @@ from .literals import EVALUATED, parse_literal
 _PLAIN = (bool, int, float, str, type(None))
 #: of a configuration, which may refer to itself or to one part many times
 _DEEPEST, _MOST_SETTINGS = 30, 100_000
+#: fairseq seeds NumPy with the epoch and --seed, of which the sum must be below 2 ** 32
+_MOST_EPOCHS = 2**31
 #: a reference to another setting, which omegaconf looks up; anything else in ${} calls a function, as ${oc.env:HOME}
 _REFERENCE = re.compile(r"\$\{[\w.\[\]]+\}")
 #: tensors of floating-point numbers by their names; other names may be of counters, as adaptive_softmax.version is
@@ -105,8 +107,8 @@ def _check_progress(path: Path, state: dict[str, Any]) -> None:
     extra, history = state.get("extra_state"), state.get("optimizer_history")
     if "extra_state" in state and not isinstance(extra, dict):
         raise _wrong(path, f"its 'extra_state' is a {type(extra).__name__}, not a dict")
-    if isinstance(extra, dict) and not isinstance(extra.get("train_iterator"), dict | None):
-        raise _wrong(path, f"its 'train_iterator' is a {type(extra['train_iterator']).__name__}, not a dict")
+    if isinstance(extra, dict):
+        _check_extra_state(path, extra)
     if "optimizer_history" in state:
         if not isinstance(history, list) or not history or not all(isinstance(entry, dict) for entry in history):
             raise _wrong(path, "its 'optimizer_history' is no list of dicts")
@@ -115,27 +117,51 @@ def _check_progress(path: Path, state: dict[str, Any]) -> None:
             raise _wrong(path, f"its number of updates is {updates!r}")
 
 
+def _check_extra_state(path: Path, extra: dict[str, Any]) -> None:
+    batches = extra.get("train_iterator")
+    if not isinstance(batches, dict | None):
+        raise _wrong(path, f"its 'train_iterator' is a {type(batches).__name__}, not a dict")
+    for name in ("epoch", "iterations_in_epoch"):
+        count = (batches or {}).get(name, 0)
+        if not isinstance(count, int) or not 0 <= count < _MOST_EPOCHS:
+            raise _wrong(path, f"its 'train_iterator' has {count!r:.100} as its {name}")
+    for name in ("best", "val_loss", "previous_training_time"):
+        number = extra.get(name)
+        if number is not None and not hasattr(number, "__float__"):  # a metric may be a tensor or an array
+            raise _wrong(path, f"its {name!r} is a {type(number).__name__}, not a number")
+
+
 def _check_parameters(path: Path, model: dict[Any, Any]) -> None:
     for name, value in model.items():
         if not isinstance(name, str):
             raise _wrong(path, f"a parameter's name is a {type(name).__name__}")
+        if isinstance(value, Tensor):
+            _check_tensor(path, name, value)
         if name == SIGNATURE:
             try:
                 parse_signature(value)
             except ValueError as error:
                 raise _wrong(path, str(error)) from None
         elif _PARAMETER.search(name) and not _are_numbers(value):
-            raise _wrong(path, f"it holds {name} as {form(value)}, not as floating-point numbers that are all in it")
+            raise _wrong(path, f"it holds {name} as {form(value)}, not as floating-point numbers")
+
+
+def _check_tensor(path: Path, name: str, value: Tensor) -> None:
+    if value.is_floating_point() and value.element_size() == 1:
+        raise _wrong(path, f"it holds {name} as {form(value)}, and fairseq writes no numbers of 8 bits")
+    # A few repeated numbers may stand for more than any memory holds.
+    stored = value.layout == torch.strided and value.device.type == "cpu"
+    if stored and value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        raise _wrong(path, f"its {name} stands for more numbers ({value.numel():,}) than are in it")
 
 
 def _are_numbers(value: object) -> bool:
-    """Whether it is a tensor of floating-point numbers, each of which is in the file."""
+    """Whether it is a tensor of floating-point numbers on the CPU."""
     return (
         isinstance(value, Tensor)
         and value.is_floating_point()
         and value.layout == torch.strided
         and value.device.type == "cpu"
-        and value.numel() * value.element_size() <= value.untyped_storage().nbytes()
     )
 
 
