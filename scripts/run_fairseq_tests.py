@@ -76,6 +76,11 @@ def run(checkout: Path, what: str, groups: list[str], tests: list[str]) -> list[
     return rows
 
 
+def names_transformer(row: Row) -> bool:
+    """All options are tried on a Transformer, some in processes of their own, where the child does not see it."""
+    return row["substituted"] == "yes" or row["group"] == OPTIONS
+
+
 def without_paths(text: str) -> str:
     """``text`` with the last part of each absolute path only: the rest differs from machine to machine."""
     return re.sub(r"(?<!\w)/(?:[^\s/:]+/)+", "", text)
@@ -189,7 +194,7 @@ def trials(rows: list[Row]) -> str:
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keeps a row for each test in this CSV file. What it has of other tests and encodings stays.",
+    help="Keeps a row for each test in this CSV file. What it has already is not run again: delete it to start afresh.",
 )
 def main(checkout: Path, encodings: list[str], groups: list[str], output: Path | None) -> None:
     """Runs fairseq's tests with stock's Transformer, then those that train or build one with each encoding's in its
@@ -200,12 +205,12 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
     spec = importlib.util.find_spec("fairseq")
     if spec is None or checkout.resolve() in Path(str(spec.origin)).resolve().parents:
         raise click.UsageError("fairseq must be installed, and PYTHONPATH must not name the checkout: unset it.")
-    before: list[Row] = []
+    rows: list[Row] = []
     if output is not None:
         if not output.parent.is_dir():
             raise click.UsageError(f"--output {output}: there is no directory {output.parent}; make it.")
         try:
-            before = read(output) if output.exists() else []
+            rows = read(output) if output.exists() else []
         except ValueError as error:
             raise click.UsageError(f"--output {error}") from None
     sys.path.insert(0, str(ROOT))  # this copy of the code, whichever is installed
@@ -216,17 +221,21 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
             find_encoding(encoding)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--encodings") from None
-    rows = run(checkout, STOCK, groups, [group if group == OPTIONS else f"tests.{group}" for group in groups])
-    # All options are tried on a Transformer, some in processes of their own, where the child does not see it.
-    substituted = [row["test"] for row in rows if row["substituted"] or row["group"] == OPTIONS]
-    others = [row["test"] for row in rows if row["test"] not in substituted]
-    for what, tests in ((LOADED, others), *((encoding, substituted) for encoding in encodings)):
+    for what in (STOCK, LOADED, *encodings):
+        done = {row["group"] for row in rows if row["with"] == what}
+        left = [group for group in groups if group not in done]
+        if what == STOCK:
+            tests = [group if group == OPTIONS else f"tests.{group}" for group in left]
+        else:
+            tests = [
+                row["test"]
+                for row in rows
+                if row["with"] == STOCK and row["group"] in left and names_transformer(row) == (what != LOADED)
+            ]
         if tests:
-            rows += run(checkout, what, groups, tests)
-    new = {(row["group"], row["with"]) for row in rows}
-    rows = [row for row in before if (row["group"], row["with"]) not in new] + rows
-    if output is not None:
-        write(output, rows)
+            rows += run(checkout, what, left, tests)
+            if output is not None:
+                write(output, rows)
     for text in (summary(rows), differences(rows), trials(rows)):
         if text.count("\n") > 1:  # more than its head
             click.echo(f"{text}\n")

@@ -102,10 +102,11 @@ def test_fairseqs_tests_run_with_an_encoding(tmp_path):
     if checkout is None:
         pytest.skip("FAIRSEQ_CHECKOUT names no checkout of facebookresearch/fairseq: its own tests are not run")
     output = tmp_path / "rows.csv"
-    done = run(
+    command = [
         *("--fairseq", checkout, "--encodings", "shaw", "--output", output),
         *("--tests", "test_inference_dropout.TestInferenceDropout.test_applies_training_mode,test_train"),
-    )
+    ]
+    done = run(*command)
     assert done.returncode == 0, done.stderr
     with output.open(encoding="utf-8", newline="") as file:
         outcomes = {(row["with"], row["outcome"], row["substituted"]) for row in csv.DictReader(file)}
@@ -113,3 +114,6 @@ def test_fairseqs_tests_run_with_an_encoding(tmp_path):
         *(("stock", "passed", "yes"), ("shaw", "passed", "yes")),
         *(("stock", "passed", ""), ("plugin", "passed", "")),
     }
+    assert done.stderr.splitlines() == ["stock: 7/0/0", "plugin: 6/0/0", "shaw: 1/0/0"]
+    again = run(*command)
+    assert (again.stdout, again.stderr) == (done.stdout, "")

@@ -142,7 +142,7 @@ def main(encoding: str, report: str, *names: str) -> None:
     loader = unittest.TestLoader()
     suite = loader.loadTestsFromNames(names)
     if loader.errors:
-        sys.exit(loader.errors[0])
+        sys.exit(str(loader.errors[0]))
     for name, module in list(sys.modules.items()):
         if name.startswith("tests."):
             substitution.replace_class(module)
