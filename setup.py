@@ -15,6 +15,7 @@ setup(
         "torch>=2.6,<3",
         "ve-fairseq>=0.12.3,<0.13",
         "numpy>=2.0,<3",
+        "hydra-core>=1.1,<1.4",
         "omegaconf>=2.2,<2.4",
         "sacrebleu>=2.4,<3",
         "tabulate>=0.9,<1",
