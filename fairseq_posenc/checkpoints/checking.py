@@ -19,8 +19,8 @@ from .literals import EVALUATED, parse_literal
 _PLAIN = (bool, int, float, str, type(None))
 #: of a configuration, which may refer to itself or to one part many times
 _DEEPEST, _MOST_SETTINGS = 30, 100_000
-#: fairseq seeds NumPy with the epoch and --seed, of which the sum must be below 2 ** 32
-_MOST_EPOCHS = 2**31
+#: epochs, batches and updates; fairseq adds them to --seed, and NumPy takes no seed from 2 ** 32 on
+_MOST_COUNTED = 2**31
 #: a reference to another setting, which omegaconf looks up; anything else in ${} calls a function, as ${oc.env:HOME}
 _REFERENCE = re.compile(r"\$\{[\w.\[\]]+\}")
 #: tensors of floating-point numbers by their names; other names may be of counters, as adaptive_softmax.version is
@@ -112,9 +112,7 @@ def _check_progress(path: Path, state: dict[str, Any]) -> None:
     if "optimizer_history" in state:
         if not isinstance(history, list) or not history or not all(isinstance(entry, dict) for entry in history):
             raise _wrong(path, "its 'optimizer_history' is no list of dicts")
-        updates = history[-1].get("num_updates", 0)
-        if not isinstance(updates, int) or updates < 0:
-            raise _wrong(path, f"its number of updates is {updates!r}")
+        _check_count(path, "number of updates", history[-1].get("num_updates", 0))
 
 
 def _check_extra_state(path: Path, extra: dict[str, Any]) -> None:
@@ -122,13 +120,18 @@ def _check_extra_state(path: Path, extra: dict[str, Any]) -> None:
     if not isinstance(batches, dict | None):
         raise _wrong(path, f"its 'train_iterator' is a {type(batches).__name__}, not a dict")
     for name in ("epoch", "iterations_in_epoch"):
-        count = (batches or {}).get(name, 0)
-        if not isinstance(count, int) or not 0 <= count < _MOST_EPOCHS:
-            raise _wrong(path, f"its 'train_iterator' has {count!r:.100} as its {name}")
+        _check_count(path, f"train_iterator's {name}", (batches or {}).get(name, 0))
     for name in ("best", "val_loss", "previous_training_time"):
         number = extra.get(name)
         if number is not None and not hasattr(number, "__float__"):  # a metric may be a tensor or an array
             raise _wrong(path, f"its {name!r} is a {type(number).__name__}, not a number")
+
+
+def _check_count(path: Path, name: str, count: object) -> None:
+    if not isinstance(count, int):
+        raise _wrong(path, f"its {name} is a {type(count).__name__}, not a whole number")
+    if not 0 <= count < _MOST_COUNTED:
+        raise _wrong(path, f"its {name} is not between 0 and {_MOST_COUNTED:,}")
 
 
 def _check_parameters(path: Path, model: dict[Any, Any]) -> None:
