@@ -4,6 +4,7 @@
   (8 by default): 20 sentences in, 16 translations out, exit status 0, and validation that skips the longest pairs.
 * With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch, for
   which the trainer forgets the sizes of the real batches before it, so that the update's gradient is too large.
+* A training that resumes after its last update makes one more: ``--max-update`` is looked at only after an update.
 * A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
 * What is wrong in reading checkpoints: :mod:`.checkpoint_guards`.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import os
 import signal
 import sys
@@ -30,6 +32,8 @@ from fairseq.trainer import Trainer
 from . import checkpoint_guards
 from .checkpoints import literals
 
+logger = logging.getLogger(__name__)
+
 
 def install() -> None:
     """Wraps the functions once, however often the package is imported."""
@@ -43,7 +47,7 @@ def install() -> None:
         (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_guards.explain_models),
         (tasks, "setup_task", checkpoint_guards.name_unknown("task", tasks.TASK_REGISTRY)),
         (models, "build_model", checkpoint_guards.name_unknown("arch", architectures)),
-        (Trainer, "load_checkpoint", checkpoint_guards.know_the_start),
+        (Trainer, "load_checkpoint", lambda function: checkpoint_guards.know_the_start(stop_where_done(function))),
         (FastaDataset, "_build_index", checkpoint_guards.refuse_shell_words),
         (utils, "eval_str_list", lambda _: literals.eval_str_list),
         (utils, "eval_str_dict", lambda _: literals.eval_str_dict),
@@ -108,6 +112,21 @@ def dummies_first(chunk_iterator: Any) -> Any:
             yield sorted(chunk, key=is_real)
 
     return ordered
+
+
+def stop_where_done(load_checkpoint: Any) -> Any:
+    """Keeps a training that was killed between its last checkpoint and its end from changing that checkpoint."""
+
+    @functools.wraps(load_checkpoint)
+    def load(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        extra_state = load_checkpoint(trainer, *args, **kwargs)
+        optimization = trainer.cfg.optimization
+        if 0 < optimization.max_update <= trainer.get_num_updates():
+            logger.info(f"nothing to train: --max-update {optimization.max_update} is reached")
+            optimization.max_epoch = -1  # of all limits, fairseq looks only at this one before an update; 0 means none
+        return extra_state
+
+    return load
 
 
 def count_no_dummy(train_step: Any) -> Any:

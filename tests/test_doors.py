@@ -78,12 +78,12 @@ def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     (tmp_path / "checkpoint_1_3.pt").rename(tmp_path / "checkpoint_last.pt")
-    resumed = losses(
-        posenc_train(
-            data, tmp_path, SHAW, "--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3"
-        )
-    )
+    flags = ("--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3")
+    resumed = losses(posenc_train(data, tmp_path, SHAW, *flags))
     assert resumed == {updates: loss for updates, loss in unbroken.items() if updates > 3}
+    ended = (tmp_path / "checkpoint_last.pt").read_bytes()
+    assert losses(posenc_train(data, tmp_path, SHAW, *flags)) == {}, "it was trained to its end already"
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == ended
 
 
 def test_sinusoidal_trains_to_the_losses_of_stock_fairseq_and_goes_on_from_its_checkpoint(data, stock, tmp_path):
