@@ -1,6 +1,7 @@
 """fairseq's functions that read checkpoints, made to run nothing in them and to say in one sentence what is wrong.
 
-* fairseq reads a checkpoint without saying that it wants data only, and evaluates some of its settings.
+* fairseq reads a checkpoint without saying that it wants data only, evaluates some of its settings, and reads the
+  files of embeddings that they name, though the embeddings are in the checkpoint.
 * A damaged checkpoint, or one of another model, ends in an error that names no file, or that hides the reason.
 * A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
   are passed over: the training starts from random parameters, exit status 0.
@@ -16,6 +17,8 @@ import functools
 import os
 import shlex
 import tarfile
+from argparse import Namespace
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,11 +68,36 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
             check_complete(Path(path), state)
             overrides = arg_overrides or {}
             if state.get("args") is not None:
+                _forget_embedding_files(vars(state["args"]))
                 vars(state["args"]).update(overrides)
             if state.get("cfg") is not None:
+                model = state["cfg"].get("model") or {}
+                _forget_embedding_files(vars(model) if isinstance(model, Namespace) else model)
                 state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
                 overwrite_args_by_name(state["cfg"], overrides)
             return _upgrade_state_dict(state)
+
+    return load
+
+
+def _forget_embedding_files(model: dict[str, Any]) -> None:
+    for name in ("encoder_embed_path", "decoder_embed_path"):
+        if model.get(name):
+            model[name] = None
+
+
+def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
+    """fairseq's own result, in the same form: the averaged parameters in place of the model's."""
+
+    @functools.wraps(load_ema_from_checkpoint)
+    def load(fpath: str) -> dict[str, Any]:
+        state = load_checkpoint(PathManager.get_local_path(fpath), mapped=False)
+        averaged = (state.get("extra_state") or {}).get("ema")
+        if not isinstance(averaged, dict) or not averaged:
+            raise CheckpointError(f"{fpath} holds no averaged parameters; name one of a training with --store-ema.")
+        numbers = {name: value.float() if value.dtype == torch.half else value for name, value in averaged.items()}
+        state["model"] = OrderedDict((name, value.clone()) for name, value in numbers.items())
+        return state
 
     return load
 

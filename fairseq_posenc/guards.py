@@ -44,6 +44,7 @@ def install() -> None:
         (iterators, "_chunk_iterator", dummies_first),
         (FairseqTask, "train_step", count_no_dummy),
         (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_guards.read_safely),
+        (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_guards.read_ema_safely),
         (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_guards.explain_models),
         (tasks, "setup_task", checkpoint_guards.name_unknown("task", tasks.TASK_REGISTRY)),
         (models, "build_model", checkpoint_guards.name_unknown("arch", architectures)),

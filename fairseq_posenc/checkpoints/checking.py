@@ -42,6 +42,7 @@ def check_state(path: Path, state: Any) -> dict[str, Any]:
     _check_configuration(path, state)
     _check_progress(path, state)
     _check_parameters(path, state["model"])
+    _check_sizes(path, state)
     return state
 
 
@@ -93,6 +94,17 @@ def _check_text(path: Path, place: tuple[str, ...], text: str) -> None:
             parse_literal(text)
         except ValueError as error:
             raise _wrong(path, f"fairseq would run its setting {name} as code, and {error}") from None
+
+
+def _check_sizes(path: Path, state: dict[str, Any]) -> None:
+    """Refuses a model larger than what is in the file, which could take for ever to build."""
+    model = (state.get("cfg") or {}).get("model") or state.get("args") or {}
+    tensors = [value for value in state["model"].values() if isinstance(value, Tensor)]
+    numbers = sum(value.numel() for value in tensors)
+    for place, value in _settings(path, model, ("model",)):
+        most = {"layers": len(tensors), "dim": numbers}.get(place[-1].rpartition("_")[2])
+        if most is not None and isinstance(value, int) and value > most:
+            raise _wrong(path, f"its setting {'.'.join(place)} = {value:,} asks for a larger model than is in it")
 
 
 def check_complete(path: Path, state: dict[str, Any]) -> None:

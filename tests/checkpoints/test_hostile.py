@@ -91,6 +91,8 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "environment": (model_flag("label", "${oc.env:HOME}"), "would call a function of omegaconf"),
     "made up": (model_flag("label", "${${name}:HOME}"), "would call a function of omegaconf"),
     "escaped": (model_flag("label", "$\\{oc.env:HOME\\}"), "would call a function of omegaconf"),
+    "layers without end": (model_flag("encoder_layers", 10**12), r"encoder_layers = 1,0.* asks for a larger model"),
+    "wide": (model_flag("encoder", {"ffn_embed_dim": 10**12}), r"encoder\.ffn_embed_dim = 1,0.* asks for a larger"),
     "endless": (endless, "holds itself"),
     "laughs": (laughs, "more than 100,000 settings"),
     "tensor": (model_flag("dropout", torch.ones(2)), r"cfg\.model\.dropout is a Tensor"),
@@ -409,6 +411,25 @@ def test_hydra_train(toy: tuple[Path, Path], bad: dict[str, Path], tmp_path: Pat
     assert run.returncode == 1
     assert "Traceback" not in run.stderr
     assert SAYS["setting"] in run.stderr
+
+
+def test_averaged_parameters(bad: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq has a reader of its own for them, which the switch of torch reaches though it is set late."""
+    for name, value in UNSAFE.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Refusal, match=SAYS["pickle"]):
+        checkpoint_utils.load_ema_from_checkpoint(str(bad["pickle"]))
+    with pytest.raises(Refusal, match="holds no averaged parameters"):
+        checkpoint_utils.load_ema_from_checkpoint(str(SHAW))
+    averaged = {WEIGHT: torch.ones(2, dtype=torch.half)}
+    path = write(lambda state: state["extra_state"].update(ema=averaged))
+    model = checkpoint_utils.load_ema_from_checkpoint(str(path))["model"]
+    assert {name: value.dtype for name, value in model.items()} == {WEIGHT: torch.float32}
+
+
+def test_files_of_embeddings_that_a_checkpoint_names_are_not_read() -> None:
+    path = write(model_flag("encoder_embed_path", "/dev/zero"))
+    assert checkpoint_utils.load_checkpoint_to_cpu(str(path))["cfg"].model.encoder_embed_path is None
 
 
 @pytest.mark.parametrize("safe", [{}, {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}], ids=["unsafe", "both"])
