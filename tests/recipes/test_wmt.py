@@ -107,7 +107,13 @@ IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
 def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIGKILL, delay: float = 0) -> None:
     """Starts the recipe, sends it a signal in the middle of a stage, and sees that nothing of it goes on."""
     process = subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        words,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # A shell lets what it starts in the background ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 120
     while not IN_THE_MIDDLE[stage](root) and process.poll() is None and time.monotonic() < deadline:
