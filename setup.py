@@ -8,8 +8,11 @@ setup(
     description="Relative and absolute position encodings for fairseq's Transformer, as a plug-in",
     license="MIT",
     # ve-fairseq, the fairseq that works on these Pythons, has no wheels for others.
+    entry_points={"console_scripts": ["fairseq-posenc = posenc_experiments.cli:main"]},
     python_requires=">=3.11,<3.13",
-    packages=find_packages(include=["fairseq_posenc", "fairseq_posenc.*"]),
+    packages=find_packages(
+        include=[f"{name}{below}" for name in ("fairseq_posenc", "posenc_experiments") for below in ("", ".*")]
+    ),
     package_data={"fairseq_posenc": ["py.typed"]},
     install_requires=[
         "torch>=2.6,<3",
@@ -17,14 +20,14 @@ setup(
         "numpy>=2.0,<3",
         "hydra-core>=1.1,<1.4",
         "omegaconf>=2.2,<2.4",
-        "sacrebleu>=2.4,<3",
-        "tabulate>=0.9,<1",
-        "matplotlib>=3.9,<4",
-        "click>=8.1,<9",
-        "rich>=13",
     ],
     extras_require={
         "recipes": [
+            "click>=8.1,<9",
+            "matplotlib>=3.9,<4",
+            "rich>=13",
+            "sacrebleu>=2.4,<3",
+            "tabulate>=0.9,<1",
             "sentencepiece>=0.2,<0.3",
             "sacremoses>=0.1.1,<0.3",
             "subword-nmt>=0.3.8,<0.4",
@@ -32,6 +35,8 @@ setup(
             "tensorboardX>=2.6,<3",
         ],
         "export": [
+            "click>=8.1,<9",
+            "sacrebleu>=2.4,<3",
             # from 4.8.3 on, layers may have biases of their own
             "ctranslate2>=4.8.3,<5",
             "sentencepiece>=0.2,<0.3",

@@ -21,6 +21,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 from .architectures import SIZES
 from .arguments import SIDES, encoding_of
 from .encodings import ENCODINGS
+from .errors import FlagError
 from .model import PositionTransformer
 
 VOCABULARY = 32768
@@ -32,7 +33,7 @@ NOTE = (
 )
 
 
-class DescriptionError(ValueError):
+class DescriptionError(FlagError):
     """An architecture or a flag of which no model can be built: its text is one sentence for the user."""
 
 

@@ -38,7 +38,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
 
-from recipes.common.stages import file_hash
+from posenc_experiments.workflow.stages import file_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
@@ -182,7 +182,7 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
     options = ["--conf", directory / "benchmark.conf", "--source", directory, "--data-dir", data, "--gpus", "0"]
     options += ["--output-dir", directory / "output", "--cpus", str(cpus), "--stages", "download,prepare"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "recipes.common", *map(str, options)],
+        [sys.executable, "-m", "posenc_experiments", "run", *map(str, options)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         encoding="utf-8",

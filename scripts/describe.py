@@ -1,46 +1,6 @@
-"""Counts parameters: a table of architectures with what each spends on positions.
+#!/usr/bin/env python
+"""`fairseq-posenc describe`."""
 
-python scripts/describe.py transformer_shaw_wmt_en_de transformer_t5_wmt_en_de -- --share-all-embeddings
-"""
+from posenc_experiments.cli import script
 
-import itertools
-import logging
-import sys
-from pathlib import Path
-
-import click
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.argument("archs", nargs=-1, required=True, metavar="ARCH... [-- FLAGS...]")
-@click.option(
-    "--vocabulary",
-    type=click.IntRange(min=5),
-    default=32768,
-    show_default=True,
-    help="Entries of the dictionary, fairseq's four special ones included; each language has as many.",
-)
-@click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
-def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
-    """ARCH is an architecture of this package; FLAGS are given to each as to fairseq-train, for example
-    --clipping-distance 4. Nothing is trained, and no data is needed.
-    """
-    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
-    flags = archs[len(names) :]
-    logging.disable(logging.WARNING)  # of libraries at their import
-    from fairseq_posenc import describe
-
-    formats = {"text": describe.as_text, "markdown": describe.as_markdown, "csv": describe.as_csv}
-    try:
-        if not names:
-            raise describe.DescriptionError("name an architecture before the flags.")
-        click.echo(formats[style]([describe.describe(name, flags, vocabulary) for name in names]), nl=False)
-    except describe.DescriptionError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()
+script(__file__, "describe")

@@ -1,50 +1,6 @@
-"""Copies the text that experiments leave (settings, commands, translations, scores) to where it is kept under version
-control, without checkpoints, logs and references.
-"""
+#!/usr/bin/env python
+"""`fairseq-posenc keep-results`."""
 
-import re
-import shutil
-import sys
-from pathlib import Path
+from posenc_experiments.cli import script
 
-import click
-
-KEPT = ("experiment.json", "training.json", "*.hyp", "*.sacrebleu.json", "*.historical.json")
-COMMAND = "command.sh"
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.argument("output", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
-def main(output: Path, results: Path) -> None:
-    """Copies every scored experiment below OUTPUT, a recipe's --output-dir, to the same place below RESULTS.
-
-    In the training's command, paths become those of a run with the default directories, started in the repository.
-    """
-    output = output.resolve()
-    finished = sorted(marker.parents[1] for marker in output.rglob("done/score*"))
-    if not finished:
-        click.echo(f"error: {output} holds no scored experiment: name a recipe's --output-dir.", err=True)
-        sys.exit(1)
-    for experiment in finished:
-        kept = results / experiment.relative_to(output)
-        if kept.exists():
-            shutil.rmtree(kept)
-        kept.mkdir(parents=True)
-        for pattern in KEPT:
-            for file in experiment.glob(pattern):
-                shutil.copyfile(file, kept / file.name)
-        (kept / COMMAND).write_text(_portable((experiment / COMMAND).read_text(encoding="utf-8"), output))
-    click.echo(f"{len(finished)} experiments kept in {results}")
-
-
-def _portable(command: str, output: Path) -> str:
-    """The command with paths as in a run with the default directories, started in the repository."""
-    command = command.replace(f"{output}/", "output/")
-    command = re.sub(r"\S+/(?=\w+/\S+/prepared/binarized)", "data/", command)
-    command = re.sub(r"(--user-dir) \S+/(?=fairseq_posenc\b)", r"\1 ", command)
-    return re.sub(r"\S+/bin/python\S*", "python", command)
-
-
-if __name__ == "__main__":
-    main()
+script(__file__, "keep-results")

@@ -1,7 +1,6 @@
 """The benchmark: what it compares is the same work, and what it prints of it is right. Nothing here asks for speed."""
 
 import gc
-import importlib.util
 import json
 import weakref
 from dataclasses import replace
@@ -16,9 +15,9 @@ from fairseq_posenc.benchmark.models import Candidate, Setup, candidates
 from fairseq_posenc.benchmark.results import BenchmarkError, Result, exponent, quartiles
 from fairseq_posenc.benchmark.rounds import STOCK, Clock
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.cli import group
 from tests import toy
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "benchmark.py"
 SETUP = Setup(size="tiny", flags=toy.TINY)
 VOCABULARY = 40
 
@@ -28,17 +27,8 @@ def few_sentences(monkeypatch):
     monkeypatch.setattr(data, "SENTENCES", 2000)
 
 
-def load_script():
-    spec = importlib.util.spec_from_file_location("benchmark", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def cli(*arguments):
-    return CliRunner().invoke(load_script().main, [*map(str, arguments)])
+    return CliRunner().invoke(group, ["benchmark", *map(str, arguments)])
 
 
 def refusal(*arguments):

@@ -200,8 +200,8 @@ def test_script():
 )
 def test_errors_of_the_script_are_one_line(words, message):
     run = run_script(*words)
-    assert run.returncode == 2
+    assert run.returncode == 1
     assert run.stdout == ""
-    assert run.stderr.startswith("error: ")
+    assert run.stderr.startswith("Error: ")
     assert run.stderr.count("\n") == 1
     assert message in run.stderr

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.base import default_options, flag
+from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "encodings.md").read_text(encoding="utf-8")
@@ -64,18 +65,10 @@ def test_the_examples_run_one_after_the_other():
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.fixture(scope="module")
-def plot():
-    spec = importlib.util.spec_from_file_location("plot_encodings", ROOT / "scripts" / "plot_encodings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
-
-
-def test_a_picture_is_drawn_the_same_every_time(plot, tmp_path):
+def test_a_picture_is_drawn_the_same_every_time(tmp_path):
     paths = [tmp_path / folder / "shaw.png" for folder in ("one", "two")]
     for path in paths:
-        result = CliRunner().invoke(plot, ["--output", str(path.parent), "shaw"])
+        result = CliRunner().invoke(group, ["plot-encodings", "--output", str(path.parent), "shaw"])
         assert (result.exit_code, result.output) == (0, f"{path}\n"), result.output
     first, second = (path.read_bytes() for path in paths)
     assert first == second
@@ -83,9 +76,9 @@ def test_a_picture_is_drawn_the_same_every_time(plot, tmp_path):
     assert len(first) < 60_000
 
 
-def test_an_unknown_name_is_refused(plot, tmp_path):
-    result = CliRunner().invoke(plot, ["--output", str(tmp_path / "none"), "shaw", "mine"])
-    assert result.exit_code == 2
+def test_an_unknown_name_is_refused(tmp_path):
+    result = CliRunner().invoke(group, ["plot-encodings", "--output", str(tmp_path / "none"), "shaw", "mine"])
+    assert result.exit_code == 1
     assert "there is no position encoding 'mine'" in result.output
     assert not (tmp_path / "none").exists()
 

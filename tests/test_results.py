@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_posenc import results
-from fairseq_posenc.results import ResultsError
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation import results
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = [f"w{number}" for number in range(30)]
@@ -197,7 +197,7 @@ def test_what_was_made_from_other_things_is_not_pooled(
 ) -> None:
     first, second = sorted(copy.rglob("*sinusoidal*/seed*"))
     change(second, "made_from", *path, value=value)
-    with pytest.raises(ResultsError) as error:
+    with pytest.raises(RecipeError) as error:
         results.pool(results.read_experiments([copy]))
     assert str(error.value).startswith(f"{first} and {second} are no seeds of one experiment: they differ in {words}")
     assert "\n" not in str(error.value)
@@ -208,7 +208,7 @@ def test_what_was_made_from_other_things_is_not_pooled(
 def test_seeds_whose_batches_differ_by_hardware_are_not_pooled(copy: Path) -> None:
     _, second = sorted(copy.rglob("*sinusoidal*/seed*"))
     change(second, "environment", "batch", value="3 x --max-tokens 133 --update-freq 1")
-    with pytest.raises(ResultsError, match=r"they differ in batch \(the default and 3 x --max-tokens 133"):
+    with pytest.raises(RecipeError, match=r"they differ in batch \(the default and 3 x --max-tokens 133"):
         results.pool(results.read_experiments([copy]))
 
 
@@ -216,7 +216,7 @@ def test_only_the_first_differences_are_listed(copy: Path) -> None:
     second = copy / one(copy, "sinusoidal").relative_to(copy).parent / "seed2"
     for number in range(9):
         change(second, "made_from", "training", f"flag{number}", value=number)
-    with pytest.raises(ResultsError, match=r"training flag0 .*training flag3 \(the default and 3\) and 5 more; "):
+    with pytest.raises(RecipeError, match=r"training flag0 .*training flag3 \(the default and 3\) and 5 more; "):
         results.pool(results.read_experiments([copy]))
 
 
@@ -330,12 +330,12 @@ def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path,
         give_setup(one(made, "sinusoidal"), setup, tmp_path, 0)
     give_setup(one(made, "distance-2"), "big", tmp_path, 0)
     scores = results.read_experiments([tmp_path])
-    with pytest.raises(ResultsError, match=r"--baseline sinusoidal: several .* base sinusoidal, big sinusoidal"):
+    with pytest.raises(RecipeError, match=r"--baseline sinusoidal: several .* base sinusoidal, big sinusoidal"):
         results.pool(scores, "sinusoidal")
     rows = results.pool(scores, "big sinusoidal")
     assert [row.p_value is None for row in rows] == [row.first.long_name == "big sinusoidal" for row in rows]
     assert results.pool(scores, "shaw-k2")  # only one has it
-    with pytest.raises(ResultsError, match=r"there are .*base sinusoidal.*big shaw-k2"):
+    with pytest.raises(RecipeError, match=r"there are .*base sinusoidal.*big shaw-k2"):
         results.pool(scores, "alibi")
 
 
@@ -413,7 +413,7 @@ def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str | tu
     if isinstance(content, tuple):
         content = json.dumps({**json.loads(path.read_text()), content[0]: content[1]})
     path.write_text(content)
-    with pytest.raises(ResultsError) as error:
+    with pytest.raises(RecipeError) as error:
         results.read_experiments([copy])
     assert str(error.value).startswith(f"{path.parent}/{words}")
     assert "\n" not in str(error.value)
@@ -428,14 +428,14 @@ def test_other_references_are_refused_without_a_baseline_too(copy: Path, recorde
         record(directory, {})
         record(one(copy, "distance-0"), {})
         reference.unlink()  # what the score records says enough
-    with pytest.raises(ResultsError, match="have different references for test: they cannot be compared"):
+    with pytest.raises(RecipeError, match="have different references for test: they cannot be compared"):
         results.pool(results.read_experiments([copy]))
 
 
 def test_lost_translations_are_refused(copy: Path) -> None:
     hypotheses = one(copy, "distance-2") / "test.hyp"
     hypotheses.write_text("".join(hypotheses.read_text().splitlines(keepends=True)[:5]))
-    with pytest.raises(ResultsError, match=r"test\.hyp has 5 lines and .*test\.ref has 60: run the stages translate"):
+    with pytest.raises(RecipeError, match=r"test\.hyp has 5 lines and .*test\.ref has 60: run the stages translate"):
         results.read_experiments([copy])
 
 
@@ -450,7 +450,7 @@ def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, ki
     results.read_experiments([copy])
     file = directory / f"test.{kind}"
     file.write_text(file.read_text().replace("w1 ", "w2 ", 1))
-    with pytest.raises(ResultsError) as error:
+    with pytest.raises(RecipeError) as error:
         results.read_experiments([copy])
     assert str(error.value) == f"{file} is not what was scored (it was made again since): run the stage score again."
 
@@ -489,7 +489,7 @@ def test_differing_signatures_are_refused(copy: Path, kind: str) -> None:
         for number, directory in enumerate(copy.rglob("seed1")):
             row = {"name": "tokenized BLEU (historical)", "score": 1.0, "signature": f"sacremoses:{number}"}
             (directory / "test.historical.json").write_text(json.dumps([row]))
-    with pytest.raises(ResultsError, match=rf"were scored differently on test \({kind} signatures .*\): run the stage"):
+    with pytest.raises(RecipeError, match=rf"were scored differently on test \({kind} signatures .*\): run the stage"):
         results.pool(results.read_experiments([copy]))
 
 
@@ -497,45 +497,35 @@ def test_differing_signatures_are_refused(copy: Path, kind: str) -> None:
 def test_every_format_refuses_what_is_not_comparable(copy: Path, style: str) -> None:
     from click.testing import CliRunner
 
+    from posenc_experiments.cli import group
+
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     path.write_text(path.read_text().replace("tok:13a", "tok:intl"))
-    result = CliRunner().invoke(compare_command(), [str(copy), "--format", style])
+    result = CliRunner().invoke(group, ["compare", str(copy), "--format", style])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert "were scored differently" in result.stderr
 
 
-def compare_command() -> Any:
-    """scripts/compare.py's command."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("compare", ROOT / "scripts" / "compare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
-
-
 def test_faults_are_named(copy: Path, tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match=r"nowhere is not a directory"):
+    with pytest.raises(RecipeError, match=r"nowhere is not a directory"):
         results.read_experiments([tmp_path / "nowhere"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ResultsError, match=r"empty holds no scored experiment"):
+    with pytest.raises(RecipeError, match=r"empty holds no scored experiment"):
         results.read_experiments([tmp_path / "empty"])
-    with pytest.raises(ResultsError, match=r"--baseline alibi: .* shaw-k0, shaw-k2, sinusoidal"):
+    with pytest.raises(RecipeError, match=r"--baseline alibi: .* shaw-k0, shaw-k2, sinusoidal"):
         results.pool(results.read_experiments([copy]), "alibi")
     directory = one(copy, "distance-2")
     (directory / "test.sacrebleu.json").write_text("[{}]")
-    with pytest.raises(ResultsError, match=r"test\.sacrebleu\.json is not what"):
+    with pytest.raises(RecipeError, match=r"test\.sacrebleu\.json is not what"):
         results.read_experiments([copy])
     (directory / "test.sacrebleu.json").write_text("[")
-    with pytest.raises(ResultsError, match=r"test\.sacrebleu\.json cannot be read"):
+    with pytest.raises(RecipeError, match=r"test\.sacrebleu\.json cannot be read"):
         results.read_experiments([copy])
     (directory / "experiment.json").write_text("{}")
     (directory / "test.sacrebleu.json").write_text((one(copy, "sinusoidal") / "test.sacrebleu.json").read_text())
-    with pytest.raises(ResultsError, match=r"lacks 'corpus'"):
+    with pytest.raises(RecipeError, match=r"lacks 'corpus'"):
         results.read_experiments([copy])
 
 
@@ -558,7 +548,7 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
     assert [label.get_text() for label in axes.get_legend().get_texts()] == ["sinusoidal", "shaw"]
     path = results.plot(rows, tmp_path / "new" / "plot.png")
     assert path.read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ResultsError, match=r"plot\.xyz: the plot cannot be written"):
+    with pytest.raises(RecipeError, match=r"plot\.xyz: the plot cannot be written"):
         results.plot(rows, tmp_path / "plot.xyz")
 
 
@@ -574,5 +564,5 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     assert process.returncode == 1
     assert (
         process.stderr
-        == f"error: {tmp_path / 'none'} is not a directory: name experiment directories, or one that holds them.\n"
+        == f"Error: {tmp_path / 'none'} is not a directory: name experiment directories, or one that holds them.\n"
     )

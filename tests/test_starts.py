@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common.experiment import Experiment, train_command, train_environment
-from recipes.common.score import score_command
+from posenc_experiments.evaluation.score import score_command
+from posenc_experiments.workflow.experiment import Experiment, train_command, train_environment
 from tests.recipes.tiny import make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,15 +81,13 @@ def test_what_a_recipe_starts_runs_its_own_code(tmp_path: Path) -> None:
     assert marks(tmp_path) == []
 
 
-def test_a_script_runs_the_package_beside_it(tmp_path: Path) -> None:
+def test_a_script_of_another_copy_than_the_installed_is_refused(tmp_path: Path) -> None:
     make_trap(tmp_path, *NAMES)
-    make_trap(tmp_path / "other", "fairseq_posenc")
-    for name in ("scripts", "fairseq_posenc"):
-        (tmp_path / "clone" / name).mkdir(parents=True)
-    (tmp_path / "clone" / "fairseq_posenc" / "__init__.py").write_text("raise SystemExit('its own package')\n")
+    (tmp_path / "clone" / "scripts").mkdir(parents=True)
     script = shutil.copy(ROOT / "scripts" / "average_checkpoints.py", tmp_path / "clone" / "scripts")
-    process = run([sys.executable, str(script), "--help"], tmp_path, PYTHONPATH=str(tmp_path / "other"))
-    assert process.stderr == "its own package\n"
+    process = run([sys.executable, str(script), "--help"], tmp_path)
+    assert process.returncode == 1
+    assert f"{script} is not of the installed copy, {ROOT}" in process.stderr
     assert marks(tmp_path) == []
 
 

@@ -42,8 +42,17 @@ def multi30k(shared, tmp_path_factory):
     data = tmp_path_factory.mktemp("data")
     subprocess.run(
         [
-            *(sys.executable, "-m", "recipes.common", "--conf", str(ROOT / "recipes/multi30k/multi30k.conf")),
-            *("--pair", "en-de", "--source", str(shared / "data/multi30k"), "--data-dir", str(data)),
+            *(sys.executable, "-m", "posenc_experiments", "run"),
+            *(
+                "--conf",
+                str(ROOT / "recipes/multi30k/multi30k.conf"),
+                "--pair",
+                "en-de",
+                "--source",
+                str(shared / "data/multi30k"),
+                "--data-dir",
+                str(data),
+            ),
             *("--stages", "download,prepare", "--cpus", "1"),
         ],
         check=True,

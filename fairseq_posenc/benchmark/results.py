@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..errors import FlagError
 
-class BenchmarkError(ValueError):
+
+class BenchmarkError(FlagError):
     """Nothing can be measured: its text is one sentence for the user."""
 
 

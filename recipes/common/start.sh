@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What every recipe's run.sh and table.sh do: sets the environment up, and hands the recipe's name and the options to a program.
+# What every recipe's run.sh and table.sh do: sets the environment up, and hands the recipe and the options to a command.
 #
-#   start.sh PROGRAM RECIPE [options]
+#   start.sh COMMAND RECIPE [options]
 set -euo pipefail
 
-program=$1
+command=$1
 recipe=$2
 shift 2
 unset CDPATH
@@ -20,4 +20,4 @@ for entry in "${entries[@]}"; do
     [[ "$entry" != /* ]] || path+=:$entry
 done
 export PYTHONPATH=$path
-exec "$PYTHON" -m "$program" --recipe "$root/recipes/$recipe" "$@"
+exec "$PYTHON" -m posenc_experiments "$command" --recipe "$root/recipes/$recipe" "$@"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Trains, scores and prints a table of the quickstart recipe (recipes/quickstart/tables/); see --help.
 set -euo pipefail
-exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" recipes.common.table quickstart "$@"
+exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" table quickstart "$@"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Runs the wmt14 recipe; see --help.
 set -euo pipefail
-exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" recipes.common wmt14 --conf shaw-base "$@"
+exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" run wmt14 --conf shaw-base "$@"

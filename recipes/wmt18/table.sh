@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Trains, scores and prints a table of the wmt18 recipe (recipes/wmt18/tables/); see --help.
 set -euo pipefail
-exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" recipes.common.table wmt18 "$@"
+exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" table wmt18 "$@"

@@ -1,34 +1,23 @@
 """scripts/average_checkpoints.py, as a user runs it."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
 
 from fairseq_posenc.checkpoints import load_checkpoint
+from posenc_experiments.cli import group
 from tests.toy import PACKAGE
 
 SCRIPT = PACKAGE.parent / "scripts" / "average_checkpoints.py"
 
 
-@pytest.fixture(scope="module")
-def command() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("average_checkpoints_script", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def run(command: ModuleType, *arguments: object) -> Result:
-    return CliRunner().invoke(command.main, [str(argument) for argument in arguments])
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(group, ["average", *map(str, arguments)])
 
 
 def inputs(output: Path) -> list[str]:
@@ -54,15 +43,15 @@ def test_from_another_directory(trained: Path, tmp_path: Path) -> None:
     assert inputs(tmp_path / "averaged.pt") == ["checkpoint1.pt", "checkpoint2.pt"]
 
 
-def test_last_updates(command: ModuleType, trained: Path, tmp_path: Path) -> None:
+def test_last_updates(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "averaged.pt"
-    assert run(command, "-o", output, "--last-updates", 2, "--up-to", 4, trained).exit_code == 0
+    assert run("-o", output, "--last-updates", 2, "--up-to", 4, trained).exit_code == 0
     assert inputs(output) == ["checkpoint_1_2.pt", "checkpoint_2_4.pt"]
 
 
-def test_named_files(command: ModuleType, trained: Path, tmp_path: Path) -> None:
+def test_named_files(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "averaged.pt"
-    result = run(command, trained / "checkpoint2.pt", trained / "checkpoint_1_1.pt", "--output", output)
+    result = run(trained / "checkpoint2.pt", trained / "checkpoint_1_1.pt", "--output", output)
     assert result.exit_code == 0
     assert inputs(output) == ["checkpoint2.pt", "checkpoint_1_1.pt"]
 
@@ -81,26 +70,26 @@ def test_named_files(command: ModuleType, trained: Path, tmp_path: Path) -> None
         ([], "Missing argument"),
     ],
 )
-def test_mistakes(command: ModuleType, trained: Path, tmp_path: Path, arguments: list[object], says: str) -> None:
+def test_mistakes(trained: Path, tmp_path: Path, arguments: list[object], says: str) -> None:
     arguments = [trained if argument == "DIRECTORY" else argument for argument in arguments]
-    result = run(command, "--output", tmp_path / "averaged.pt", *arguments)
+    result = run("--output", tmp_path / "averaged.pt", *arguments)
     assert result.exit_code != 0
     assert says in result.output
     assert not list(tmp_path.iterdir())
 
 
-def test_help(command: ModuleType) -> None:
-    help_text = run(command, "--help").output
+def test_help() -> None:
+    help_text = run("--help").output
     assert all(option in help_text for option in ("--output", "--last-epochs", "--last-updates", "--up-to"))
 
 
-def test_different_runs(command: ModuleType, trained: Path, tmp_path: Path) -> None:
+def test_different_runs(trained: Path, tmp_path: Path) -> None:
     state = load_checkpoint(trained / "checkpoint2.pt")
     state["cfg"]["common"]["seed"] = 7
     other, output = tmp_path / "other.pt", tmp_path / "averaged.pt"
     torch.save(state, other)
-    refused = run(command, "-o", output, trained / "checkpoint1.pt", other)
+    refused = run("-o", output, trained / "checkpoint1.pt", other)
     assert refused.exit_code == 1
     assert "are of different trainings (seed is 7 and 1)" in refused.output
     assert not output.exists()
-    assert run(command, "-o", output, "--allow-different-runs", trained / "checkpoint1.pt", other).exit_code == 0
+    assert run("-o", output, "--allow-different-runs", trained / "checkpoint1.pt", other).exit_code == 0

@@ -1,7 +1,7 @@
 """Exporting a checkpoint: what is written, what is refused, and that nothing half-written gets a name."""
 
-import importlib.util
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -18,6 +18,7 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.export import ExportError, directory, export, loading, measure
 from fairseq_posenc.export.scoring import Search
 from fairseq_posenc.signature import SIGNATURE, encode_signature
+from posenc_experiments.cli import group
 from tests.toy import PACKAGE, generate, hypotheses
 
 SCRIPTS = PACKAGE.parent / "scripts"
@@ -57,11 +58,8 @@ def served(checkpoint, tmp_path_factory):
 
 @pytest.fixture
 def command(monkeypatch):
-    specification = importlib.util.spec_from_file_location("export_script", SCRIPTS / "export_ctranslate2.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    monkeypatch.setattr(module.logging, "disable", lambda level: None)  # it would last
-    return module
+    monkeypatch.setattr(logging, "disable", lambda level: None)  # it would last
+    return lambda *arguments: CliRunner().invoke(group, ["export", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -330,7 +328,7 @@ def test_an_encoding_without_a_place_is_refused_by_the_command(altered, tmp_path
 
     names = {"_name": "transformer_alibi_tiny", "position_encoding": "alibi"}
     path = altered(without_tables, **names, clipping_distance=None, position_sharing=None)
-    finished = CliRunner().invoke(command.main, [str(path), str(tmp_path / "model")])
+    finished = command(path, tmp_path / "model")
     assert finished.exit_code == 1
     assert finished.output == (
         "Error: CTranslate2 cannot hold alibi in an encoder: it has ALiBi in a decoder only; say "

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common import check_flags, download, prepare
-from recipes.common.check_settings import Checked, check_data, check_settings
-from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment, derive_batch
-from recipes.common.run import Run
-from recipes.common.settings import Flags, read_recipe
+from posenc_experiments.data import download, prepare
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow import check_flags
+from posenc_experiments.workflow.check_settings import Checked, check_data, check_settings
+from posenc_experiments.workflow.experiment import Experiment, derive_batch
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import Flags, read_recipe
 from tests.recipes.tiny import CONF, make_recipe, make_run
 
 BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
@@ -203,16 +204,16 @@ class TestData:
 def test_nothing_is_trained_or_downloaded_with_such_settings(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from recipes.common.__main__ import main
+    from posenc_experiments.cli import group
 
     path, corpus = make_recipe(tmp_path)
     words = ["--conf", path, "--gpus", "0", "--source", corpus, "--set", "train.max-epoch=1"]
     result = CliRunner().invoke(
-        main, [*map(str, words), "--data-dir", str(tmp_path / "data"), "--output-dir", str(tmp_path / "output")]
+        group, ["run", *map(str, words), "--data-dir", str(tmp_path / "data"), "--output-dir", str(tmp_path / "output")]
     )
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        "error: --set train.max-epoch: --max-epoch 1 with --save-interval 1 leaves 1 of the 2"
+        "Error: --set train.max-epoch: --max-epoch 1 with --save-interval 1 leaves 1 of the 2"
     )
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "output").exists()
@@ -221,13 +222,13 @@ def test_nothing_is_trained_or_downloaded_with_such_settings(tmp_path: Path) -> 
 def test_too_small_batches_are_refused_between_preparing_and_training(prepared: Run, tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from recipes.common.__main__ import main
+    from posenc_experiments.cli import group
 
     shutil.copytree(prepared.data_dir, tmp_path / "data")
     words = ["--conf", prepared.recipe.path, "--gpus", "0", "--stages", "train", "--data-dir", tmp_path / "data"]
     result = CliRunner().invoke(
-        main, [*map(str, words), "--output-dir", str(tmp_path / "output"), "--", "--max-tokens=9"]
+        group, ["run", *map(str, words), "--output-dir", str(tmp_path / "output"), "--", "--max-tokens=9"]
     )
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: --max-tokens behind --: --max-tokens 9 is below the longest sentence")
+    assert result.stderr.startswith("Error: --max-tokens behind --: --max-tokens 9 is below the longest sentence")
     assert not (tmp_path / "output").exists()

@@ -17,11 +17,12 @@ import pytest
 
 import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
-from recipes.common import download, identity
-from recipes.common.experiment import Experiment
-from recipes.common.run import Run
-from recipes.common.settings import read_recipe
-from recipes.common.stages import fingerprint, read_json
+from posenc_experiments.data import download
+from posenc_experiments.workflow import identity
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import read_recipe
+from posenc_experiments.workflow.stages import fingerprint, read_json
 from tests.recipes.tiny import make_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ def files(directory: Path) -> dict[Path, int]:
 def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
     trained = [path for path in files(copy / "output") if "score" not in path.name and "sacrebleu" not in path.name]
     before = {path: time for path, time in files(copy / "output").items() if path in trained}
-    words = [sys.executable, "-m", "recipes.common", "--conf", copy / "recipe/frozen.conf"]
+    words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", copy / "recipe/frozen.conf"]
     words += ["--gpus", "0", "--cpus", "1", "--data-dir", copy / "data", "--output-dir", copy / "output"]
     words += ["--stages", "download,train,average,translate,score,compare"]
     process = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
@@ -134,7 +135,7 @@ def test_another_test_set_changes_no_training(copy: Path) -> None:
 
 
 def test_another_commit_and_other_libraries_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.common.identity._git", lambda *words: "abc")
+    monkeypatch.setattr("posenc_experiments.workflow.identity._git", lambda *words: "abc")
     monkeypatch.setattr("torch.__version__", "99.0")
     one = experiment(copy)
     assert identity.environment() == {"commit": "abc", "changed": True, "torch": "99.0", "fairseq": fairseq.__version__}

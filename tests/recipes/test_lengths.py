@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common import download, lengths, prepare
-from recipes.common.errors import RecipeError
-from recipes.common.run import Run
+from posenc_experiments.data import download, lengths, prepare
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.run import Run
 from tests.recipes.tiny import make_recipe, make_run
 
 

@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def start(conf: Path, root: Path, output: str, *options: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "recipes.common", "--conf", str(conf), "--gpus", "0", "--cpus", "1"]
+    words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", str(conf), "--gpus", "0", "--cpus", "1"]
     words += ["--stages", "download..train"]
     words += ["--source", str(root / "corpus"), "--data-dir", str(root / "data"), "--output-dir", str(root / output)]
     return subprocess.Popen(
@@ -135,6 +135,6 @@ def test_senseless_options_are_refused_in_one_sentence(tmp_path: Path, options: 
     process = start(conf, tmp_path, "output", *options)
     said, _ = process.communicate(timeout=100)
     assert process.returncode == 1
-    assert said.startswith(f"error: {words}")
+    assert said.startswith(f"Error: {words}")
     assert said.count("\n") == 1
     assert not (tmp_path / "output").exists()

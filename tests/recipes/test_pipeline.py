@@ -16,12 +16,15 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from recipes.common import check_flags, prepare, score, superseded, train, translate
-from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment
-from recipes.common.settings import read_recipe
-from recipes.common.stages import file_hash, fingerprint, read_json, write_json
-from recipes.common.table.job import is_held
+from posenc_experiments.data import prepare
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation import score, translate
+from posenc_experiments.jobs.job import is_held
+from posenc_experiments.training import superseded, train
+from posenc_experiments.workflow import check_flags
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.settings import read_recipe
+from posenc_experiments.workflow.stages import file_hash, fingerprint, read_json, write_json
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +32,7 @@ SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 
 
 def command(conf: Path, *options: str | Path) -> list[str]:
-    words = [sys.executable, "-m", "recipes.common", "--conf", conf, "--gpus", "0", "--cpus", "1", *options]
+    words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", conf, "--gpus", "0", "--cpus", "1", *options]
     return [str(word) for word in words]
 
 
@@ -210,7 +213,8 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
 
 
 def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path) -> None:
-    from fairseq_posenc.results import ResultsError, read_experiments
+    from posenc_experiments.errors import RecipeError
+    from posenc_experiments.evaluation.results import read_experiments
 
     conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
     shutil.copytree(made / "output", output)
@@ -218,7 +222,7 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
     options: list[str | Path] = [*data_and_output(made, output), "--stages", "translate"]
     process = run_pipeline(conf, *options, "--set", "generate.max-len-b=1", "--set", "generate.beam=5")
     assert process.returncode == 0, process.stderr
-    with pytest.raises(ResultsError, match=r"test\.hyp is not what was scored .*: run the stage score again\.$"):
+    with pytest.raises(RecipeError, match=r"test\.hyp is not what was scored .*: run the stage score again\.$"):
         read_experiments([output])
 
 
@@ -274,7 +278,7 @@ def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) ->
     )
     assert process.returncode == 1
     error = process.stderr.strip()
-    assert re.fullmatch(r"error: Training shaw-k2 .* failed \(exit status 1\): .* log is .*train\.log\.", error)
+    assert re.fullmatch(r"Error: Training shaw-k2 .* failed \(exit status 1\): .* log is .*train\.log\.", error)
     log = Path(error.rsplit(" ", 1)[1].rstrip("."))
     assert "3" in log.read_text()
 
@@ -283,7 +287,7 @@ def test_a_flag_that_fairseq_refuses_is_found_before_any_work(tmp_path: Path) ->
     conf, corpus = make_recipe(tmp_path, CONF.replace("lr = 1e-2", "learning-rat = 1"))
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus)
     assert process.returncode == 1
-    assert process.stderr.startswith(f"error: {conf}, section [train], key 'learning-rat': fairseq says: ")
+    assert process.stderr.startswith(f"Error: {conf}, section [train], key 'learning-rat': fairseq says: ")
     assert process.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "output").exists()
@@ -326,8 +330,8 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
     process = run_pipeline(conf, *directories(tmp_path), *options)
     assert process.returncode == 0
     lines = process.stdout.split("\n")
-    counts = {"cp ": 6, "fairseq_cli.preprocess": 1, "fairseq_cli.train": 4, "average_checkpoints.py": 4}
-    counts |= {"fairseq_cli.generate": 4, "sacrebleu": 4, "compare.py": 1}
+    counts = {"cp ": 6, "fairseq_cli.preprocess": 1, "fairseq_cli.train": 4, " average ": 4}
+    counts |= {"fairseq_cli.generate": 4, "sacrebleu": 4, " compare ": 1}
     for word, count in counts.items():
         assert sum(word in line and not line.startswith("#") for line in lines) >= count, word
     assert sum("fairseq_cli.train" in line for line in lines) == 4
@@ -338,11 +342,11 @@ def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
     words = ["--conf", conf, "--gpus", "0", *directories(tmp_path), "--dry-run"]
     code = (
-        "import sys; from recipes.common.__main__ import main\n"
+        "import sys; from posenc_experiments.commands.run import main\n"
         f"main({list(map(str, words))}, standalone_mode=False); print([*sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
-    assert "'recipes.common.identity'" in process.stdout
+    assert "'posenc_experiments.workflow.identity'" in process.stdout
     assert "'torch'" not in process.stdout
 
 
@@ -363,13 +367,13 @@ def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
 def test_misuse_is_one_sentence(tmp_path: Path, options: list[str], words: list[str]) -> None:
     from click.testing import CliRunner
 
-    from recipes.common.__main__ import main
+    from posenc_experiments.cli import group
 
     conf, _ = make_recipe(tmp_path)
     base = ["--conf", str(conf), "--gpus", "0", *map(str, directories(tmp_path)), "--dry-run"]
-    result = CliRunner().invoke(main, [*base, *options])
+    result = CliRunner().invoke(group, ["run", *base, *options])
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     for word in words:
         assert word in result.stderr
@@ -377,7 +381,7 @@ def test_misuse_is_one_sentence(tmp_path: Path, options: list[str], words: list[
 
 @pytest.mark.parametrize("stage", ["train", "average", "translate", "score"])
 def test_a_stage_whose_forerunner_is_not_done_says_which_to_run(tmp_path: Path, stage: str) -> None:
-    from recipes.common import average
+    from posenc_experiments.training import average
 
     conf, _ = make_recipe(tmp_path)
     experiment = Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)
@@ -476,7 +480,7 @@ class TestMakeReady:
         def killed_exchange(inputs: str) -> None:
             left[0] = moves
             with monkeypatch.context() as patch:
-                patch.setattr("recipes.common.superseded.os.replace", killed)
+                patch.setattr("posenc_experiments.training.superseded.os.replace", killed)
                 with suppress(KeyboardInterrupt):
                     superseded.exchange(experiment, inputs)
 
@@ -525,8 +529,8 @@ def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
 
 
 def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
-    from recipes.common.download import download
-    from recipes.common.stages import locked
+    from posenc_experiments.data.download import download
+    from posenc_experiments.workflow.stages import locked
 
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
@@ -556,7 +560,7 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
 
 
 def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) -> None:
-    from recipes.common.download import download
+    from posenc_experiments.data.download import download
 
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
@@ -573,5 +577,5 @@ def test_a_recipe_that_makes_its_text_takes_no_source(tmp_path: Path) -> None:
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus, "--dry-run")
     assert (process.returncode, process.stderr) == (
         1,
-        "error: --source: tiny makes its text itself; leave the option out.\n",
+        "Error: --source: tiny makes its text itself; leave the option out.\n",
     )

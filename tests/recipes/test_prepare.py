@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common import download, pipeline, prepare, subwords, text
-from recipes.common.errors import RecipeError
-from recipes.common.run import Run
-from recipes.common.settings import Prepare, read_recipe
-from recipes.common.sources import pair_tests, wanted_sources
-from recipes.common.stages import read_json
+from posenc_experiments.data import download, prepare, subwords, text
+from posenc_experiments.data.sources import pair_tests, wanted_sources
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow import pipeline
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import Prepare, read_recipe
+from posenc_experiments.workflow.stages import read_json
 from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
 
 ODD = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]

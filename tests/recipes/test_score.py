@@ -14,11 +14,11 @@ import sacremoses
 from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
-from recipes.common import score, testsets
-from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment
-from recipes.common.historical import historical_bleu, split_compounds, tokenize
-from recipes.common.stages import file_hash, read_json
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation import score, testsets
+from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.stages import file_hash, read_json
 from tests.recipes.tiny import CONF, make_recipe, make_run
 
 TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from recipes.common.errors import RecipeError
-from recipes.common.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
-from recipes.common.stages import not_default
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
+from posenc_experiments.workflow.stages import not_default
 from tests.recipes.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,19 +15,19 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from recipes.common.__main__ import main as run_recipe
-from recipes.common.errors import RecipeError
-from recipes.common.experiment import Experiment
-from recipes.common.run import last_words
-from recipes.common.stages import read_json, write_json
-from recipes.common.table.__main__ import main, share_hardware
-from recipes.common.table.executors import Local, _last_error, parse_slurm, slurm_parameters
-from recipes.common.table.job import STARTED, Job
-from recipes.common.table.plan import DATA, TRAIN, Options, Plan, make_plan
-from recipes.common.table.progress import Progress
-from recipes.common.table.report import as_csv, as_markdown, as_text, make_lines
-from recipes.common.table.rows import COLUMNS, read_table
-from recipes.common.table.runner import Runner
+from posenc_experiments.cli import group
+from posenc_experiments.commands.table import share_hardware
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation.table import as_csv, as_markdown, as_text, make_lines
+from posenc_experiments.jobs.executors import Local, _last_error, parse_slurm, slurm_parameters
+from posenc_experiments.jobs.job import STARTED, Job
+from posenc_experiments.jobs.progress import Progress
+from posenc_experiments.jobs.runner import Runner
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.plan import DATA, TRAIN, Options, Plan, make_plan
+from posenc_experiments.workflow.rows import COLUMNS, read_table
+from posenc_experiments.workflow.run import last_words
+from posenc_experiments.workflow.stages import read_json, write_json
 from tests.recipes.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,8 +126,8 @@ class TestPlan:
         write_table(recipe, HEADER, ROW)
         made = plan(recipe, cpus=3, overrides=("train.max-epoch=5",), extra={"dropout": "0.1"})
         words = made.jobs[-1].command[3:]
-        assert made.jobs[-1].command[1:3] == ["-m", "recipes.common"]
-        result = CliRunner().invoke(run_recipe, [*words[: words.index("--")], "--dry-run", *words[words.index("--") :]])
+        assert made.jobs[-1].command[1:4] == ["-m", "posenc_experiments", "run"]
+        result = CliRunner().invoke(group, [*words[: words.index("--")], "--dry-run", *words[words.index("--") :]])
         assert result.exit_code == 0, result.output
         assert "--max-epoch 5" in result.output
         assert "--dropout 0.1" in result.output
@@ -170,7 +170,7 @@ class TestHardware:
         assert len(share_hardware("local", 0, 1, 6, None)[0][TRAIN]) == 1
 
     def test_gpus_are_shared_as_the_user_named_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("recipes.common.table.__main__.count_gpus", lambda: 5)
+        monkeypatch.setattr("posenc_experiments.commands.table.count_gpus", lambda: 5)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,GPU-a,2,3,1")
         slots, hardware = share_hardware("local", gpus=None, gpus_per_job=2, cpus=8, jobs=None)
         assert (slots[TRAIN], hardware) == (["7,GPU-a", "2,3"], {"gpus": 2, "cpus": 4, "data_cpus": 8})
@@ -392,7 +392,7 @@ class TestReport:
 
 def command(recipe: Path, *options: str) -> list[str]:
     root = recipe.parent
-    words = [sys.executable, "-m", "recipes.common.table", "--recipe", recipe, "paper", "--gpus", "0"]
+    words = [sys.executable, "-m", "posenc_experiments", "table", "--recipe", recipe, "paper", "--gpus", "0"]
     words += ["--cpus", "1", "--jobs", "1", "--source", root / "corpus"]
     return [str(word) for word in (*words, "--data-dir", root / "data", "--output-dir", root / "output", *options)]
 
@@ -425,7 +425,7 @@ def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: P
     ).read_text().count("=== ") == 1
     error = process.stderr.strip()
     assert "\n" not in error
-    assert error.startswith("error: en-de tiny bad seed 1 failed: Training bad en-de seed 1 failed (exit status 1): ")
+    assert error.startswith("Error: en-de tiny bad seed 1 failed: Training bad en-de seed 1 failed (exit status 1): ")
     assert error.count(f"; the whole log is {bad.train_log}.") == 1
     assert Path(error.rsplit(" ", 1)[1].rstrip(".")).is_file()
     score = read_json(good.test_file("test", "sacrebleu.json"))[0]["score"]
@@ -483,7 +483,7 @@ def test_dry_run_prints_every_command_and_writes_nothing(recipe: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW)
     before = sorted(recipe.parent.rglob("*"))
     words = command(recipe, "--seeds", "1,2", "--precision", "fp32", "--dry-run", "--", "--dropout", "0.2")[3:]
-    result = CliRunner().invoke(main, words)
+    result = CliRunner().invoke(group, words)
     assert result.exit_code == 0, result.output
     lines = [line for line in result.output.splitlines() if not line.startswith("#")]
     assert [line.split("--stages ")[1].split()[0] for line in lines] == ["download", "prepare", *["train..score"] * 2]
@@ -503,9 +503,9 @@ def test_dry_run_prints_every_command_and_writes_nothing(recipe: Path) -> None:
 )
 def test_misuse_is_one_sentence(recipe: Path, options: list[str], words: str) -> None:
     write_table(recipe, HEADER, ROW)
-    result = CliRunner().invoke(main, [*command(recipe)[3:], *options])
+    result = CliRunner().invoke(group, [*command(recipe)[3:], *options])
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert words in result.stderr
     assert not (recipe.parent / "output").exists()
@@ -515,7 +515,7 @@ def test_a_flag_that_fairseq_refuses_is_found_before_any_job(recipe: Path) -> No
     write_table(recipe, HEADER, ROW)
     process = run_table(recipe, "--set", "train.learning-rat=1")
     assert process.returncode == 1
-    assert process.stderr.startswith("error: --set train.learning-rat: ")
+    assert process.stderr.startswith("Error: --set train.learning-rat: ")
     assert not (recipe.parent / "output").exists()
 
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from recipes.common.stages import file_hash, fingerprint, read_json
+from posenc_experiments.workflow.stages import file_hash, fingerprint, read_json
 from tests.recipes.test_download import serve
 from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
 
@@ -43,9 +43,20 @@ SMALL = {
 }
 
 
-def command(module: str, corpus: str, root: Path, *options: str) -> list[str]:
-    words = [sys.executable, "-m", module, "--recipe", str(root / corpus), "--gpus", "0", "--cpus", "1"]
-    return [*words, "--data-dir", str(root / "data"), "--output-dir", str(root / "output"), *options]
+def command(name: str, corpus: str, root: Path, *options: str) -> list[str]:
+    words = [sys.executable, "-m", "posenc_experiments", name, "--recipe", str(root / corpus)]
+    return [
+        *words,
+        "--gpus",
+        "0",
+        "--cpus",
+        "1",
+        "--data-dir",
+        str(root / "data"),
+        "--output-dir",
+        str(root / "output"),
+        *options,
+    ]
 
 
 def run(*words: str) -> str:
@@ -146,7 +157,7 @@ def working_on(root: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def unbroken(root: Path) -> tuple[list[str], dict[str, str]]:
     """The command of a run, and what it leaves; the files are moved to where no other run sees them."""
-    words = command("recipes.common", "wmt14", root, *OPTIONS)
+    words = command("run", "wmt14", root, *OPTIONS)
     said = run(*words)
     for line in ("prepare: newstest2014: 300 pairs", "tok. BLEU (historical)", "shaw-k16"):
         assert line in said
@@ -194,20 +205,21 @@ def test_interrupted_at_each_stage_it_ends_with_the_same_bytes(
         stages = stages[number == signal.SIGTERM :: 2]
     delays = random.Random(int(number))
     for stage in stages:
-        interrupt(root, unbroken[0], stage, number, delays.uniform(0, 0.05))
+        # Scores are computed first and then written, all at once.
+        interrupt(root, unbroken[0], stage, number, 0 if stage == "score" else delays.uniform(0, 0.05))
     assert_ends_alike(root, *unbroken)
 
 
 def test_wmt18_from_download_to_the_papers_table(root: Path) -> None:
     options = ["--pair", "cs-en", "--experiments", "diet_rel"]
-    said = run(*command("recipes.common", "wmt18", root, "--conf", "diet", *options))
+    said = run(*command("run", "wmt18", root, "--conf", "diet", *options))
     experiment = root / "output/wmt18/cs-en/diet/transformer_diet_rel_wmt_en_de/seed1"
     scores = json.loads((experiment / "newstest2018.sacrebleu.json").read_text())
     assert {row["name"] for row in scores} >= {"BLEU", "chrF2"}
     assert len((experiment / "newstest2018.hyp").read_text().split("\n")) == LINES + 1
     for part in ("europarl-v7", "commoncrawl", "news-commentary-v13"):
         assert part in said
-    table = run(*command("recipes.common.table", "wmt18", root, "diet-table4", "--show"))
+    table = run(*command("table", "wmt18", root, "diet-table4", "--show"))
     assert "23.93" in table
     assert f"{scores[0]['score']:.2f}" in table
 
@@ -229,7 +241,7 @@ def test_every_pair_and_conf(root: Path, corpus: str, conf: str, pair: str, expe
         values = {"train.max-update": "22", "train.save-interval-updates": "1"}
         write_conf(root / corpus / "many.conf", root / corpus / f"{conf}.conf", values)
     options = ["--conf", "many" if average > 1 else conf, "--pair", pair, "--experiments", experiment]
-    said = run(*command("recipes.common", corpus, root, *options))
+    said = run(*command("run", corpus, root, *options))
     averaged = next(line for line in said.split("\n") if line.startswith("average: "))
     assert averaged.count("checkpoint_") == (average if average > 1 else 1)
     assert next((root / "output" / corpus / pair / conf).rglob("newstest201?.historical.json")).is_file()

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from sacrebleu.dataset import DATASETS
 
-from recipes.common import download, prepare
-from recipes.common.run import Run
-from recipes.common.settings import Corpus, read_recipe
-from recipes.common.sources import read_archives, read_counts, read_sources
-from recipes.common.stages import file_hash, read_json
+from posenc_experiments.data import download, prepare
+from posenc_experiments.data.sources import read_archives, read_counts, read_sources
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import Corpus, read_recipe
+from posenc_experiments.workflow.stages import file_hash, read_json
 from tests.recipes.test_download import serve
 from tests.recipes.tiny import make_run
 from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
@@ -151,7 +151,7 @@ def contents(directory: Path) -> dict[str, str]:
 DRIVER = """
 import sys
 from pathlib import Path
-from recipes.common import download, prepare
+from posenc_experiments.data import download, prepare
 from tests.recipes.tiny import make_run
 conf, directory, source, cpus = sys.argv[1:]
 run = make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes.common.sources import Archive, Source, read_archives, read_sources
+from posenc_experiments.data.sources import Archive, Source, read_archives, read_sources
 
 Text = Callable[[str, str, int], list[bytes]]
 """(pair with sorted languages, language, number of lines) -> lines; those of both languages are translations."""

@@ -1,0 +1,1 @@
+"""The subcommands of `fairseq-posenc`, a file each."""

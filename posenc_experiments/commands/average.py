@@ -1,0 +1,75 @@
+"""Average checkpoints of one training into one."""
+
+from pathlib import Path
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The checkpoint to write. It appears only when it is complete.",
+)
+@click.option("--last-epochs", type=int, metavar="N", help="Average the last N of DIRECTORY's checkpoint<epoch>.pt.")
+@click.option(
+    "--last-updates",
+    type=int,
+    metavar="N",
+    help="Average the last N of DIRECTORY's checkpoint_<epoch>_<updates>.pt.",
+)
+@click.option("--up-to", type=int, metavar="M", help="With --last-*: leave out later epochs (or updates) than M.")
+@click.option(
+    "--allow-different-runs",
+    is_flag=True,
+    help="Average checkpoints of one model also if they are of different trainings (seed, optimization, data).",
+)
+@click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY | FILE...", type=click.Path(path_type=Path))
+def main(
+    output: Path,
+    last_epochs: int | None,
+    last_updates: int | None,
+    up_to: int | None,
+    allow_different_runs: bool,
+    paths: tuple[Path, ...],
+) -> None:
+    """Average checkpoints of one training: the last of a DIRECTORY, or the named FILEs.
+
+    \b
+    fairseq-posenc average --output averaged.pt --last-epochs 5 checkpoints/
+    fairseq-posenc average --output averaged.pt --last-updates 20 --up-to 100000 checkpoints/
+    fairseq-posenc average --output averaged.pt checkpoints/checkpoint7.pt checkpoints/checkpoint9.pt
+
+    Only checkpoints of one model (same architecture, flags and parameters) and of one training (same seed,
+    batches, optimization and data, wherever, however fast and however long it ran) are averaged. The result can
+    be given to fairseq-generate and to --finetune-from-model; it holds no optimizer state. It takes the memory
+    of two models.
+    """
+    if last_epochs is not None and last_updates is not None:
+        raise click.UsageError("--last-epochs and --last-updates exclude each other; give one of them.")
+    last = last_epochs if last_epochs is not None else last_updates
+    if last is None and up_to is not None:
+        raise click.UsageError("--up-to needs --last-epochs or --last-updates.")
+    if last is not None and len(paths) != 1:
+        raise click.UsageError(f"--last-epochs and --last-updates take one directory, not {len(paths)} paths.")
+    directories = [path for path in paths if path.is_dir()]
+    if last is None and directories:
+        raise click.UsageError(
+            f"{directories[0]} is a directory; say which of its checkpoints with --last-epochs or --last-updates."
+        )
+    from fairseq_posenc import checkpoints
+
+    if last is not None:
+        choose = checkpoints.last_epoch_checkpoints if last_epochs is not None else checkpoints.last_update_checkpoints
+        paths = tuple(choose(paths[0], last, up_to=up_to))
+    checkpoints.average_checkpoints(
+        paths,
+        output,
+        allow_different_runs=allow_different_runs,
+        report=lambda path: click.echo(f"reading {path}"),
+    )
+    click.echo(f"wrote {output}: the average of {len(paths)} checkpoints")

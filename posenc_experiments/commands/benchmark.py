@@ -1,0 +1,207 @@
+"""Speed and memory of position encodings beside stock fairseq's transformer of the same size.
+
+fairseq-posenc benchmark training,generation,memory shaw diet_rel --data DATA-BIN -- --encoder-layers 3
+"""
+
+import itertools
+import json
+import logging
+import os
+import shlex
+import sys
+import warnings
+from pathlib import Path
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch: its profiler would tell of every start and stop
+import torch
+
+from fairseq_posenc.benchmark import models, report, run
+from fairseq_posenc.benchmark.results import Result
+from fairseq_posenc.benchmark.rounds import CLOCKS, Clock
+
+
+def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """``32,512``."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 1 for part in parts):
+        raise click.BadParameter(f"{text!r}: say numbers of tokens, 2 or more, with commas between them: 32,512.")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_measures(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """``training,generation``."""
+    names = list(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in run.MEASURES:
+            known = ", ".join(run.MEASURES)
+            raise click.BadParameter(f"{name!r} is no measure; name some of {known} with commas between them.")
+    return names
+
+
+def find_device(device: str, precision: str, clock: str) -> str:
+    """cpu or cuda, if it can do what is asked."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError("--device cuda: torch finds no GPU here; say --device cpu.")
+    if device == "cpu" and precision != "fp32":
+        raise click.UsageError(
+            f"--precision {precision}: fairseq cannot train so on a CPU (it takes bf16 for a TPU's); say --precision "
+            "fp32, or use a GPU."
+        )
+    if device == "cuda" and clock == "cpu":
+        raise click.UsageError("--clock cpu: a GPU's work takes no CPU time; say --clock wall.")
+    return device
+
+
+def write(path: Path, text: str, mode: str = "w") -> None:
+    """Writes the file of --json, or refuses it in a sentence."""
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.UsageError(f"--json {path} cannot be written ({error.strerror}): name another file.") from None
+
+
+def check_writable(path: Path) -> None:
+    """Before hours of measuring, and without a trace."""
+    existed = os.path.exists(path)  # Path's own raises where a name is too long
+    write(path, "", "a")
+    if not existed:
+        path.unlink()
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.argument("measures", callback=parse_measures, metavar="MEASURE[,MEASURE...]")
+@click.argument("encodings", nargs=-1, metavar="[ENCODING[:KEY=VALUE,...]]... [-- FLAGS...]")
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Corpus binarized by fairseq-preprocess, for training, forward and generation; may be repeated. Without it: "
+    "random words in sentences about as long as those of news text.",
+)
+@click.option("--size", type=click.Choice(list(models.SIZES)), default="base", show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(list(models.PRECISIONS)), default="fp32", show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), help="Of a CPU.  [default: torch's own choice]")
+@click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="One more warms up.")
+@click.option(
+    "--updates",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Batches of each model in a round of training, forward or table1.",
+)
+@click.option(
+    "--tokens", type=click.IntRange(min=8), default=2048, show_default=True, help="Of a batch, in each language."
+)
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Of a batch of generation: one a round.",
+)
+@click.option("--beam", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option(
+    "--lengths",
+    callback=parse_lengths,
+    help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048; attention 128,256,...,1024; table1 "
+    "128]",
+)
+@click.option(
+    "--group", type=click.IntRange(min=1), default=6, show_default=True, help="Models in memory at once, beside stock."
+)
+@click.option(
+    "--clock",
+    type=click.Choice(list(CLOCKS)),
+    default="wall",
+    show_default=True,
+    help="cpu: CPU seconds of this process, for a machine that others use too.",
+)
+@click.option(
+    "--vocabulary", type=click.IntRange(min=16), default=8000, show_default=True, help="Of random sentences, in words."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="All figures go here too.",
+)
+def main(
+    measures: list[str],
+    encodings: tuple[str, ...],
+    data: tuple[Path, ...],
+    size: str,
+    device: str,
+    precision: str,
+    threads: int | None,
+    rounds: int,
+    updates: int,
+    tokens: int,
+    sentences: int,
+    beam: int,
+    lengths: tuple[int, ...] | None,
+    group: int,
+    clock: str,
+    vocabulary: int,
+    seed: int,
+    json_file: Path | None,
+) -> None:
+    """Measures position encodings (all of them, unless some are named) beside stock fairseq's transformer, in rounds
+    in which each does the same work, and prints Markdown.
+
+    MEASURES: training (words/s of whole updates), forward (words/s without gradients), generation (sentences/s of
+    cached beam search), memory (peak in training), growth (time and memory with the length), attention (alone, beside
+    torch's scaled_dot_product_attention), table1 (DIET's Table 1, beside the paper's figures).
+
+    FLAGS are given to every model as to fairseq-train; those that only this package has are kept from stock.
+    """
+    logging.disable(logging.INFO)  # fairseq's, of each model that is built
+    warnings.simplefilter("ignore")  # hydra's, likewise
+    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), encodings))
+    flags = encodings[len(names) :]
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no such directory; make it first.")
+    if json_file is not None:
+        check_writable(json_file)
+    data = tuple(dict.fromkeys(data))
+    device = find_device(device, precision, clock)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    models.check_flags(flags)
+    plan = run.Plan(
+        models.Setup(size, device, precision, seed, flags),
+        models.candidates(names),
+        Clock(clock, device),
+        data,
+        rounds=rounds,
+        updates=updates,
+        tokens=tokens,
+        sentences=sentences,
+        beam=beam,
+        lengths=lengths,
+        group=group,
+        vocabulary=vocabulary,
+    )
+    settings = {"clock": clock, "rounds": rounds, "updates": updates, "tokens": tokens, "sentences": sentences}
+    settings |= {"beam": beam, "lengths": lengths, "group": group, "vocabulary": vocabulary}
+    settings |= {"data": list(map(str, data))}
+    described = report.describe_run(plan.setup, settings, shlex.join(sys.argv))
+    click.echo(report.heading(described))
+    results: list[Result] = []
+    for measure in measures:
+        click.echo(f"measuring {measure} ...", err=True)
+        found = run.MEASURES[measure](plan)
+        click.echo(report.tables(found))
+        results += found
+        if json_file is not None:  # so far: a later measure may be interrupted
+            write(json_file, json.dumps(report.as_json(described, results), indent=2) + "\n")

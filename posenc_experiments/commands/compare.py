@@ -1,0 +1,31 @@
+"""Compares experiments: a table of their scores, with significance against a baseline, and a plot over
+clipping distances.
+"""
+
+from pathlib import Path
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
+@click.option("--baseline", help="An experiment's name: adds p-values against it, by SacreBLEU's paired bootstrap.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
+)
+def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: Path | None) -> None:
+    """DIRECTORIES are experiment directories, or directories that hold them at any depth. Seeds of one
+    setting are pooled.
+    """
+    from posenc_experiments.evaluation import results
+
+    formats = {"text": results.as_text, "markdown": results.as_markdown, "csv": results.as_csv}
+    rows = results.pool(results.read_experiments(directories), baseline)
+    click.echo(formats[style](rows), nl=False)
+    if plot is not None:
+        click.echo(f"Plot: {results.plot(rows, plot)}", err=True)

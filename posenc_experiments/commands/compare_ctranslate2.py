@@ -1,0 +1,78 @@
+"""Speed and BLEU of an exported model and of fairseq."""
+
+import logging
+from pathlib import Path
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+
+FILE = click.Path(path_type=Path)
+NUMBER = click.IntRange(min=1)
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.argument("checkpoint", type=FILE)
+@click.argument("directory", type=FILE)
+@click.option("--source", type=FILE, required=True, help="Raw source text, a sentence a line.")
+@click.option("--reference", type=FILE, required=True, help="Its raw translation.")
+@click.option("--data", type=FILE, help="Where the dictionaries are, if not where the training had them.")
+@click.option(
+    "--compute-type",
+    "compute_types",
+    multiple=True,
+    default=("float32", "int8"),
+    show_default=True,
+    help="Of CTranslate2; may be given several times.",
+)
+@click.option("--beam", type=NUMBER, default=5, show_default=True)
+@click.option("--lenpen", type=float, default=1.0, show_default=True, help="log P is divided by length^lenpen.")
+@click.option("--max-tokens", type=NUMBER, default=12000, show_default=True, help="Source tokens of a batch.")
+@click.option("--threads", type=NUMBER, default=1, show_default=True)
+@click.option(
+    "--rounds",
+    type=NUMBER,
+    default=3,
+    show_default=True,
+    help="Each system translates the text once in each; one more warms up.",
+)
+def main(
+    checkpoint: Path,
+    directory: Path,
+    source: Path,
+    reference: Path,
+    data: Path | None,
+    compute_types: tuple[str, ...],
+    beam: int,
+    lenpen: float,
+    max_tokens: int,
+    threads: int,
+    rounds: int,
+) -> None:
+    """Translate a text with CHECKPOINT by fairseq's search and with DIRECTORY, its export, by CTranslate2's, in turns,
+    on the CPU, in the same batches; print sentences a second and SacreBLEU of each. Text is segmented by DIRECTORY's
+    sentencepiece.model, or else by the recipe's; without either it is taken as it is.
+
+    \b
+    fairseq-posenc compare-ctranslate2 averaged.pt served --source test.en --reference test.de
+    """
+    logging.disable(logging.ERROR)  # what libraries say at their import, and errors that are said here anyway
+    try:
+        from fairseq_posenc.export import measure
+        from fairseq_posenc.export.scoring import Search
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
+    measurement = measure(
+        checkpoint,
+        directory,
+        source,
+        reference,
+        data=data,
+        compute_types=compute_types,
+        search=Search(beam, lenpen),
+        max_tokens=max_tokens,
+        threads=threads,
+        rounds=rounds,
+        say=lambda text: click.echo(text, err=True),
+    )
+    click.echo(measurement)

@@ -1,0 +1,37 @@
+"""Counts parameters: a table of architectures with what each spends on positions.
+
+fairseq-posenc describe transformer_shaw_wmt_en_de transformer_t5_wmt_en_de -- --share-all-embeddings
+"""
+
+import itertools
+import logging
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+from posenc_experiments.errors import RecipeError
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.argument("archs", nargs=-1, required=True, metavar="ARCH... [-- FLAGS...]")
+@click.option(
+    "--vocabulary",
+    type=click.IntRange(min=5),
+    default=32768,
+    show_default=True,
+    help="Entries of the dictionary, fairseq's four special ones included; each language has as many.",
+)
+@click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
+def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
+    """ARCH is an architecture of this package; FLAGS are given to each as to fairseq-train, for example
+    --clipping-distance 4. Nothing is trained, and no data is needed.
+    """
+    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
+    flags = archs[len(names) :]
+    logging.disable(logging.WARNING)  # of libraries at their import
+    from fairseq_posenc import describe
+
+    formats = {"text": describe.as_text, "markdown": describe.as_markdown, "csv": describe.as_csv}
+    if not names:
+        raise RecipeError("name an architecture before the flags.")
+    click.echo(formats[style]([describe.describe(name, flags, vocabulary) for name in names]), nl=False)

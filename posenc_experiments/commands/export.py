@@ -1,0 +1,71 @@
+"""Writes a checkpoint as a model directory of CTranslate2."""
+
+import logging
+from pathlib import Path
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+
+QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    help="Where the dictionaries (dict.LANGUAGE.txt) are, if not where the training had them.",
+)
+@click.option(
+    "--quantization", type=click.Choice(QUANTIZATIONS), help="Of the weights; by default they stay as they are."
+)
+@click.option(
+    "--sample",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Source text to compare translations of, a sentence a line; by default sentences of the validation set.",
+)
+@click.option(
+    "--sentencepiece",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="SentencePiece's model, to be put beside; by default the recipe's. Without it, a sample's lines are subwords.",
+)
+@click.option("--force", is_flag=True, help="Replace OUTPUT, if it is a model directory of CTranslate2.")
+def main(
+    checkpoint: Path,
+    output: Path,
+    data: Path | None,
+    quantization: str | None,
+    sample: Path | None,
+    sentencepiece: Path | None,
+    force: bool,
+) -> None:
+    """Write CHECKPOINT, trained or averaged, as the model directory OUTPUT of CTranslate2.
+
+    \b
+    fairseq-posenc export averaged.pt served
+    fairseq-posenc export averaged.pt served --quantization int8 --sample newstest.en
+
+    OUTPUT appears only after both, in single precision, gave the same log-probabilities. Its export.json holds the
+    options of translate_batch for fairseq's search.
+    """
+    logging.disable(logging.ERROR)  # what libraries say at their import, and errors that are said here anyway
+    try:
+        from fairseq_posenc.export import export
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
+    verification = export(
+        checkpoint,
+        output,
+        data=data,
+        quantization=quantization,
+        sample=sample,
+        sentencepiece=sentencepiece,
+        force=force,
+        say=click.echo,
+    )
+    click.echo(f"{verification}\nwrote {output} ({quantization or 'float32'})")

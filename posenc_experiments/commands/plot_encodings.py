@@ -1,0 +1,195 @@
+"""Draws what each position encoding does to the attention of a toy sentence, one picture an encoding.
+
+Every picture is made by the hooks of the encoding alone, so that a new encoding has one without a word here:
+
+* what positions add to the logits. All words are alike (q = k = 1), so that nothing but positions can differ;
+* what the weights add to the output beside the values (``context``);
+* which keys and values go into each mixture, where attention is to mixtures of them (``projects_length``);
+* what stands in the embeddings, where an encoding is added there (``input_positions``).
+
+Tables start near zero or at one, where little can be seen: seeded normal noise is added to them, of standard deviation
+1, or of 1/sqrt(n) in an n-wide projection.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from posenc_experiments.cli import HELP_OPTIONS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairseq_posenc.encodings import PositionEncoding
+
+WORDS = ["the", "dog", "that", "I", "saw", "yesterday", "barked", "loudly"]
+HEADS, WIDTH = 4, 16
+#: small enough for clipping and buckets to be seen within the sentence; for whichever encoding has the option
+OPTIONS = {
+    "clipping_distance": 3,
+    "left_clip": 3,
+    "right_clip": 1,
+    "num_buckets": 8,
+    "max_distance": 6,
+    "projection_length": 4,
+    "max_positions": len(WORDS),
+}
+
+
+class Panels(NamedTuple):
+    """One line of a picture: matrices that share axes and colours."""
+
+    title: str
+    names: list[str]  # of each matrix
+    matrices: Tensor  # (panels, rows, columns)
+    rows: str
+    columns: str
+
+
+def build(name: str) -> tuple[PositionEncoding, str]:
+    """The encoding for the toy sentence, whose parameters of two and more dimensions are the initial ones plus noise;
+    and a line that says how it was built."""
+    import torch
+
+    from fairseq_posenc import build_encoding
+    from fairseq_posenc.encodings import ENCODINGS
+
+    torch.manual_seed(1)
+    options = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
+    encoding = build_encoding(name, HEADS, WIDTH, **options).double()
+    described = [f"{option} = {value}" for option, value in options.items()]
+    with torch.no_grad():
+        for module in encoding.modules():
+            std = module.in_features**-0.5 if isinstance(module, torch.nn.Linear) else 1.0
+            for parameter in module.parameters(recurse=False):
+                if parameter.dim() > 1:
+                    parameter.add_(torch.randn_like(parameter), alpha=std)
+        if any(parameter.dim() > 1 for parameter in encoding.parameters()):
+            described.append("noise on the initial tables")
+    return encoding, ", ".join(described)
+
+
+def lines(encoding: PositionEncoding) -> list[Panels]:
+    """Whatever there is to see of an encoding."""
+    import torch
+
+    from fairseq_posenc.positions import Positions
+
+    length = len(WORDS)
+    positions = Positions(length, length)
+    found = []
+    q, k, v = torch.ones(3, 1, HEADS, length, WIDTH, dtype=torch.float64)
+    with torch.no_grad():
+        logits, plain = with_and_without_positions(encoding, q, k, v, positions)
+        if encoding.projects_length:
+            one_hot = torch.eye(length, WIDTH, dtype=torch.float64).expand_as(k)
+            _, keys, values = encoding.transform(q, one_hot, one_hot, positions)
+            mixtures = torch.stack([keys[0, 0, :, :length], values[0, 0, :, :length]])
+            title = "share of each key and value in each mixture"
+            found.append(Panels(title, ["keys (E)", "values (F)"], mixtures, "mixture c", "key j"))
+        if encoding.overrides("context"):
+            middle = length // 2
+            each_key = torch.eye(length, dtype=torch.float64)[:, None, None].expand(length, HEADS, length, length)
+            added = encoding.context(each_key, positions)  # (S, H, T, d): all weight on one key after the other
+            if added is not None:
+                title = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
+                found.append(Panels(title, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
+        if encoding.input_positions != "none":
+            found += input_lines(encoding.input_positions)
+    effect = (logits - plain)[0]
+    if effect.abs().max() > 1e-12 or not found:
+        columns = "mixture c" if encoding.projects_length else "key j"
+        title = "logits with positions less logits without"
+        found.insert(0, Panels(title, *by_head(effect), "query i", columns))
+    return found
+
+
+def with_and_without_positions(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Any
+) -> tuple[Tensor, Tensor]:
+    """Logits as ``attend`` computes them, and those of the words alone; both (1, H, T, keys or mixtures)."""
+    new_q, new_k, _ = encoding.transform(q, k, v, positions)
+    scaled = new_q * encoding.scaling
+    bias = encoding.bias(scaled, new_k, positions)
+    logits = encoding.content(scaled, new_k, positions)
+    plain = encoding.scaling * (q @ (new_k if encoding.projects_length else k).transpose(-2, -1))
+    return (logits if bias is None else logits + bias), plain
+
+
+def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:
+    """Matrices (H, ...) with their names; one where all heads are the same."""
+    if (matrices == matrices[:1]).all():
+        return ["all heads"], matrices[:1]
+    return [f"head {head + 1}" for head in range(len(matrices))], matrices
+
+
+def input_lines(kind: str) -> list[Panels]:
+    """What fairseq adds to the embeddings of both stacks, as wide as all heads together."""
+    import torch
+    from fairseq.modules import PositionalEmbedding
+
+    module = PositionalEmbedding(len(WORDS), HEADS * WIDTH, padding_idx=1, learned=kind == "learned")
+    vectors = module(torch.full((1, len(WORDS)), 4)).double()  # any token that is not padding
+    return [
+        Panels(f"{kind} vectors added to the embeddings", [""], vectors, "position", "dimension"),
+        Panels("their inner products", [""], vectors @ vectors.transpose(1, 2), "position i", "position j"),
+    ]
+
+
+def draw(name: str, path: Path) -> None:
+    """The picture of one encoding; the same bytes every time with the same version of matplotlib."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    encoding, described = build(name)
+    found = lines(encoding)
+    widest = max(len(panels.names) for panels in found)
+    figure = Figure(figsize=(1.5 + 2.1 * max(widest, 2), 3.2 * len(found) + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"{name} ({described})" if described else name, fontsize=9)
+    subfigures = figure.subfigures(len(found), 1, squeeze=False)[:, 0]
+    for part, panels in zip(subfigures, found, strict=True):
+        part.suptitle(panels.title, fontsize=9)
+        axes = part.subplots(1, len(panels.names), squeeze=False)[0]
+        limit = float(panels.matrices.abs().max()) or 1.0
+        for ax, title, matrix in zip(axes, panels.names, panels.matrices, strict=True):
+            wide = "dimension" in panels.columns
+            image = ax.imshow(matrix.numpy(), "RdBu_r", vmin=-limit, vmax=limit, aspect="auto" if wide else "equal")
+            ax.set_title(title, fontsize=9)
+            ax.set_xlabel(panels.columns, fontsize=8)
+            ax.tick_params(labelsize=7)
+            if matrix.shape[1] == len(WORDS) and not wide:
+                ax.set_xticks(range(len(WORDS)), WORDS, rotation=90)
+            ax.set_yticks(range(len(matrix)), WORDS if len(matrix) == len(WORDS) else range(len(matrix)))
+            ax.label_outer()
+        axes[0].set_ylabel(panels.rows, fontsize=8)
+        part.colorbar(image, ax=axes.tolist(), shrink=0.8).ax.tick_params(labelsize=7)
+    figure.savefig(path, dpi=80, bbox_inches="tight", metadata={"Software": None})
+
+
+@click.command(context_settings=HELP_OPTIONS)
+@click.argument("names", nargs=-1)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("docs", "images"),
+    show_default=True,
+    help="Directory of the pictures.",
+)
+def main(names: tuple[str, ...], output: Path) -> None:
+    """Draws what the encodings of these NAMES, by default all, do to attention: one NAME.png each."""
+    from fairseq_posenc.encodings import ENCODINGS
+    from fairseq_posenc.encodings.base import find_encoding
+
+    try:
+        for name in names:
+            find_encoding(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    output.mkdir(parents=True, exist_ok=True)
+    for name in names or ENCODINGS:
+        draw(name, output / f"{name}.png")
+        click.echo(output / f"{name}.png")

@@ -1,0 +1,1 @@
+"""From archives or generators to binarized text."""

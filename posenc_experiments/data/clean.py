@@ -1,0 +1,61 @@
+"""Raw pairs to pairs fit for learning, batch by batch, so that several processes can share the work."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from posenc_experiments.data import text
+from posenc_experiments.data.counts import TrainCounts
+from posenc_experiments.data.raw import Raw
+from posenc_experiments.errors import RecipeError
+
+BATCH = 5_000  # pairs
+Batch = tuple[list[bytes], list[bytes]]
+Cleaned = tuple[bytes, bytes, TrainCounts]
+
+
+def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator[Batch]:
+    """Lines of both sides together, file by file, whose numbers of lines are added to `sizes`; RecipeError with both
+    counts where a file pair's differ.
+    """
+    for one, other in parts:
+        sizes.append(0)
+        ours, theirs = text.read_lines(one.path), text.read_lines(other.path)
+        while True:
+            left, right = list(islice(ours, BATCH)), list(islice(theirs, BATCH))
+            if len(left) != len(right):
+                counts = [sizes[-1] + len(had) + sum(1 for _ in rest) for had, rest in ((left, ours), (right, theirs))]
+                raise RecipeError(
+                    f"{one.name} has {counts[0]:,} lines and {other.name} has {counts[1]:,}: they are not translations "
+                    "of each other line by line; mend or replace them."
+                )
+            if not left:
+                break
+            sizes[-1] += len(left)
+            yield left, right
+
+
+def clean_batch(batch: Batch, drop_identical: bool) -> Cleaned:
+    """The pairs fit for learning subwords, as lines of each side, and what happened to the others."""
+    counts = TrainCounts()
+    sides: tuple[list[str], list[str]] = ([], [])
+    for left, right in zip(*batch, strict=True):
+        counts.read += 1
+        try:
+            one, other = text.clean(left.decode("utf-8")), text.clean(right.decode("utf-8"))
+        except UnicodeDecodeError:
+            counts.bad_utf8 += 1
+            counts.first_bad_utf8 = counts.first_bad_utf8 or counts.read
+            continue
+        counts.odd_separators += text.odd_separators(left) or text.odd_separators(right)
+        if not one or not other:
+            counts.empty += 1
+        elif drop_identical and one == other:
+            counts.identical += 1
+        else:
+            sides[0].append(one)
+            sides[1].append(other)
+    return as_lines(sides[0]), as_lines(sides[1]), counts
+
+
+def as_lines(sentences: list[str]) -> bytes:
+    return "".join(sentence + "\n" for sentence in sentences).encode("utf-8")

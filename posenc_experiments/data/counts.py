@@ -1,0 +1,96 @@
+"""What happened to the pairs, step by step, in numbers and in words."""
+
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
+
+from posenc_experiments.data.sources import STEPS, Known
+from posenc_experiments.workflow.settings import Prepare
+
+
+@dataclass
+class TrainCounts:
+    """What happened to the training pairs; `first_bad_utf8` is the number of a line, from 1, over all files
+    together.
+    """
+
+    read: int = 0
+    bad_utf8: int = 0
+    first_bad_utf8: int | None = None
+    empty: int = 0
+    identical: int = 0
+    too_short: int = 0
+    too_long: int = 0
+    odd_ratio: int = 0
+    odd_separators: int = 0
+    kept: int = 0
+
+    def add(self, other: "TrainCounts") -> None:
+        """Adds those of the next batch."""
+        if self.first_bad_utf8 is None and other.first_bad_utf8 is not None:
+            self.first_bad_utf8 = self.read + other.first_bad_utf8
+        for name, value in asdict(other).items():
+            if name != "first_bad_utf8":
+                setattr(self, name, getattr(self, name) + value)
+
+    def after_steps(self) -> dict[str, int]:
+        """The pairs left after each cleaning step, in order: the names that counts.tsv may use."""
+        dropped = (0, self.bad_utf8, self.empty, self.identical, self.too_short + self.too_long, self.odd_ratio)
+        return {step: self.read - lost for step, lost in zip(STEPS, accumulate(dropped), strict=True)}
+
+    def sentences(self, settings: Prepare) -> list[str]:
+        """The counts in words."""
+        said = [f"{self.read:,} pairs read, {self.kept:,} kept"]
+        if self.bad_utf8:
+            said.append(f"{self.bad_utf8:,} dropped for bad UTF-8, first at line {self.first_bad_utf8:,}")
+        dropped = {
+            "for an empty side": self.empty,
+            "for identical sides": self.identical,
+            f"as shorter than {settings.min_tokens} tokens": self.too_short,
+            f"as longer than {settings.max_tokens} tokens": self.too_long,
+            f"for one side having more than {settings.max_ratio:g} times the other's tokens": self.odd_ratio,
+        }
+        said += [f"{count:,} dropped {why}" for why, count in dropped.items() if count]
+        if self.odd_separators:
+            said.append(f"{self.odd_separators:,} had odd line separators, read as spaces")
+        return said
+
+
+@dataclass
+class EvalCounts:
+    """What was found in a validation or test set, of which no line is ever dropped; lines are numbered from
+    1.
+    """
+
+    lines: int = 0
+    empty_source: list[int] = field(default_factory=list)
+    empty_target: list[int] = field(default_factory=list)
+    cut: list[int] = field(default_factory=list)
+    odd_separators: int = 0
+
+    def sentences(self, max_tokens: int) -> list[str]:
+        """The counts in words."""
+        said = [f"{self.lines:,} pairs"]
+        if self.empty_source:
+            said.append(
+                f"{len(self.empty_source):,} empty source lines (first {self.empty_source[0]:,}) get an "
+                f"empty translation"
+            )
+        if self.empty_target:
+            said.append(f"{len(self.empty_target):,} empty target lines (first {self.empty_target[0]:,})")
+        if self.cut:
+            said.append(f"{len(self.cut):,} pairs (first {self.cut[0]:,}) cut to {max_tokens:,} tokens for the model")
+        if self.odd_separators:
+            said.append(f"{self.odd_separators:,} had odd line separators, read as spaces")
+        return said
+
+
+def compare(what: str, found: int, known: int, evidence: str) -> str:
+    """Whether a count is the known one; never silent, for a corpus that lost lines trains all the same."""
+    if found == known:
+        return f"{what}: {found:,} pairs, as known ({evidence})"
+    return f"warning: {what}: {found:,} pairs here, but {known:,} are known ({evidence}); {found - known:+,}"
+
+
+def compare_known(left: dict[str, int], known: list[Known]) -> list[str]:
+    """`after_steps` beside the recipe's table of counts."""
+    return [compare(f"after '{row.step}'", left[row.step], row.pairs, row.evidence) for row in known]

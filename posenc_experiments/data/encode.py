@@ -1,0 +1,38 @@
+"""Clean pairs to pairs of tokens, batch by batch; what is too long or too unequal in tokens is dropped here."""
+
+from pathlib import Path
+
+from posenc_experiments.data.clean import Batch, Cleaned, as_lines
+from posenc_experiments.data.counts import TrainCounts
+from posenc_experiments.data.subwords import Subwords, load
+from posenc_experiments.workflow.settings import Prepare
+
+_sides: tuple[Subwords, Subwords]
+_settings: Prepare
+
+
+def start(directory: Path, source: str, target: str, settings: Prepare) -> None:
+    """Loads the learnt subwords, once a process."""
+    global _sides, _settings
+    _sides = load(directory, source, settings), load(directory, target, settings)
+    _settings = settings
+
+
+def encode_batch(batch: Batch) -> Cleaned:
+    """The pairs to train on, as lines of tokens, and what happened to the others."""
+    counts = TrainCounts()
+    kept: tuple[list[str], list[str]] = ([], [])
+    encoded = [side.encode(line.decode("utf-8") for line in lines) for side, lines in zip(_sides, batch, strict=True)]
+    for source, target in zip(*encoded, strict=True):
+        short, long = sorted((len(source), len(target)))
+        if short < _settings.min_tokens:  # subwords leave some characters out, as zero-width spaces
+            counts.too_short += 1
+        elif long > _settings.max_tokens:
+            counts.too_long += 1
+        elif _settings.max_ratio and long > _settings.max_ratio * short:
+            counts.odd_ratio += 1
+        else:
+            counts.kept += 1
+            kept[0].append(" ".join(source))
+            kept[1].append(" ".join(target))
+    return as_lines(kept[0]), as_lines(kept[1]), counts

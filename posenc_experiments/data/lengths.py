@@ -1,0 +1,82 @@
+"""How long the prepared sentences are, read from fairseq's index files without importing fairseq."""
+
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.run import Run
+
+# fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then their sizes in int32.
+HEADER, MAGIC = struct.Struct("<9sQBQ"), b"MMIDIDX\0\0"
+Sizes = NDArray[Any]
+
+
+def read_sizes(path: Path) -> Sizes:
+    """Tokens of each sentence of a binarized file, its </s> counted; RecipeError if the file is damaged."""
+    with open(path, "rb") as index:
+        head = index.read(HEADER.size)
+        magic, _, _, sentences = HEADER.unpack(head) if len(head) == HEADER.size else (b"", 0, 0, 0)
+        sizes = np.fromfile(index, dtype="<i4", count=sentences)
+    if magic != MAGIC or len(sizes) != sentences:
+        raise RecipeError(f"{path} is damaged: delete it, and run the stage prepare again.")
+    return sizes
+
+
+def index_files(run: Run, split: str) -> tuple[Path, Path]:
+    """The index files of a split (train, valid, test, test1...) in the source's and the target's language."""
+    source, target = (run.binarized_dir / f"{split}.{run.pair}.{side}.idx" for side in (run.source, run.target))
+    return source, target
+
+
+def longest(run: Run, split: str) -> tuple[int, int]:
+    """Tokens of the longest source and of the longest target sentence, </s> counted."""
+    source, target = (_extremes(path, path.stat().st_mtime_ns)[1] for path in index_files(run, split))
+    return source, target
+
+
+def shortest_source(run: Run, split: str) -> int:
+    """Tokens of the shortest source sentence, </s> counted."""
+    path = index_files(run, split)[0]
+    return _extremes(path, path.stat().st_mtime_ns)[0]
+
+
+@lru_cache
+def _extremes(path: Path, changed: int) -> tuple[int, int]:
+    sizes = read_sizes(path)
+    return (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
+
+
+def count_batches(run: Run, split: str, max_tokens: int | None, batch_size: int | None) -> int:
+    """Batches that fairseq makes of a split, if --required-batch-size-multiple is 1.
+
+    fairseq sorts pairs by source length, then by target length, and fills each batch as long as its number of pairs
+    times their longest side is at most `max_tokens`.
+    """
+    return _count_batches(
+        *index_files(run, split), index_files(run, split)[0].stat().st_mtime_ns, max_tokens, batch_size
+    )
+
+
+@lru_cache
+def _count_batches(source: Path, target: Path, changed: int, max_tokens: int | None, batch_size: int | None) -> int:
+    # As one number a pair, so that sorting needs no index.
+    pairs = read_sizes(source).astype(np.int64) << 32 | read_sizes(target)
+    pairs.sort()
+    tokens = np.maximum(pairs >> 32, pairs & 0xFFFFFFFF)
+    batches = start = 0
+    while start < len(tokens):
+        most = len(tokens) if max_tokens is None else max(1, max_tokens // int(tokens[start]))
+        window = tokens[start : start + min(most, batch_size or most)]
+        if max_tokens is None:
+            end = len(window)
+        else:
+            padded = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+            end = max(1, int(np.searchsorted(padded, max_tokens, side="right")))
+        start += end
+        batches += 1
+    return batches

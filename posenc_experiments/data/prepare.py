@@ -1,0 +1,353 @@
+"""Stage `prepare`: raw parallel text to fairseq's binarized data, streamed, with every lost sentence counted.
+
+`prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set as it came
+(`<test>.<language>`, what scores are computed against), and the account of what was found: prepare.json, and
+prepare.txt for people. The steps on the way lie in `prepare.work/` until the last is done.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from posenc_experiments.data import clean, download, encode, subwords, text
+from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
+from posenc_experiments.data.lengths import read_sizes
+from posenc_experiments.data.parallel import in_child, in_order
+from posenc_experiments.data.raw import Raw, extract, has_members, raw_files
+from posenc_experiments.data.sources import known_counts, pair_tests
+from posenc_experiments.data.subwords import Subwords
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.run import Run, run_command
+from posenc_experiments.workflow.settings import Prepare
+from posenc_experiments.workflow.stages import (
+    Markers,
+    fingerprint,
+    locked,
+    not_default,
+    replace_directory,
+    shared,
+    write_json,
+)
+from posenc_experiments.workflow.steps import Step, Steps
+
+
+def inputs(run: Run) -> str:
+    """The fingerprint of what decides this stage's outputs."""
+    corpus = run.recipe.corpus
+    splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
+    return fingerprint([_text_of_all(run), run.pair, splits, not_default(run.recipe.prepare)])
+
+
+def _text_of_all(run: Run) -> list[Any]:
+    corpus = run.recipe.corpus
+    splits = dict.fromkeys((*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)))
+    return [[split, download.contents(run, split)] for split in splits]
+
+
+def test_inputs(run: Run) -> str:
+    """The fingerprint of what decides the test sets, and what a model sees of them."""
+    text_of_tests = [download.contents(run, test) for test in pair_tests(run)]
+    return fingerprint([text_of_tests, run.recipe.prepare.eval_max_tokens])
+
+
+def subset(run: Run, test: str) -> str:
+    """fairseq's name for a test set: test, test1, test2..."""
+    index = pair_tests(run).index(test)
+    return f"test{index or ''}"
+
+
+def prepare(run: Run) -> None:
+    """Runs the stage."""
+    work = run.pair_dir / "prepare.work"
+    if run.dry_run:
+        settings = run.recipe.prepare
+        if has_members(run):
+            run.say(f"# take the members that sources.tsv names out of {run.download_dir}")
+        changes = "".join(f"{change}, " for change in settings.changes)
+        run.say(f"# clean, {changes}learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
+        run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
+        run.dry(["mv", work / "publish", run.prepared_dir])
+        return
+    if is_prepared(run):
+        run.say(f"prepare: done before, in {run.prepared_dir}")
+        _delete(run, work)  # of a run that was killed after its last step
+        return
+    markers = Markers(run.pair_dir)
+    with locked(run.pair_dir):
+        markers.clear("prepare")
+        steps = make_steps(run, work)
+        try:
+            result = steps.run(lambda words: run.say(f"prepare: {words}"))
+        except BaseException:
+            steps.delete_if_nothing_is_done()
+            raise
+        said = steps.facts("publish")["said"]
+        replace_directory(result, run.prepared_dir)
+        files = [path for path in run.prepared_dir.rglob("*") if path.is_file()]
+        markers.set_done("prepare", inputs(run), files)
+    _delete(run, work)
+    for line in said:
+        run.say(f"prepare: {line}")
+    run.say(f"prepare: binarized in {run.binarized_dir}")
+
+
+def _delete(run: Run, work: Path) -> None:
+    """Deletes the steps' outputs, unless another run prepares with them by now; trainings may read meanwhile."""
+    if work.is_dir():
+        with suppress(RecipeError), shared(run.pair_dir):
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def make_steps(run: Run, work: Path) -> Steps:
+    """The stage's steps; what decides a step's outputs is what decides those that it reads, and its own settings."""
+    corpus, settings = run.recipe.corpus, run.recipe.prepare
+    made: dict[str, Step] = {}
+
+    def add(name: str, reads: tuple[str, ...], own: object, function: Any) -> None:
+        reads = tuple(read for read in reads if read in made)
+        decided = fingerprint([name, own, [made[read].inputs for read in reads]])
+        made[name] = Step(name, reads, decided, partial(function, run, steps))
+
+    steps = Steps(work, [])
+    limits = [settings.min_tokens, settings.max_tokens, settings.max_ratio, settings.eval_max_tokens]
+    if has_members(run):
+        add("extract", (), _text_of_all(run), _extract)
+    raw = [_text_of_all(run), run.pair]
+    add("evaluation", ("extract",), [raw, corpus.valid, pair_tests(run)], _evaluation)
+    add("clean", ("extract",), [raw, corpus.train_splits(run.pair), settings.drop_identical], _clean)
+    add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample, *settings.changes], _learn)
+    add("encode", ("evaluation", "clean", "learn"), limits, _encode)
+    add("binarize", ("encode",), settings.joined_dictionary, _binarize)
+    add("publish", ("evaluation", "learn", "binarize"), None, _publish)
+    steps.steps = list(made.values())
+    return steps
+
+
+def _extract(run: Run, steps: Steps, directory: Path) -> None:
+    extract(run, directory)
+
+
+def _raw(run: Run, steps: Steps, split: str) -> list[tuple[Raw, Raw]]:
+    sides = [raw_files(run, steps.path("extract"), split, side) for side in (run.source, run.target)]
+    return list(zip(*sides, strict=True))  # wanted_sources has seen that they are equally many
+
+
+def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
+    """The sets to validate and test on, as they came, of which no line may be dropped; before all that takes hours."""
+    corpus, said = run.recipe.corpus, []
+    for split in dict.fromkeys((corpus.valid, *pair_tests(run))):
+        raw = _raw(run, steps, split)
+        if len(raw) != 1:
+            raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(raw)}.")
+        lines = []
+        for side, one in zip((run.source, run.target), raw[0], strict=True):
+            lines.append(sum(1 for _ in text.clean_eval_lines(one.path, one.name)))
+            with text.open_raw(one.path) as file, open(directory / f"{split}.{side}", "wb") as copy:
+                shutil.copyfileobj(file, copy)
+        if lines[0] != lines[1]:
+            raise RecipeError(
+                f"{split}.{run.source} has {lines[0]:,} lines and {split}.{run.target} has {lines[1]:,}: "
+                f"mend or replace them in {run.download_dir}."
+            )
+        if not lines[0]:
+            raise RecipeError(f"{split} is empty: check {run.download_dir}.")
+        if (known := raw[0][0].known_lines) is not None:
+            said.append(compare(split, lines[0], known, str(corpus.sources)))
+    return said
+
+
+def _clean(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
+    corpus = run.recipe.corpus
+    named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(run, steps, split)]
+    sizes: list[int] = []
+    batches = clean.read_batches([raw for _, raw in named], sizes)
+    function = partial(clean.clean_batch, drop_identical=run.recipe.prepare.drop_identical)
+    counts = _write(run, directory, "train", in_order(function, batches, run.cpus))
+    said = [
+        compare(split, size, raw[0].known_lines, str(corpus.sources))
+        for (split, raw), size in zip(named, sizes, strict=True)
+        if raw[0].known_lines is not None
+    ]
+    if counts.read == counts.bad_utf8 + counts.empty + counts.identical:
+        raise _nothing_left(run, counts)
+    splits = [{"split": split, "pairs": size} for (split, _), size in zip(named, sizes, strict=True)]
+    return {"counts": asdict(counts), "splits": splits, "said": said}
+
+
+def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
+    splits = " ".join(run.recipe.corpus.train_splits(run.pair))
+    return RecipeError(
+        f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
+        f"({'; '.join(counts.sentences(run.recipe.prepare))}): check {run.download_dir}."
+    )
+
+
+def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Cleaned]) -> TrainCounts:
+    """Writes both sides of each batch, in order, and adds their counts up."""
+    counts = TrainCounts()
+    with (
+        open(directory / f"{prefix}.{run.source}", "wb") as left,
+        open(directory / f"{prefix}.{run.target}", "wb") as right,
+    ):
+        for one, other, found in batches:
+            left.write(one)
+            right.write(other)
+            counts.add(found)
+    return counts
+
+
+def _learn(run: Run, steps: Steps, directory: Path) -> None:
+    """Learns from every n-th pair, so that a sample needs no random numbers and is spread over the whole
+    corpus.
+    """
+    settings = run.recipe.prepare
+    counts = TrainCounts(**steps.facts("clean")["counts"])
+    pairs = counts.after_steps()["different"]
+    step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
+    # In the languages' order, not the pair's: both directions learn the same subwords.
+    files = [(language, steps.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
+    in_child(learn_from, directory, files, step, settings)
+
+
+def learn_from(directory: Path, files: list[tuple[str, Path]], step: int, settings: Prepare) -> None:
+    """Learns subwords from every `step`-th line of each language's file."""
+
+    def lines() -> Iterator[tuple[str, str]]:
+        for language, path in files:
+            for line in islice(text.read_lines(path), 0, None, step):
+                yield language, line.decode("utf-8")
+
+    subwords.learn(directory, lines(), settings)
+
+
+def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
+    """The learnt subwords, for encoding or decoding one language."""
+    return subwords.load(directory or run.prepared_dir, language, run.recipe.prepare)
+
+
+def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
+    corpus, settings, learnt = run.recipe.corpus, run.recipe.prepare, steps.path("learn")
+    cleaned = steps.facts("clean")
+    sides = [steps.path("clean") / f"train.{side}" for side in (run.source, run.target)]
+    batches = clean.read_batches([(Raw(sides[0], sides[0].name), Raw(sides[1], sides[1].name))], [])
+    start = (learnt, run.source, run.target, settings)
+    counts = TrainCounts(**cleaned["counts"])
+    counts.add(_write(run, directory, "train", in_order(encode.encode_batch, batches, run.cpus, encode.start, start)))
+    if not counts.kept:
+        raise _nothing_left(run, counts)
+    said = [f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings))}", *cleaned["said"]]
+    if settings.changes:
+        said.append(f"the model's text: {', '.join(settings.changes)}; references stay as they came")
+    said += compare_known(counts.after_steps(), known_counts(run))
+    evals = {}
+    for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
+        found = _encode_eval(run, steps, directory, name, split)
+        evals[name] = {"split": split, **asdict(found)}
+        said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
+    train = {"splits": cleaned["splits"], **asdict(counts), "after": counts.after_steps()}
+    return {"train": train, "evaluation": evals, "said": said + steps.facts("evaluation")}
+
+
+def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str) -> EvalCounts:
+    counts, limit = EvalCounts(), run.recipe.prepare.eval_max_tokens
+    encoded = []
+    for side in (run.source, run.target):
+        path = steps.path("evaluation") / f"{split}.{side}"
+        encoded.append(load_subwords(run, side, steps.path("learn")).encode(text.clean_eval_lines(path)))
+        counts.odd_separators += sum(map(text.odd_separators, text.read_lines(path)))
+    with (
+        _text(directory / f"{name}.{run.source}") as left,
+        _text(directory / f"{name}.{run.target}") as right,
+    ):
+        for number, (source, target) in enumerate(zip_longest(*encoded), 1):
+            counts.lines += 1
+            counts.empty_source += [] if source else [number]
+            counts.empty_target += [] if target else [number]
+            counts.cut += [number] if max(len(source), len(target)) > limit else []
+            left.write(" ".join(source[:limit]) + "\n")
+            right.write(" ".join(target[:limit]) + "\n")
+    return counts
+
+
+def _text(path: Path):  # type: ignore[no-untyped-def]
+    return open(path, "w", encoding="utf-8", newline="\n")
+
+
+def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
+    command = _preprocess_command(run, steps.path("encode"), directory)
+    run_command(run, command, run.pair_dir / "preprocess.log", "fairseq-preprocess")
+    facts = steps.facts("encode")
+    require_lines(run, directory, facts["train"]["kept"])
+    return facts
+
+
+def require_lines(run: Run, directory: Path, pairs: int) -> None:
+    """fairseq-preprocess's workers find their parts of a text by seeking; that no line was lost is worth asking."""
+    for side in (run.source, run.target):
+        sentences = len(read_sizes(directory / f"train.{run.pair}.{side}.idx"))
+        if sentences != pairs:
+            raise RecipeError(
+                f"fairseq-preprocess wrote {sentences:,} sentences of {side} instead of {pairs:,}: see "
+                f"{run.pair_dir / 'preprocess.log'}, and run again with fewer --cpus."
+            )
+
+
+def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
+    tests = ",".join(str(tokens / subset(run, test)) for test in pair_tests(run))
+    words = [*run.module("fairseq_cli.preprocess"), "--source-lang", run.source, "--target-lang", run.target]
+    words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
+    words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.cpus)]
+    return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
+
+
+def _publish(run: Run, steps: Steps, directory: Path) -> Any:
+    """Puts together what training and scoring read: as links, so that nothing is twice on the disk or half moved."""
+    facts = steps.facts("binarize")
+    shutil.copytree(steps.path("binarize"), directory / "binarized", copy_function=_link)
+    for path in steps.path("learn").iterdir():
+        _link(path, directory / path.name)
+    for path in steps.path("evaluation").iterdir():
+        _link(path, directory / path.name)
+    report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
+    write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
+    (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
+    return facts
+
+
+def _link(origin: str | Path, copy: str | Path) -> None:
+    with suppress(OSError):
+        os.link(origin, copy)
+        return
+    shutil.copyfile(origin, copy)  # not every file system has links
+
+
+def is_prepared(run: Run) -> bool:
+    """Whether the prepared data is what the settings say."""
+    return Markers(run.pair_dir).is_done("prepare", inputs(run))
+
+
+def require(run: Run) -> None:
+    """RecipeError unless the prepared data is what the settings say."""
+    if not is_prepared(run):
+        raise RecipeError(
+            f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the "
+            f"stages download..prepare."
+        )
+
+
+@contextmanager
+def in_use(run: Run) -> Iterator[int]:
+    """Keeps the prepared data as it is while the block runs, for others that read it too; yields the lock's
+    descriptor, which a child holds that inherits it. RecipeError unless the data is prepared.
+    """
+    if not run.pair_dir.is_dir():
+        require(run)
+    with shared(run.pair_dir) as lock:
+        require(run)
+        yield lock

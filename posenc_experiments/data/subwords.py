@@ -1,0 +1,164 @@
+"""How a sentence becomes tokens and tokens become a sentence again: one class a method, one registry at the
+end.
+"""
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import sacremoses
+import sentencepiece
+from subword_nmt import apply_bpe, learn_bpe
+
+from posenc_experiments.data.normalize import normalizer
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.settings import Prepare
+
+BATCH = 2_000  # lines held at once
+THREADS = 16  # is written into the model, whose bytes must not depend on the machine
+
+
+class Subwords(Protocol):
+    """A learnt way of splitting text, for one language."""
+
+    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Tokens of each line, streamed; no token holds white space."""
+
+    def decode(self, tokens: list[str]) -> str:
+        """A sentence as people write it."""
+
+
+class SentencePiece:
+    """Kudo and Richardson 2018, as BPE: learnt on raw text."""
+
+    file = "sentencepiece.model"
+
+    def __init__(self, directory: Path, language: str) -> None:
+        self.model = sentencepiece.SentencePieceProcessor(model_file=str(directory / self.file))
+
+    @classmethod
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
+        """Learns from (language, line) pairs."""
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(line for _, line in lines),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=settings.vocabulary,
+                character_coverage=1.0,
+                num_threads=THREADS,
+                max_sentence_length=1 << 16,
+                train_extremely_large_corpus=True,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            reason = str(error).rsplit("] ", 1)[-1].strip().rstrip(".")
+            raise RecipeError(
+                f"SentencePiece cannot learn {settings.vocabulary} subwords from this text: {reason}; "
+                "change 'vocabulary' in the .conf, section [prepare]."
+            ) from None
+        (directory / cls.file).write_bytes(model.getvalue())
+
+    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        for batch in batches(lines):
+            yield from self.model.encode(batch, out_type=str, num_threads=1)
+
+    def decode(self, tokens: list[str]) -> str:
+        return str(self.model.decode(tokens))
+
+
+class SubwordNmt:
+    """Sennrich et al. 2016: byte-pair encoding of Moses tokens, as the older recipes did it."""
+
+    file = "bpe.codes"
+
+    def __init__(self, directory: Path, language: str) -> None:
+        with open(directory / self.file, encoding="utf-8") as file:
+            self.bpe = apply_bpe.BPE(file)
+        self.tokenizer = sacremoses.MosesTokenizer(lang=language)
+        self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
+
+    @classmethod
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
+        """Learns `vocabulary` merges from (language, line) pairs."""
+        tokenizers: dict[str, sacremoses.MosesTokenizer] = {}
+
+        def tokens() -> Iterator[str]:
+            for language, line in lines:
+                tokenizer = tokenizers.setdefault(language, sacremoses.MosesTokenizer(lang=language))
+                yield str(tokenizer.tokenize(line, return_str=True))
+
+        with open(directory / cls.file, "w", encoding="utf-8", newline="\n") as codes:
+            learn_bpe.learn_bpe(tokens(), codes, settings.vocabulary)
+
+    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        for line in lines:
+            yield str(self.bpe.process_line(self.tokenizer.tokenize(line, return_str=True))).split()
+
+    def decode(self, tokens: list[str]) -> str:
+        text = " ".join(tokens).replace("@@ ", "").removesuffix("@@")
+        return str(self.detokenizer.detokenize(text.split()))
+
+
+class Words:
+    """No subwords: a token is what stands between spaces."""
+
+    file = ""
+
+    def __init__(self, directory: Path, language: str) -> None:
+        pass
+
+    @classmethod
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
+        """There is nothing to learn."""
+
+    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        return (line.split() for line in lines)
+
+    def decode(self, tokens: list[str]) -> str:
+        return " ".join(tokens)
+
+
+METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[Words]] = {
+    "sentencepiece": SentencePiece,
+    "subword-nmt": SubwordNmt,
+    "none": Words,
+}
+
+
+class Normalized:
+    """Subwords of text that is changed before they see it."""
+
+    def __init__(self, subwords: Subwords, language: str, settings: Prepare) -> None:
+        self.subwords = subwords
+        self.change = normalizer(language, settings.lowercase, settings.normalize_punctuation)
+
+    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        return self.subwords.encode(map(self.change, lines))
+
+    def decode(self, tokens: list[str]) -> str:
+        return self.subwords.decode(tokens)
+
+
+def load(directory: Path, language: str, settings: Prepare) -> Subwords:
+    """What was learnt into `directory`, for one language."""
+    subwords = METHODS[settings.subwords](directory, language)
+    return Normalized(subwords, language, settings) if settings.changes else subwords
+
+
+def learn(directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
+    """Learns from (language, line) pairs, changed as `load` changes them."""
+    if settings.changes:
+        how = (settings.lowercase, settings.normalize_punctuation)
+        lines = ((language, normalizer(language, *how)(line)) for language, line in lines)
+    METHODS[settings.subwords].learn(directory, lines, settings)
+
+
+def batches(lines: Iterable[str], size: int = BATCH) -> Iterator[list[str]]:
+    """Lists of at most `size` lines."""
+    iterator = iter(lines)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch

@@ -1,0 +1,25 @@
+"""Tables of values that people edit: tab-separated, with comments behind `#` and a line that names the columns."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from posenc_experiments.errors import RecipeError
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each row with its place, for errors; RecipeError names file and line of the first fault."""
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not UTF-8 ({error}): save it as UTF-8.") from None
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")]
+    rows = [(f"{path}, line {number}", [cell.strip() for cell in line.split("\t")]) for number, line in numbered]
+    if not rows or rows[0][1] != list(columns):
+        raise RecipeError(f"{path}: the first row must name the columns {', '.join(columns)}, separated by tabs.")
+    for where, row in rows[1:]:
+        if len(row) != len(columns):
+            raise RecipeError(f"{where}: it has {len(row)} columns instead of {len(columns)}; put one tab between two.")
+        for column, cell in zip(columns, row, strict=True):
+            if not cell:
+                raise RecipeError(f"{where}: its column '{column}' is empty; fill it in.")
+        yield where, row

@@ -1,0 +1,1 @@
+"""Translations, scores, results, tables and plots: the owner of what is in an experiment directory."""

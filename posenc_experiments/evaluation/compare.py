@@ -1,0 +1,28 @@
+"""Stage `compare`: the table and the plot of one call's experiments, as scripts/compare.py makes them."""
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.stages import atomic_path
+
+
+def compare(run: Run, experiments: list[Experiment]) -> None:
+    """Runs the stage; it is quick, so it is never skipped."""
+    directories = [experiment.directory for experiment in experiments]
+    folder = run.output_dir / run.recipe.corpus.name / run.pair
+    if run.dry_run:
+        run.dry([*run.module("posenc_experiments"), "compare", "--plot", folder / "compare.png", *directories])
+        return
+    for experiment in experiments:
+        if not experiment.markers.is_done("score", experiment.score_inputs()):
+            raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
+    # Here, because it imports sacrebleu, which --help and --dry-run need not wait for.
+    from posenc_experiments.evaluation import results
+
+    rows = results.pool(results.read_experiments(directories))
+    text = results.as_text(rows)
+    with atomic_path(folder / "compare.txt") as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    plot = results.plot(rows, folder / "compare.png")
+    run.say("\n" + text)
+    run.say(f"Plot: {plot}")

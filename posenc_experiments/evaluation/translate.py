@@ -1,0 +1,87 @@
+"""Stage `translate`: every test set through fairseq-generate, then back to sentences as people write them.
+
+What fairseq prints in the source's order and count is not taken on trust: each hypothesis is put in its place
+by number, and each source line must have one. Subwords are removed here, by what made them.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+from posenc_experiments.data import prepare, text
+from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.experiment import Experiment, generate_command, threads
+from posenc_experiments.workflow.run import run_command, write_command
+from posenc_experiments.workflow.stages import atomic_path, empty_directory, locked
+
+HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
+
+
+def translate(experiment: Experiment) -> None:
+    """Runs the stage."""
+    run, markers = experiment.run, experiment.markers
+    tests = pair_tests(run)
+    temporary = experiment.directory / "generate.tmp"
+    if run.dry_run:
+        for test in tests:
+            run.dry(generate_command(experiment, test, temporary))
+        return
+    inputs = experiment.translate_inputs()
+    if markers.is_done("translate", inputs):
+        return
+    if not markers.is_done("average", experiment.average_inputs()):
+        raise RecipeError(
+            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run the stage average."
+        )
+    with prepare.in_use(run) as data, locked(experiment.directory) as lock:
+        markers.clear("translate")
+        markers.clear("score")
+        for test in tests:
+            _translate(experiment, test, empty_directory(temporary), (lock, data))
+        shutil.rmtree(temporary)
+        files = [experiment.test_file(test, kind) for test in tests for kind in ("src", "ref", "hyp")]
+        markers.set_done("translate", inputs, files)
+
+
+def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, int]) -> None:
+    run = experiment.run
+    log = experiment.directory / f"{test}.generate.log"
+    log.unlink(missing_ok=True)
+    what = f"Translating {test} with {experiment.title}"
+    run.say(f"translate: {experiment.title}: {test}")
+    command = generate_command(experiment, test, results)
+    write_command(experiment.test_file(test, "generate.sh"), command, threads(run))
+    run_command(run, command, log, what, threads(run), locks)
+    raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
+    sources = list(text.clean_eval_lines(raw[run.source]))
+    subset = prepare.subset(run, test)
+    tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
+    # fairseq invents a sentence for an empty line, also for one of characters that subwords leave out.
+    said = prepare.load_subwords(run, run.source).encode(sources)
+    subwords = prepare.load_subwords(run, run.target)
+    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(said, tokens, strict=True)]
+    for kind, side in (("src", run.source), ("ref", run.target)):
+        with atomic_path(experiment.test_file(test, kind)) as temporary:
+            shutil.copyfile(raw[side], temporary)
+    with atomic_path(experiment.test_file(test, "hyp")) as temporary:
+        temporary.write_bytes("".join(text.clean(line) + "\n" for line in lines).encode("utf-8"))
+
+
+def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
+    """The best hypothesis of each sentence, as tokens, in the source's order; RecipeError unless there is one
+    for each.
+    """
+    found: dict[int, list[str]] = {}
+    for line in text.read_lines(path):
+        match = HYPOTHESIS.fullmatch(line.decode("utf-8"))
+        if match:
+            found.setdefault(int(match[1]), match[2].split())  # with --nbest, the first is the best
+    if sorted(found) != list(range(expected)):
+        missing = [number + 1 for number in range(expected) if number not in found]
+        which = f"; the first without one is line {missing[0]:,}" if missing else ""
+        raise RecipeError(
+            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate "
+            f"lost some, nothing is scored."
+        )
+    return [found[number] for number in range(expected)]

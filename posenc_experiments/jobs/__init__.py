@@ -1,0 +1,1 @@
+"""Jobs, the scheduler that runs them, and where they run."""

@@ -1,0 +1,70 @@
+"""What a user sees while jobs run: a live list on a terminal, a line for each change elsewhere."""
+
+from collections import Counter
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
+
+from posenc_experiments.jobs.job import Job
+
+STATES = ("done", "running", "queued", "waiting", "failed")
+STYLES = {"running": "bold", "queued": "yellow", "failed": "red"}  # of the jobs that are listed
+
+
+class Progress:
+    """Follows the states of all jobs."""
+
+    def __init__(self, console: Console, jobs: list[Job]) -> None:
+        self.console = console
+        self.states = dict.fromkeys(jobs, "waiting")
+        self.details = dict.fromkeys(jobs, "")
+        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "Progress":
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def set(self, job: Job, state: str, detail: str = "") -> None:
+        """A job's new state; `detail` is the cluster's word for it, or why it failed."""
+        if (self.states[job], self.details[job]) == (state, detail):
+            return
+        self.states[job], self.details[job] = state, detail
+        if self.live is not None:
+            self.live.update(self._picture(), refresh=True)
+        else:
+            more = f" ({detail})" if detail not in ("", state) else ""
+            where = f", log {job.log}" if state in ("running", "failed") else ""
+            self.say(f"{job.title}: {state}{more}{where} [{self._counts()}]")
+
+    def drop(self, job: Job) -> None:
+        """A job that nothing needs."""
+        del self.states[job], self.details[job]
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _counts(self) -> str:
+        counts = Counter(self.states.values())
+        return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state != "queued")
+
+    def _picture(self) -> Group:
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")  # a path that is cut short is none
+        for job, state in self.states.items():
+            if state in STYLES:
+                grid.add_row(
+                    Text(job.title), Text(self.details[job] or state, STYLES[state]), Text(str(job.log), "dim")
+                )
+        return Group(Text(self._counts()), grid)

@@ -1,0 +1,1 @@
+"""Configuration, stages, experiments and the commands that run them."""

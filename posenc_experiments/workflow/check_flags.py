@@ -1,0 +1,53 @@
+"""Has fairseq read command lines before hours of work depend on them."""
+
+from typing import Any
+
+from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.check_settings import Checked, check_settings
+from posenc_experiments.workflow.experiment import Experiment, generate_command, train_command
+from posenc_experiments.workflow.fairseq_flags import Refused, read, refusal
+from posenc_experiments.workflow.run import STAGES, Run
+
+
+def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> list[Checked]:
+    """Checks the command lines that these stages will run and have not run yet.
+
+    Returns:
+        What was checked, to be checked again by `check_data` when the data is there.
+
+    Raises:
+        RecipeError: fairseq refuses a flag, or no result can come of it; names file, section and key.
+    """
+    if not set(stages).intersection(STAGES[STAGES.index("train") :]):
+        return []
+    waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
+    checked = [read_training(one) for one in waiting if "train" in stages]
+    if "translate" in stages and not all(
+        one.markers.is_done("translate", one.translate_inputs()) for one in experiments
+    ):
+        checked.append(read_generation(experiments[0]))
+    for each in checked:
+        check_settings(each)
+    return checked
+
+
+def read_training(experiment: Experiment) -> Checked:
+    """An experiment's training as fairseq reads it."""
+    try:
+        return Checked(experiment, experiment.run, _read("train", train_command(experiment)))
+    except Refused as error:
+        raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
+
+
+def read_generation(experiment: Experiment) -> Checked:
+    """The search as fairseq reads it: that of all experiments of this run."""
+    run = experiment.run
+    try:
+        return Checked(None, run, _read("generate", generate_command(experiment, pair_tests(run)[0], run.output_dir)))
+    except Refused as error:
+        raise RecipeError(refusal(run, str(error))) from None
+
+
+def _read(kind: str, command: list[str]) -> dict[str, Any]:
+    return read(kind, command[command.index(f"fairseq_cli.{kind}") + 1 :])

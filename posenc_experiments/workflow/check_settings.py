@@ -1,0 +1,256 @@
+"""Settings that cannot lead to a result, refused before a training is spent on them.
+
+`check_settings` asks what the settings say alone; `check_data`, once the data is prepared, what depends on its size.
+Both read the settings as fairseq understood them (fairseq_flags.py), defaults included. There is no rule for what
+fairseq-train itself refuses when it starts, before any update.
+"""
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from posenc_experiments.data import lengths, prepare
+from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.fairseq_flags import file_problem, where_set
+from posenc_experiments.workflow.identity import SAVE_INTERVAL
+from posenc_experiments.workflow.run import Run
+
+Settings = dict[str, Any]
+Fault = tuple[str, str]  # the flag, and what is wrong with it
+MINIMUM = {
+    **dict.fromkeys(["max-epoch", "max-update", "stop-time-hours"], 0),
+    **dict.fromkeys(["save-interval", "validate-interval", "update-freq"], 1),
+    **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
+    **dict.fromkeys(["beam", "nbest"], 1),
+}
+# Files that fairseq reads when it starts; identity.py checks those that the weights depend on.
+FILES = ("lm-path",)
+# What --best-checkpoint-metric can only be if validation measures it.
+MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A command of fairseq's and what it sets: the training of an experiment, or the generation of them all."""
+
+    experiment: Experiment | None
+    run: Run
+    settings: Settings
+
+    def get(self, flag: str) -> Any:
+        """A flag's value; None if it has none, or is no flag of this command."""
+        value = self.settings.get(flag.replace("-", "_"))
+        # fairseq reads a flag whose default is another flag's value as text.
+        return int(value) if flag in MINIMUM and isinstance(value, str) and value.isdecimal() else value
+
+    def refuse(self, faults: Iterator[Fault]) -> None:
+        """RecipeError for the first fault, naming where its flag was written."""
+        for flag, problem in faults:
+            raise RecipeError(f"{where_set(self.run, self.experiment, flag) or self.run.recipe.path}: {problem}")
+
+
+def check_settings(checked: Checked) -> None:
+    """RecipeError for settings that lead to no result whatever the data."""
+    checked.refuse(_faults(checked))
+    checked.refuse(_training_faults(checked) if checked.experiment else _generation_faults(checked))
+
+
+def check_data(commands: list[Checked]) -> None:
+    """RecipeError for settings that lead to no result with the prepared data, or leave a part of it out; what is not
+    prepared is not checked.
+    """
+    for checked in commands:
+        if prepare.is_prepared(checked.run):
+            checked.refuse(_lengths_of_training(checked) if checked.experiment else _lengths_of_tests(checked))
+            if checked.experiment:
+                checked.refuse(_counts(checked))
+
+
+def _faults(checked: Checked) -> Iterator[Fault]:
+    for flag, least in MINIMUM.items():
+        value = checked.get(flag)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, str):
+                yield flag, f"--{flag} {number}: write a whole number."
+            elif number is not None and number < least:
+                yield flag, f"--{flag} {number}: write at least {least}."
+    for flag in FILES:
+        path = checked.get(flag)
+        if path and (problem := file_problem(path)):
+            yield flag, f"--{flag} {path}: {problem}"
+
+
+def _training_faults(checked: Checked) -> Iterator[Fault]:
+    get, recipe = checked.get, checked.run.recipe
+    patience = get("patience") > 0 and not get("disable-validation")
+    if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
+        yield "max-update", "the training would never end: add max-update or max-epoch to [train]."
+    # fairseq-train refuses this too, but after the preparation, which may take hours to do again.
+    if get("share-all-embeddings") and not recipe.prepare.joined_dictionary:
+        yield "share-all-embeddings", "--share-all-embeddings needs [prepare] joined-dictionary = true: change either."
+    metric = get("best-checkpoint-metric")
+    if not get("disable-validation") and metric in MEASURED_BY and not get(MEASURED_BY[metric]):
+        yield (
+            "best-checkpoint-metric",
+            f"--best-checkpoint-metric {metric} ends the training when it first validates, without "
+            f"--{MEASURED_BY[metric]}: add it to [train].",
+        )
+    end = "max-epoch" if recipe.average_by == "epochs" else "max-update"
+    if recipe.average > 1 and get(end):
+        yield from _too_few(checked, end, get(end) // get(SAVE_INTERVAL[recipe.average_by]))
+
+
+def _too_few(checked: Checked, end: str, kept: int, why: str = "") -> Iterator[Fault]:
+    """Whether a training that `end` ends writes fewer checkpoints than are averaged."""
+    recipe, interval = checked.run.recipe, SAVE_INTERVAL[checked.run.recipe.average_by]
+    if kept < recipe.average:
+        yield (
+            end,
+            f"--{end} {checked.get(end)} with --{interval} {checked.get(interval)} leaves {kept} of the "
+            f"{recipe.average} checkpoints by {recipe.average_by} that are averaged ({why}"
+            f"{recipe.where('generate', 'average')}): train longer, save more often, or average fewer.",
+        )
+
+
+def _generation_faults(checked: Checked) -> Iterator[Fault]:
+    get = checked.get
+    if not get("temperature") > 0:  # nor NaN
+        yield "temperature", f"--temperature {get('temperature')}: write a number above 0."
+    if get("sampling") and get("nbest") != get("beam"):
+        yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to [generate]."
+    for flag in ("sampling-topk", "sampling-topp"):
+        if get(flag) >= 0 and not get("sampling"):
+            yield flag, f"--{flag} needs --sampling: add it to [generate]."
+    if get("diverse-beam-groups") > 0 and get("beam") % get("diverse-beam-groups"):
+        yield (
+            "diverse-beam-groups",
+            f"--diverse-beam-groups {get('diverse-beam-groups')} does not divide --beam {get('beam')}: change one.",
+        )
+    searches = {
+        "sampling": get("sampling"),
+        "diverse-beam-groups": get("diverse-beam-groups") > 0,
+        "match-source-len": get("match-source-len"),
+        "diversity-rate": get("diversity-rate") > 0,
+    }
+    chosen = [flag for flag, wanted in searches.items() if wanted]
+    if len(chosen) > 1:
+        yield chosen[1], f"--{chosen[0]} and --{chosen[1]} are different kinds of search: leave one out."
+    for flag, needed in (
+        ("replace-unk", "text that is not binarized"),
+        ("constraints", "constraints of each sentence"),
+    ):
+        if get(flag) is not None:
+            yield flag, f"--{flag} needs {needed}, which the pipeline does not have: leave it out."
+    try:
+        overrides = ast.literal_eval(get("model-overrides"))
+    except (ValueError, SyntaxError):
+        overrides = None
+    if not isinstance(overrides, dict):
+        yield (
+            "model-overrides",
+            f"--model-overrides {get('model-overrides')}: write a dictionary, such as {{'dropout': 0}}.",
+        )
+    yield from _too_short(checked, get("max-source-positions"))
+
+
+def _too_short(checked: Checked, source: int) -> Iterator[Fault]:
+    """Whether a source of so many tokens gets no translation."""
+    get = checked.get
+    most = int(get("max-len-a") * source + get("max-len-b"))
+    if most < get("min-len") and not get("match-source-len"):
+        flags = [flag for flag in ("max-len-b", "max-len-a", "min-len") if flag in checked.run.recipe.generate]
+        yield (
+            flags[0],
+            f"a source of {source:,} tokens gets at most {most} by --max-len-a {get('max-len-a')} and --max-len-b "
+            f"{get('max-len-b')}, but at least {get('min-len')} by --min-len: raise --max-len-b.",
+        )
+
+
+def _lengths_of_training(checked: Checked) -> Iterator[Fault]:
+    """Whether fairseq would leave out pairs that were kept, or end with an error at one of them."""
+    run, get = checked.run, checked.get
+    train, valid = lengths.longest(run, "train"), lengths.longest(run, "valid")
+    tests = [lengths.longest(run, prepare.subset(run, test)) for test in pair_tests(run)]
+    # With that flag, validation leaves long pairs out as it was told to.
+    positions = [train, *([] if get("skip-invalid-size-inputs-valid-test") else [valid]), *tests]
+    bounds = {
+        "max-source-positions": 0 if get("truncate-source") else max(source for source, _ in positions),
+        "max-target-positions": max(target for _, target in positions),
+        "max-tokens": max(train),
+        "max-tokens-valid": max(valid),
+    }
+    yield from _too_long(checked, bounds)
+
+
+def _lengths_of_tests(checked: Checked) -> Iterator[Fault]:
+    run = checked.run
+    subsets = [prepare.subset(run, test) for test in pair_tests(run)]
+    longest = [lengths.longest(run, subset) for subset in subsets]
+    truncates = "truncate-source" in {**run.recipe.model, **run.recipe.train, **run.extra}
+    bounds = {
+        "max-source-positions": 0 if truncates else max(source for source, _ in longest),
+        "max-target-positions": max(target for _, target in longest),
+        "max-tokens": max(map(max, longest)),
+    }
+    yield from _too_long(checked, bounds)
+    yield from _too_short(checked, min(lengths.shortest_source(run, subset) for subset in subsets))
+
+
+def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:
+    """Limits that are below the longest sentence that they hold for."""
+    for flag, longest in bounds.items():
+        limit = checked.get(flag)
+        if limit is None or limit >= longest:
+            continue
+        if flag == "max-tokens-valid" and where_set(checked.run, checked.experiment, flag) is None:
+            flag = "max-tokens"  # which it follows
+        yield (
+            flag,
+            f"--{flag} {limit} is below the longest sentence that was kept, {longest:,} tokens with its </s>: fairseq "
+            f"would leave it out or end there; write at least {longest}, or lower [prepare] max-tokens and "
+            "eval-max-tokens.",
+        )
+
+
+def _counts(checked: Checked) -> Iterator[Fault]:
+    """Whether one end of the training comes before enough checkpoints of the other kind."""
+    get, recipe = checked.get, checked.run.recipe
+    if recipe.average == 1 or not _countable(checked):
+        return
+    interval, updates, kept, epoch = get(SAVE_INTERVAL[recipe.average_by]), 0, 0, 0
+    most_updates, most_epochs = get("max-update") or math.inf, get("max-epoch") or math.inf
+    if most_updates == most_epochs == math.inf:
+        return
+    while kept < recipe.average and epoch < most_epochs and updates < most_updates:
+        epoch += 1
+        before, updates = updates, updates + _updates(checked, epoch)
+        if updates == before:
+            return
+        if recipe.average_by == "epochs":
+            kept += updates <= most_updates and epoch % interval == 0
+        else:
+            # What ends an epoch is saved as that epoch's, if at all.
+            last = min(updates - 1, most_updates)
+            first = max(before + 1, get("validate-after-updates"))
+            kept += max(0, int(last // interval - (first - 1) // interval))
+    end = "max-update" if updates >= most_updates else "max-epoch"
+    yield from _too_few(checked, end, kept, f"an epoch has {_updates(checked, epoch):,} updates; ")
+
+
+def _countable(checked: Checked) -> bool:
+    """Whether the updates of an epoch follow from the lengths alone: those that overflow in fp16 do not count."""
+    unknown = ("fp16", "memory-efficient-fp16", "amp", "truncate-source", "num-batch-buckets")
+    return not any(map(checked.get, unknown))
+
+
+def _updates(checked: Checked, epoch: int) -> int:
+    """Updates of an epoch, as fairseq deals batches out to processes and gathers them."""
+    get = checked.get
+    batches = lengths.count_batches(checked.run, "train", get("max-tokens"), get("batch-size"))
+    share = -(-batches // get("distributed-world-size"))
+    frequency = get("update-freq")[min(epoch, len(get("update-freq"))) - 1]
+    return share // frequency if get("skip-remainder-batch") else -(-share // frequency)

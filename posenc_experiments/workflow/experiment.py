@@ -1,0 +1,353 @@
+"""One experiment: an encoding with its flags on one pair with one seed, its directory and its commands."""
+
+import importlib.metadata
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from posenc_experiments.data import lengths, prepare
+from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation import testsets
+from posenc_experiments.workflow import identity
+from posenc_experiments.workflow.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory, without_hardware
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import Flags, flag_words, parse_flags
+from posenc_experiments.workflow.stages import Markers, fingerprint, not_default
+
+
+def directory_name(arch: str, flags: Flags) -> str:
+    """`transformer_shaw_tiny-clipping-distance-16`: the same for the same flags in any order, fit for a file
+    system; where that leaves something out, it ends in a hash of the flags.
+    """
+    words = [arch] + [f"{name}-{value}" if value else name for name, value in sorted(flags.items())]
+    whole = "-".join(words)
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", whole)
+    if len(name) > 150:
+        name = name[:130]
+    return name if name == whole else f"{name}-{fingerprint(flags)[:12]}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is trained and scored; everything in its directory follows from it."""
+
+    run: Run
+    name: str
+    seed: int
+
+    @property
+    def encoding(self) -> str:
+        return self.run.recipe.experiments[self.name][0]
+
+    @property
+    def arch(self) -> str:
+        return f"transformer_{self.encoding}_{self.run.recipe.size}"
+
+    @cached_property
+    def flags(self) -> Flags:
+        """The flags of its own: those of its row in the .conf, and those behind `--`."""
+        return {
+            **parse_flags(self.run.recipe.experiments[self.name][1:], f"[experiments] {self.name}"),
+            **self.run.extra,
+        }
+
+    @cached_property
+    def named_flags(self) -> Flags:
+        """What tells it from the others of its .conf."""
+        return without_hardware({**self.run.recipe.overridden, **self.flags})
+
+    @property
+    def directory(self) -> Path:
+        recipe = self.run.recipe
+        name = directory_name(self.arch, self.named_flags)
+        pair = self.run.output_dir / recipe.corpus.name / self.run.pair
+        return pair / (recipe.setup or "") / name / f"seed{self.seed}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.directory / "checkpoints"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        return self.checkpoints / "checkpoint_last.pt"
+
+    @property
+    def markers(self) -> Markers:
+        return Markers(self.directory)
+
+    @property
+    def train_log(self) -> Path:
+        return self.directory / "train.log"
+
+    @property
+    def averaged(self) -> Path:
+        return self.directory / "averaged.pt"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.run.pair} seed {self.seed}"
+
+    @property
+    def setting(self) -> tuple[str, Flags]:
+        """Architecture and flags, each number written in one way: equal for names that mean the same."""
+        return self.arch, {name: str(_number(value)) for name, value in self.named_flags.items()}
+
+    def test_file(self, test: str, kind: str) -> Path:
+        return self.directory / f"{test}.{kind}"
+
+    def description(self) -> dict[str, Any]:
+        """experiment.json, of a training that starts now."""
+        made_from = self.made_from()
+        flags = {name: _number(value) for name, value in self.named_flags.items()}
+        changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})
+        return {
+            "corpus": self.run.recipe.corpus.name,
+            "pair": self.run.pair,
+            "setup": self.run.recipe.setup,
+            "arch": self.arch,
+            "encoding": self.encoding,
+            "flags": flags,
+            "seed": self.seed,
+            "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
+            "made_from": made_from,
+            "fingerprint": fingerprint(made_from),
+            "environment": identity.environment() | self._batch(),
+        }
+
+    def _batch(self) -> dict[str, str]:
+        """The batch where it follows from the hardware, not from [train] batch-tokens alone."""
+        derived, warning = derive_batch(self)
+        flags = {**self.train_flags, **derived}
+        if self.run.recipe.batch_tokens and warning is None:
+            return {}
+        words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
+        return {"batch": f"{self.run.workers} x {' '.join(words)}"}
+
+    def made_from(self) -> dict[str, Any]:
+        """Everything that makes its result but the seed."""
+        return identity.made_from(self)
+
+    @cached_property
+    def train_flags(self) -> Flags:
+        """All flags of the model and the training, later ones winning, before hardware has its say."""
+        recipe = self.run.recipe
+        flags = {**recipe.model, **recipe.train, **self.flags}
+        if recipe.average > 1:
+            self._require_checkpoints(flags)
+            # What is averaged later must not be deleted before.
+            key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
+            if 0 <= _whole(flags, key, -1) < recipe.average:
+                flags[key] = str(recipe.average)
+        return flags
+
+    def _require_checkpoints(self, flags: Flags) -> None:
+        """RecipeError if training with these flags leaves nothing of the kind that is to be averaged."""
+        recipe = self.run.recipe
+        where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
+        if recipe.average_by == "updates" and _whole(flags, "save-interval-updates", 0) < 1:
+            raise RecipeError(
+                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to [train]."
+            )
+        if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
+            raise RecipeError(
+                f"{where}by epochs needs theirs: leave out no-epoch-checkpoints, or write average-by = updates."
+            )
+
+    def train_inputs(self) -> str:
+        """The fingerprint of what decides the trained weights; while the data is missing, no training matches it."""
+        return fingerprint([fingerprint(self.made_from()), self.seed])
+
+    def average_inputs(self) -> str:
+        return fingerprint([self.train_inputs(), identity.averaging(self.run.recipe)])
+
+    def translation(self) -> dict[str, Any]:
+        """What makes the translations of the trained model, as scores record it."""
+        return identity.translation(self.run)
+
+    def translate_inputs(self) -> str:
+        tests = [pair_tests(self.run), prepare.test_inputs(self.run)]
+        return fingerprint([self.average_inputs(), self.translation(), *tests])
+
+    def score_inputs(self) -> str:
+        """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
+        scoring = self.run.recipe.score
+        tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
+        try:
+            versions = [importlib.metadata.version(tool) for tool in tools]
+        except importlib.metadata.PackageNotFoundError as error:
+            raise RecipeError(
+                f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
+            ) from None
+        at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
+        return fingerprint([self.translate_inputs(), versions, not_default(scoring), at_hand])
+
+
+def _whole(flags: Flags, name: str, default: int) -> int:
+    """A flag's whole number."""
+    try:
+        return int(flags.get(name, default))
+    except ValueError:
+        raise RecipeError(f"--{name} {flags[name]}: this is not a whole number.") from None
+
+
+def _number(text: str) -> int | float | str:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
+    """--max-tokens and --update-freq that make a batch of [train] batch-tokens of so many processes, and a warning if
+    none do exactly.
+    """
+    run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.batch_tokens
+    if wanted is None:
+        return {}, None
+    if "update-freq" in flags:
+        raise RecipeError("--update-freq follows from [train] batch-tokens: change that in the .conf instead.")
+    max_tokens = _whole(flags, "max-tokens", 0)
+    if max_tokens < 1:
+        raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
+    if run.workers > 1 and max_tokens * run.workers > wanted:
+        # So many processes are one update's: each takes a smaller part.
+        max_tokens = wanted // run.workers
+        if prepare.is_prepared(run):
+            longest, whose = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
+        else:
+            limits = run.recipe.prepare
+            longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # its end is a token, too
+            whose = "that [prepare] max-tokens and eval-max-tokens allow"
+        if max_tokens < longest:
+            raise RecipeError(
+                f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
+                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {whose}: take fewer GPUs "
+                "or processes."
+            )
+    update_freq = max(1, round(wanted / (max_tokens * run.workers)))
+    batch = update_freq * max_tokens * run.workers
+    derived = {"max-tokens": str(max_tokens), "update-freq": str(update_freq)}
+    if batch == wanted:
+        return derived, None
+    return derived, (
+        f"warning: {run.workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
+        f"{update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to have it exact."
+    )
+
+
+def common_words(run: Run, task: str = "translation") -> list[str]:
+    """What training and generation both need to find the data and the plugin."""
+    words = [str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", task]
+    return [
+        *words,
+        "--source-lang",
+        run.source,
+        "--target-lang",
+        run.target,
+        "--required-batch-size-multiple",
+        "1",
+    ]
+
+
+def train_command(experiment: Experiment) -> list[str]:
+    """The exact training command."""
+    run, flags = experiment.run, dict(experiment.train_flags)
+    flags.update(derive_batch(experiment)[0])
+    flags = {**TRAIN_DEFAULTS, **flags}
+    flags.update(_hardware(experiment))
+    return [
+        *(*_launcher(run, "fairseq_cli.train"), *common_words(run), "--arch", experiment.arch),
+        *flag_words(flags),
+        *("--seed", str(experiment.seed), "--save-dir", str(experiment.checkpoints)),
+    ]
+
+
+def _launcher(run: Run, module: str) -> list[str]:
+    """What starts the training's processes on this node: Python alone, or torchrun."""
+    if run.workers == 1:
+        return run.module(module)
+    host, _, port = run.rendezvous.rpartition(":")
+    several = ["--nnodes", str(run.nodes), "--node_rank", str(run.node_rank)]
+    meet = ["--standalone"] if run.nodes == 1 else [*several, "--master_addr", host.strip("[]"), "--master_port", port]
+    return [*run.module("torch.distributed.run"), *meet, "--nproc_per_node", str(run.processes), "-m", module]
+
+
+def _hardware(experiment: Experiment) -> Flags:
+    """The flags that say where it runs, and what it reports to."""
+    run = experiment.run
+    # fairseq takes every GPU it sees unless told how many.
+    flags = {"distributed-world-size": str(run.workers)}
+    if run.precision in ("fp16", "bf16"):
+        flags[run.precision] = ""
+    if run.tensorboard:
+        flags["tensorboard-logdir"] = str(experiment.directory / "tensorboard")
+    if run.wandb:
+        flags["wandb-project"] = run.wandb
+    if not run.gpus:
+        flags["cpu"] = ""
+        if run.workers > 1:
+            # Without these, fairseq starts as many trainings as there are processes, which race on one directory.
+            flags |= {"distributed-backend": "gloo", "ddp-backend": "legacy_ddp", "distributed-init-method": "env://"}
+            flags |= {"distributed-no-spawn": "", "distributed-rank": "-1"}
+    return flags
+
+
+def train_environment(run: Run) -> dict[str, str]:
+    """Threads for training on the CPU, and memory that glibc keeps: giving every large tensor back to the system and
+    asking for it again took a tenth of the time, 1.2 times as many words/s in all."""
+    # torchrun starts its processes without the -P that it was started with.
+    safe = {"PYTHONSAFEPATH": "1"} if run.workers > 1 else {}
+    if run.gpus:
+        return safe
+    keep = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(1 << 28)}
+    return {**safe, "OMP_NUM_THREADS": str(run.job_cpus), **keep}
+
+
+def generate_command(experiment: Experiment, test: str, results: Path) -> list[str]:
+    """Translates one binarized test set into `results`/generate-<subset>.txt."""
+    run = experiment.run
+    subset = prepare.subset(run, test)
+    task = GENERATION_TASKS[run.recipe.length_penalty]
+    return [
+        *(*run.module("fairseq_cli.generate"), *common_words(run, task), "--path", str(experiment.averaged)),
+        *("--gen-subset", subset, "--results-path", str(results), *flag_words(run.recipe.generate)),
+        *("--distributed-world-size", "1", *([] if run.gpus else ["--cpu"])),
+    ]
+
+
+def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
+    """All that a call asks for, in order. Of names that mean the same experiment only the first is run, which a message
+    says; RecipeError if two experiments would have one directory.
+    """
+    kept: list[Experiment] = []
+    for name in dict.fromkeys(names):
+        one = Experiment(run, name, seeds[0])
+        twins = [other for other in kept if other.directory == one.directory or other.setting == one.setting]
+        if not twins:
+            kept.append(one)
+            continue
+        require_same(twins[0], one)
+        run.say(f"{name} is the same experiment as {twins[0].name}: it is run once, as {twins[0].name}.")
+    return [Experiment(run, one.name, seed) for one in kept for seed in dict.fromkeys(seeds)]
+
+
+def require_same(one: Experiment, other: Experiment) -> None:
+    """RecipeError if these are different experiments that have one directory."""
+    if one is other or one.directory != other.directory:
+        return
+    if one.setting != other.setting or one.score_inputs() != other.score_inputs():
+        what = [experiment.run.recipe.where("experiments", experiment.name) for experiment in (one, other)]
+        raise RecipeError(
+            f"{what[0]}, and {what[1]}: these are different experiments with one directory, {one.directory}; give each "
+            ".conf a [model] setup of its own, or run each experiment with another --output-dir."
+        )
+
+
+def threads(run: Run) -> dict[str, str]:
+    """For commands that are not training."""
+    return {"OMP_NUM_THREADS": str(run.job_cpus)}

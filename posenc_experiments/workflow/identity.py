@@ -1,0 +1,257 @@
+"""The identity of an experiment: everything that makes its result. If it changes, the training is done again; seeds are
+pooled only if they share it.
+
+``made_from`` holds values, not their spelling, and only those that are not at their defaults; its SHA-256 is the
+experiment's fingerprint. What only says where and how fast it runs (fairseq_posenc/hardware.py) does not enter, nor do
+the commit and the versions of libraries: those are recorded beside it. A change of the code that makes other results
+raises a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import subprocess
+from argparse import Namespace
+from ast import literal_eval
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc_experiments.data import download
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.fairseq_flags import Refused, file_problem, read, refusal, where_set
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import Flags, Recipe, flag_words
+from posenc_experiments.workflow.stages import file_hash, not_default
+
+if TYPE_CHECKING:
+    from posenc_experiments.workflow.experiment import Experiment
+
+# What every training gets unless its flags say otherwise.
+TRAIN_DEFAULTS = {
+    "log-format": "json",
+    # The buffer's thread can abort the interpreter ("terminate called without an active exception") when a training
+    # ends within an epoch; the loader's workers read ahead without it.
+    "data-buffer-size": "0",
+    # fairseq puts sentences of equal length into batches by chance that depends on the epoch in which the process
+    # started: made again each epoch, the batches of a resumed run are those of an unbroken one.
+    "update-epoch-batch-itr": "True",
+}
+# The flag that says how far apart the checkpoints of each [generate] average-by are.
+SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
+# The fairseq task that ranks hypotheses with each [generate] length-penalty; both take models of either.
+GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
+# What decides when there is a validation, and on what, where trainings heed it.
+VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
+# Flags that name a file: its content counts, not its path.
+FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
+# The files that are the code of a training, as git names them.
+CODE = (":/fairseq_posenc/*.py", ":/posenc_experiments/*.py", ":/recipes/*.py")
+# Settings that choose something by its name, which has flags of its own.
+CHOICES = ("criterion", "optimizer", "lr_scheduler")
+
+
+def package_directory() -> Path:
+    """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take
+    seconds).
+    """
+    spec = importlib.util.find_spec("fairseq_posenc")
+    if spec is None or spec.origin is None:
+        raise RecipeError(
+            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
+        )
+    return Path(spec.origin).parent
+
+
+@cache
+def _hardware() -> dict[str, Any]:
+    # Run, not imported: its package would import torch, which --help and --dry-run need not wait for.
+    return runpy.run_path(str(package_directory() / "hardware.py"))
+
+
+def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that decide what is computed."""
+    return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
+
+
+def made_from(experiment: Experiment) -> dict[str, Any]:
+    """Everything that makes the trained weights but the seed; "data" is None as long as the text is not there.
+
+    Raises:
+        RecipeError: fairseq refuses a flag, or a file that one names is missing.
+    """
+    import fairseq_posenc
+    from fairseq_posenc.arguments import SIDES, encoding_of
+    from fairseq_posenc.encodings import ENCODINGS
+    from fairseq_posenc.signature import describe_positions
+
+    run, recipe, flags = experiment.run, experiment.run.recipe, experiment.train_flags
+    try:
+        args, settings = _training(experiment)
+    except Refused as error:
+        raise RecipeError(refusal(run, str(error), experiment)) from None
+    encodings = {encoding_of(args, side) for side in SIDES}
+    prepare = not_default(recipe.prepare)
+    if not _heeds_validation(flags):
+        prepare.pop("eval_max_tokens", None)  # cuts what is translated, or validated on
+    if recipe.prepare.subwords == "none":  # nothing is learnt
+        prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
+    found = {
+        "computation": fairseq_posenc.COMPUTATION,
+        "initial_values": {name: ENCODINGS[name].initial_values for name in sorted(encodings)},
+        "architecture": experiment.arch,
+        "positions": describe_positions(args),
+        "training": settings,
+        "batch_tokens": recipe.batch_tokens,
+        "files": {name.replace("-", "_"): _content(experiment, name) for name in FILES if flags.get(name)},
+        "pair": run.pair,
+        "prepare": prepare,
+    }
+    return {**{key: value for key, value in found.items() if value not in (None, {})}, "data": _data(experiment)}
+
+
+def _heeds_validation(flags: Flags) -> bool:
+    """Whether validation decides when the training ends, or its learning rate."""
+    return "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"
+
+
+def _data(experiment: Experiment) -> dict[str, Any] | None:
+    run, corpus = experiment.run, experiment.run.recipe.corpus
+    train = [download.contents(run, split) for split in corpus.train_splits(run.pair)]
+    valid = download.contents(run, corpus.valid)
+    return None if valid is None or None in train else {"train": train, "valid": valid}
+
+
+def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
+    """The arguments of the training, and those of its settings that are not fairseq's defaults of this architecture
+    and these choices.
+    """
+    from fairseq_posenc.arguments import input_flags, plugin_flags
+
+    recipe, given = experiment.run.recipe, experiment.train_flags
+    # How far apart checkpoints are decides what is averaged, now or later.
+    kept = {SAVE_INTERVAL[recipe.average_by]} | (set() if recipe.batch_tokens else {"max-tokens", "update-freq"})
+    if _heeds_validation(given):
+        kept |= VALIDATED_BY
+    flags = without_hardware({**TRAIN_DEFAULTS, **given}) | {name: given[name] for name in kept if name in given}
+    plain = ["data", "--user-dir", str(package_directory()), "--task", "translation", "--arch", experiment.arch]
+    found = read("train", [*plain, *flag_words({name: value for name, value in flags.items() if name not in FILES})])
+    choices = {name: found[name] for name in CHOICES if found[name] is not None}
+    own = {name.replace("_", "-"): str(value) for name, value in choices.items()}
+    defaults = read("train", [*plain, *flag_words({**without_hardware(TRAIN_DEFAULTS), **own})])
+    args = Namespace(**found)
+    # describe_positions records these.
+    of_positions = {*plugin_flags(), *input_flags(args), "position_encoding"}
+    differing = _differing(found, defaults, kept)
+    return args, {key: value for key, value in differing.items() if key not in of_positions} | choices
+
+
+def _differing(found: Mapping[str, Any], defaults: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments that are not at their defaults, without those of hardware (but with `kept`)."""
+    # What the parser and the architecture leave open, the model's configuration decides.
+    from fairseq.models.transformer import TransformerConfig
+
+    last = TransformerConfig()
+    names = {*without_hardware(found), *(name.replace("-", "_") for name in kept)}.intersection(found)
+    values = {name: (_value(found[name]), _value(defaults.get(name, getattr(last, name, None)))) for name in names}
+    return {name: value for name, (value, default) in sorted(values.items()) if value != default}
+
+
+def _value(value: Any) -> Any:
+    """A value whatever its spelling, fit for JSON: `(0.9, 0.98)` and `(0.90,0.98)` are one, as are 1 and 1.0."""
+    if isinstance(value, str):
+        try:
+            value = literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            return value
+    if isinstance(value, list | tuple):
+        return [_value(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _value(one) for key, one in value.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
+
+def translation(run: Run) -> dict[str, Any]:
+    """What makes translations of trained checkpoints: which ones are averaged, and the settings of the search.
+
+    Raises:
+        RecipeError: fairseq refuses a flag of [generate].
+    """
+    return {**averaging(run.recipe), **_generation(run)}
+
+
+def averaging(recipe: Recipe) -> dict[str, Any]:
+    """Which checkpoints are averaged; empty if the last one alone translates."""
+    if recipe.average == 1:
+        return {}
+    return {"average": recipe.average, **({} if recipe.average_by == "epochs" else {"average_by": recipe.average_by})}
+
+
+def _generation(run: Run) -> dict[str, Any]:
+    recipe = run.recipe
+    plain = ["data", "--user-dir", str(package_directory()), "--task", GENERATION_TASKS[recipe.length_penalty]]
+    plain += ["--path", "model"]
+    flags: Flags = without_hardware(recipe.generate)
+    try:
+        found = _differing(read("generate", [*plain, *flag_words(flags)]), read("generate", plain))
+    except Refused as error:
+        raise RecipeError(refusal(run, str(error))) from None
+    found.pop("batch_size", None)  # translates the same sentences, each by itself
+    if "lm_path" in found and Path(found["lm_path"]).is_file():  # check_settings refuses one that is missing
+        found["lm_path"] = _hash_of(Path(found["lm_path"]))
+    return found | ({} if recipe.length_penalty == "power" else {"length_penalty": recipe.length_penalty})
+
+
+def _content(experiment: Experiment, flag: str) -> str:
+    """The checksum of the file that a flag names.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    name = experiment.train_flags[flag]
+    if problem := file_problem(name):
+        raise RecipeError(f"{where_set(experiment.run, experiment, flag)}: --{flag} {name}: {problem}")
+    return _hash_of(Path(name))
+
+
+def _hash_of(path: Path) -> str:
+    about = path.stat()
+    return f"sha256:{_sha256(path.absolute(), about.st_size, about.st_mtime_ns)}"
+
+
+@cache
+def _sha256(path: Path, size: int, changed: int) -> str:
+    return file_hash(path)
+
+
+def environment() -> dict[str, Any]:
+    """The code and the libraries of this process, recorded for information: the commit (None outside of a checkout),
+    whether its Python files were changed since, and versions.
+    """
+    import fairseq
+    import torch
+
+    # Only if git tracks the plugin: it may be installed inside a checkout of something else.
+    commit = _git("rev-parse", "HEAD") if _git("ls-files", "hardware.py") else ""
+    changed = bool(_git("status", "--porcelain", "--", *CODE)) if commit else None
+    return {
+        "commit": commit or None,
+        "changed": changed,
+        "torch": str(torch.__version__),
+        "fairseq": str(fairseq.__version__),
+    }
+
+
+def _git(*words: str) -> str:
+    """What git prints about the plugin's directory; nothing if that is in no checkout, or there is no git."""
+    try:
+        process = subprocess.run(
+            ["git", *words], cwd=package_directory(), capture_output=True, encoding="utf-8", check=False
+        )
+    except OSError:
+        return ""
+    return process.stdout.strip() if process.returncode == 0 else ""

@@ -1,0 +1,71 @@
+"""A paper's table as a list of settings: `recipes/<corpus>/tables/<name>.tsv`.
+
+Lines that start with `#` are for people; the first of them is the table's title.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from posenc_experiments.data.tsv import read_rows
+from posenc_experiments.errors import RecipeError
+
+COLUMNS = ("row", "pair", "conf", "experiment", "test", "metric", "paper")
+METRICS = ("lowercase", "historical", "sacrebleu")
+NO_FIGURE = "-"
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One line: a setting, the test set that it is scored on, and what the paper printed."""
+
+    label: str
+    pair: str
+    conf: str
+    experiment: str
+    test: str
+    metric: str
+    paper: float | None
+    where: str  # file and line, for errors
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a paper's table compares."""
+
+    name: str
+    title: str
+    rows: list[TableRow]
+
+
+def read_table(folder: Path, name: str | None) -> Table:
+    """Reads and checks a recipe's table; RecipeError names file and line of the first fault."""
+    path = folder / "tables" / f"{name}.tsv"
+    if name is None or not path.is_file():
+        names = ", ".join(sorted(one.stem for one in (folder / "tables").glob("*.tsv"))) or "none"
+        asked = "name one of its tables" if name is None else f"it has no table '{name}'"
+        raise RecipeError(f"{folder}: {asked}; its tables are {names}.")
+    rows = [_read_row(cells, where) for where, cells in read_rows(path, COLUMNS)]
+    titles = [line[1:].strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.startswith("#")]
+    if not rows:
+        raise RecipeError(f"{path} has no rows: add one below its columns.")
+    seen: dict[tuple[str, str, str], str] = {}
+    for row in rows:
+        other = seen.setdefault((row.label, row.pair, row.test), row.where)
+        if other != row.where:
+            raise RecipeError(f"{row.where}: row '{row.label}' of {row.pair} is also in {other}; name one otherwise.")
+    return Table(name, titles[0] if titles else name, rows)
+
+
+def _read_row(cells: list[str], where: str) -> TableRow:
+    label, pair, conf, experiment, test, metric, paper = cells
+    if metric not in METRICS:
+        names = f"{', '.join(METRICS[:-1])} and {METRICS[-1]}"
+        raise RecipeError(f"{where}: '{metric}' is not a metric; the metrics are {names}.")
+    try:
+        figure = None if paper == NO_FIGURE else float(paper)
+    except ValueError:
+        figure = math.nan
+    if figure is not None and not math.isfinite(figure):
+        raise RecipeError(f"{where}: '{paper}' is not a paper's figure; write a number, or {NO_FIGURE} for none.")
+    return TableRow(label, pair, conf, experiment, test, metric, figure, where)

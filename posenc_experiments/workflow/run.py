@@ -1,0 +1,184 @@
+"""What one call of the pipeline was asked to do, and where its files lie."""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.settings import Flags, Recipe
+from posenc_experiments.workflow.stages import atomic_path
+
+ROOT = Path(__file__).resolve().parents[2]
+POLL_SECONDS = 0.3
+# Looked up here, for between fork and exec of a process with threads nothing may be loaded. Only Linux has it;
+# elsewhere the lock alone keeps a second run away from a forgotten first.
+PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
+STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
+
+
+@dataclass
+class Run:
+    """The options of one call; every stage takes one."""
+
+    recipe: Recipe
+    pair: str
+    data_dir: Path
+    output_dir: Path
+    python: str
+    gpus: int = 0  # of each node; 0: on the CPU
+    cpu_processes: int = 1  # training processes of each node without GPUs
+    nodes: int = 1
+    node_rank: int = 0
+    rendezvous: str = ""  # host:port of node 0, where there are several
+    precision: str | None = None  # None: what the .conf says
+    tensorboard: bool = False
+    wandb: str | None = None  # a project's name
+    cpus: int = 1
+    jobs: int = 1  # experiments at a time
+    source_dir: Path | None = None
+    extra: Flags = field(default_factory=dict)  # fairseq-train flags from behind `--`
+    dry_run: bool = False
+    console: Console = field(default_factory=Console)
+    progress: Progress | None = None  # while experiments run on a terminal
+    stop: threading.Event = field(default_factory=threading.Event)  # set when one experiment failed: all end
+
+    @property
+    def source(self) -> str:
+        return self.pair.split("-")[0]
+
+    @property
+    def target(self) -> str:
+        return self.pair.split("-")[1]
+
+    @property
+    def processes(self) -> int:
+        """Training processes on this node: one a GPU, or as many as asked for on the CPU."""
+        return self.gpus or self.cpu_processes
+
+    @property
+    def workers(self) -> int:
+        """Training processes on all nodes."""
+        return self.nodes * self.processes
+
+    @property
+    def job_cpus(self) -> int:
+        """CPU threads of one process of one experiment."""
+        return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
+
+    def module(self, name: str) -> list[str]:
+        """The words that run a Python module, which Python does not look for in the current directory."""
+        return [self.python, "-P", "-m", name]
+
+    @property
+    def download_dir(self) -> Path:
+        """The corpus as it came; shared by all pairs, and by recipes that name the same directory."""
+        return self.data_dir / self.recipe.corpus.downloads
+
+    @property
+    def pair_dir(self) -> Path:
+        return self.data_dir / self.recipe.corpus.name / self.pair
+
+    @property
+    def prepared_dir(self) -> Path:
+        return self.pair_dir / "prepared"
+
+    @property
+    def binarized_dir(self) -> Path:
+        return self.prepared_dir / "binarized"
+
+    def say(self, text: str) -> None:
+        """One line to the user, as it stands."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def dry(self, words: Iterable[str | Path]) -> None:
+        """Prints a command that --dry-run does not run."""
+        self.say(shlex.join(str(word) for word in words))
+
+
+def die_with_parent() -> None:
+    """In the child: be killed when the pipeline is, so that a second run never meets a forgotten first."""
+    if PRCTL is not None:
+        PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Stopped(Exception):
+    """This experiment was ended because another failed or the user interrupted."""
+
+
+def run_command(
+    run: Run,
+    words: Iterable[str | Path],
+    log: Path,
+    what: str,
+    environment: Mapping[str, str] | None = None,
+    locks: Collection[int] = (),
+    while_running: Callable[[], None] | None = None,
+) -> None:
+    """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails. It holds
+    the descriptors `locks` even after this process is killed.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as file:
+        process = subprocess.Popen(
+            [str(word) for word in words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            preexec_fn=die_with_parent,
+            pass_fds=tuple(locks),
+        )
+        try:
+            while (code := _wait(process)) is None:
+                if run.stop.is_set():
+                    raise Stopped
+                if while_running is not None:
+                    while_running()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    if code != 0:
+        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)}; the whole log is {log}.")
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return process.wait(POLL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _reason(code: int) -> str:
+    return f"exit status {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[str, str]) -> None:
+    """Keeps a command as a script that runs it again."""
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    command = shlex.join(str(word) for word in words)
+    with atomic_path(path) as temporary:
+        temporary.write_text(f"#!/usr/bin/env bash\nset -euo pipefail\n{exports}exec {command}\n", encoding="utf-8")
+        temporary.chmod(0o755)
+
+
+def last_words(log: Path, start: str | None = None) -> str:
+    """The last line of a log that names an error, which is where Python puts it, or else its last; with `start`, of
+    what stands below the last line that begins so.
+    """
+    with open(log, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 100_000))
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n") if line.strip()]
+    starts = [number for number, line in enumerate(lines, 1) if start is not None and line.startswith(start)]
+    lines = lines[starts[-1] :] if starts else lines
+    errors = [line for line in lines if "Error" in line or "error:" in line]
+    return (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ").removeprefix("Error: ").removesuffix(".")

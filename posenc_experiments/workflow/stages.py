@@ -1,0 +1,156 @@
+"""What makes a stage resumable: hashes of its inputs, markers, atomic writes and a lock.
+
+A stage writes to temporary names, renames, and only then leaves `done/<stage>.json`. So a marker promises
+that its outputs are whole, and a run that is killed at any time can simply be started again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from posenc_experiments.errors import RecipeError
+
+TEMPORARY = ".tmp"
+
+
+def fingerprint(value: Any) -> str:
+    """The SHA-256 of a JSON-able value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def not_default(settings: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their defaults: what to fingerprint, so that a new one with a default
+    changes nothing.
+    """
+    found = {}
+    for field in fields(settings):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if getattr(settings, field.name) != default:
+            found[field.name] = getattr(settings, field.name)
+    return found
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, read in pieces."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yields a temporary name beside `path`, and renames it to `path` only if the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + TEMPORARY)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file that a stage wrote; RecipeError if it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(f"{path} is missing: run the stage that makes it (see --stages).") from None
+    except ValueError as error:
+        raise RecipeError(f"{path} is not valid JSON ({error}): delete it and run its stage again.") from None
+
+
+def empty_directory(path: Path) -> Path:
+    """Makes `path` an empty directory, whatever an earlier run left there."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+def replace_directory(temporary: Path, final: Path) -> None:
+    """Puts a finished directory under its final name, over an older one if there is one."""
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(temporary, final)
+
+
+class Markers:
+    """The `done/<stage>.json` files of one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, stage: str) -> Path:
+        return self.directory / "done" / f"{stage}.json"
+
+    def is_done(self, stage: str, inputs: str) -> bool:
+        """Whether `stage` ended with these inputs (a fingerprint) and its outputs still lie there
+        unshortened.
+        """
+        try:
+            marker = json.loads(self.path(stage).read_text(encoding="utf-8"))
+            return marker["inputs"] == inputs and all(
+                (self.directory / name).stat().st_size == size for name, size in marker["outputs"].items()
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def set_done(self, stage: str, inputs: str, outputs: Iterable[Path]) -> None:
+        """Promises that `stage` is done: call it last."""
+        sizes = {str(path.relative_to(self.directory)): path.stat().st_size for path in outputs}
+        write_json(self.path(stage), {"stage": stage, "inputs": inputs, "outputs": sizes})
+
+    def clear(self, stage: str) -> None:
+        """Takes the promise back: call it before touching the outputs."""
+        self.path(stage).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[int]:
+    """Holds `directory` for this run, so that two runs never write the same files; yields the lock's
+    descriptor.
+
+    A child that inherits the descriptor holds the lock too: a training that outlives a killed pipeline keeps
+    others away.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    with _held(descriptor, fcntl.LOCK_EX, directory):
+        yield descriptor
+
+
+@contextmanager
+def shared(directory: Path) -> Iterator[int]:
+    """Holds `directory` against `locked`, together with all others that only read it; yields the lock's descriptor."""
+    try:
+        descriptor = os.open(directory / ".lock", os.O_RDONLY)  # it may be another user's
+    except FileNotFoundError:
+        descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_CREAT, 0o644)
+    with _held(descriptor, fcntl.LOCK_SH, directory):
+        yield descriptor
+
+
+@contextmanager
+def _held(descriptor: int, kind: int, directory: Path) -> Iterator[None]:
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecipeError(
+                f"{directory} is in use by another run: wait for it to end, stop it, or give another "
+                f"--output-dir or --data-dir."
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
