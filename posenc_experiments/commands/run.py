@@ -1,17 +1,18 @@
-"""The command line of every recipe: `python -m recipes.common --recipe recipes/<corpus> [--conf NAME] [options]`."""
+"""`fairseq-posenc run`: experiments of one .conf, from its corpus to a table of scores."""
 
-import importlib.util
-import os
-import re
-import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from posenc_experiments.cli import HELP_OPTIONS
+from posenc_experiments.commands.options import Call, Nodes, shared_options
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import ROOT, STAGES, Run
-from posenc_experiments.workflow.settings import Recipe, parse_flags, read_recipe
+from posenc_experiments.workflow.experiment import make_experiments
+from posenc_experiments.workflow.pipeline import compare_plan, finish, run_plan
+from posenc_experiments.workflow.plan import make_plan
+from posenc_experiments.workflow.run import STAGES
+from posenc_experiments.workflow.settings import Recipe, read_recipe
 
 
 def parse_stages(text: str) -> list[str]:
@@ -49,26 +50,6 @@ def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def choose_seeds(text: str) -> list[int]:
-    words = text.replace(",", " ").split()
-    if not words or not all(word.isdecimal() and int(word) < 1 << 32 for word in words):
-        raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
-    return list(dict.fromkeys(map(int, words)))
-
-
-def count_gpus() -> int:
-    """The GPUs that PyTorch sees."""
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def require_gpus(wanted: int, found: int) -> None:
-    """RecipeError if there are fewer than were asked for."""
-    if wanted > found:
-        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
-
-
 def find_conf(folder: Path | None, conf: str | None) -> Path:
     """The .conf that is meant: a path, or the name of one in the recipe's directory."""
     if conf is None:
@@ -84,63 +65,17 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
     return path
 
 
-def check_hardware(
-    gpus: int,
-    processes: int | None,
-    nodes: int,
-    node_rank: int,
-    rendezvous: str,
-    precision: str | None,
-    wandb: str | None,
-) -> None:
-    """RecipeError for options that do not go together."""
-    if gpus and processes not in (None, gpus):
-        raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
-    if node_rank >= nodes:
-        raise RecipeError(f"--node-rank {node_rank}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
-    address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", rendezvous)
-    if nodes > 1 and not (address and int(address[1]) < 1 << 16):
-        raise RecipeError(f"--rendezvous '{rendezvous}': --nodes {nodes} need node 0's address, such as host0:29500.")
-    if precision == "bf16" and not gpus:
-        raise RecipeError("--precision bf16 needs a GPU: fairseq takes bf16 without one for a TPU; leave it out.")
-    if precision == "fp16" and not gpus:
-        raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
-    if wandb and importlib.util.find_spec("wandb") is None:
-        raise RecipeError(f"--wandb {wandb}: the package wandb is not installed; run `pip install wandb` and log in.")
-
-
 @click.command(context_settings=HELP_OPTIONS)
 @click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
 @click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
-@click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Changes a value of the .conf.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
 @click.option("--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out.")
-@click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3.")
 @click.option(
     "--stages",
     default=f"{STAGES[0]}..{STAGES[-1]}",
     show_default=True,
     help=f"first..last or a list of: {', '.join(STAGES)}.",
 )
-@click.option(
-    "--source",
-    type=click.Path(path_type=Path),
-    help="Take the corpus's files from this directory instead of the network.",
-)
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    default=ROOT / "data",
-    help="Downloaded and prepared data.  [default: data]",
-)
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    default=ROOT / "output",
-    help="Experiment directories.  [default: output]",
-)
-@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of this node, 0 for the CPU; all there are if left out.")
-@click.option("--processes", type=click.IntRange(min=1), help="Training processes on a CPU; on GPUs it is one a GPU.")
 @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines that train together.")
 @click.option(
     "--node-rank",
@@ -150,83 +85,28 @@ def check_hardware(
     help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",
 )
 @click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0.")
-@click.option("--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="In training.  [default: the .conf's]")
-@click.option("--tensorboard", is_flag=True, help="Writes event files into each experiment's directory.")
-@click.option("--wandb", metavar="PROJECT", help="Reports to this project of Weights & Biases.")
-@click.option(
-    "--cpus",
-    type=click.IntRange(min=1),
-    default=len(os.sched_getaffinity(0)),
-    help="CPU threads or processes.  [default: all]",
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Experiments at a time on the CPU, which share --cpus; 0: one for each CPU.",
-)
-@click.option("--dry-run", is_flag=True, help="Print every command that would be run; run and write nothing.")
-@click.argument("extra", nargs=-1, metavar="[-- FAIRSEQ-TRAIN FLAGS]")
+@shared_options
 def main(
     folder: Path | None,
     conf: str | None,
-    overrides: tuple[str, ...],
     pair: str | None,
     experiments: str | None,
-    seeds: str,
     stages: str,
-    source: Path | None,
-    data_dir: Path,
-    output_dir: Path,
-    gpus: int | None,
-    processes: int | None,
     nodes: int,
     node_rank: int,
     rendezvous: str,
-    precision: str | None,
-    tensorboard: bool,
-    wandb: str | None,
-    cpus: int,
-    jobs: int,
-    dry_run: bool,
-    extra: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Downloads and prepares a corpus, trains each experiment, averages, translates, scores, and prints the
     table.
 
-    Every stage is resumable: a run that was stopped, or killed, goes on when it is started again.
+    Every stage is resumable: a run that was stopped, or killed, resumes when it is started again.
     """
-    recipe = read_recipe(find_conf(folder, conf), overrides)
+    recipe = read_recipe(find_conf(folder, conf), options["overrides"])
     names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
-    if source is not None and recipe.corpus.generator is not None:
-        raise RecipeError(f"--source: {recipe.corpus.name} makes its text itself; leave the option out.")
-    if source is not None and not source.is_dir():
-        raise RecipeError(f"--source {source}: there is no such directory.")
-    gpus = count_gpus() if gpus is None else gpus
-    check_hardware(gpus, processes, nodes, node_rank, rendezvous, precision, wandb)
-    if gpus and not dry_run:
-        require_gpus(gpus, count_gpus())
-    run = Run(
-        recipe=recipe,
-        pair=choose_pair(recipe, pair),
-        data_dir=data_dir.absolute(),
-        output_dir=output_dir.absolute(),
-        python=sys.executable,
-        gpus=gpus,
-        cpu_processes=processes or 1,
-        nodes=nodes,
-        node_rank=node_rank,
-        rendezvous=rendezvous,
-        precision=precision,
-        tensorboard=tensorboard,
-        wandb=wandb,
-        cpus=cpus,
-        jobs=1 if gpus or nodes > 1 else min(jobs or cpus, cpus),
-        source_dir=source.absolute() if source else None,
-        extra=parse_flags(list(extra), "the flags behind --"),
-        dry_run=dry_run,
-    )
-    from posenc_experiments.workflow.pipeline import run_stages
-
-    run_stages(run, wanted, names, choose_seeds(seeds))
+    call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
+    run = call.run(recipe, choose_pair(recipe, pair))
+    plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.slurm is not None)
+    finish(plan, run_plan(plan, call.hardware))
+    if "compare" in wanted and not node_rank:
+        compare_plan(plan)

@@ -133,6 +133,10 @@ class Row:
         return _mean(score.historical.score if score.historical else None for score in self.scores)
 
     @property
+    def historical_interval(self) -> float | None:
+        return self.first.historical.interval if len(self.scores) == 1 and self.first.historical else None
+
+    @property
     def historical_spread(self) -> float | None:
         known = [score.historical.score for score in self.scores if score.historical]
         return statistics.stdev(known) if len(known) > 1 else None
@@ -427,7 +431,8 @@ def _number(value: float | None, decimals: int) -> str:
     return "" if value is None else f"{value:,.{decimals}f}"
 
 
-def _with_error(value: float, error: float | None) -> str:
+def with_error(value: float, error: float | None) -> str:
+    """A score as tables show it."""
     return f"{value:.2f}" if error is None else f"{value:.2f} ± {error:.2f}"
 
 
@@ -454,10 +459,10 @@ def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     ]
     cells = []
     for row, name in zip(rows, _shown(rows), strict=True):
-        bleu = _with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
+        bleu = with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
         line = [name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
         if historical:
-            line.append("" if row.historical is None else _with_error(row.historical, row.historical_spread))
+            line.append("" if row.historical is None else with_error(row.historical, row.historical_spread))
         line += [_number(row.first.parameters, 0), _number(row.words_per_second, 0)]
         cells.append([*line, *([("baseline" if row.p_value is None else f"{row.p_value:.3f}")] if tested else [])])
     return headers, cells

@@ -28,7 +28,7 @@ def score(experiment: Experiment) -> None:
             _dry_run(experiment, test)
         return
     inputs = experiment.score_inputs()
-    if markers.is_done("score", inputs) and all(_is_of_its_files(experiment, test) for test in tests):
+    if is_scored(experiment):
         return
     if not markers.is_done("translate", experiment.translate_inputs()):
         raise RecipeError(
@@ -42,6 +42,12 @@ def score(experiment: Experiment) -> None:
                 left.unlink()
         files = [file for test in tests for file in _score(experiment, test)]
         markers.set_done("score", inputs, files)
+
+
+def is_scored(experiment: Experiment) -> bool:
+    """Whether its scores are those of these settings and of the files beside them."""
+    done = experiment.markers.is_done("score", experiment.score_inputs())
+    return done and all(_is_of_its_files(experiment, test) for test in pair_tests(experiment.run))
 
 
 def _hashes(experiment: Experiment, test: str) -> dict[str, str]:

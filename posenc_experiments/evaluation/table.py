@@ -1,8 +1,7 @@
-"""The table beside the paper's figures, made from nothing but the files of its experiments' directories."""
+"""A paper's table beside the paper's figures, made from nothing but the files of its experiments' directories."""
 
 import csv
 import io
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.evaluation.results import Metric, Score, read_experiments
+from posenc_experiments.evaluation.results import Metric, Row, Score, read_experiments, with_error
 from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.plan import Plan, Planned
-from posenc_experiments.workflow.rows import TableRow
+from posenc_experiments.workflow.rows import Planned, Table, TableRow
 from posenc_experiments.workflow.stages import atomic_path
 
 METRIC_NAMES = {"historical": "historical BLEU", "lowercase": "lowercased BLEU", "sacrebleu": "BLEU"}
@@ -24,20 +22,8 @@ CSV_COLUMNS = (
     *("bleu", "bleu_interval", "bleu_spread", "chrf", "paper", "difference", "missing"),
     *("historical_signature", "bleu_signature", "chrf_signature"),
 )
-
-
-@dataclass(frozen=True)
-class Value:
-    """One metric over the seeds that have it."""
-
-    mean: float
-    interval: float | None  # half of the 95 % bootstrap interval; of one seed
-    spread: float | None  # the standard deviation over seeds (n - 1)
-    signature: str
-
-    def __str__(self) -> str:
-        error = self.interval if self.spread is None else self.spread
-        return f"{self.mean:.2f}" if error is None else f"{self.mean:.2f} ± {error:.2f}"
+Number = tuple[float | None, float | None, float | None]  # a mean, half of one seed's interval, the spread over seeds
+NOTHING: Number = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -45,20 +31,37 @@ class Line:
     """A row of the table as it is printed."""
 
     row: TableRow
-    seeds: list[int]  # that were scored
-    score: Value | None  # by the metric that the paper used
-    bleu: Value | None
-    chrf: Value | None
+    scored: Row | None  # over the seeds that were scored
     missing: str  # why something is; empty if nothing is
 
     @property
+    def bleu(self) -> Number:
+        return (
+            NOTHING if self.scored is None else (self.scored.bleu, self.scored.bleu_interval, self.scored.bleu_spread)
+        )
+
+    @property
+    def historical(self) -> Number:
+        if self.scored is None:
+            return NOTHING
+        return self.scored.historical, self.scored.historical_interval, self.scored.historical_spread
+
+    @property
+    def score(self) -> Number:
+        """By the metric that the paper used."""
+        if self.row.metric not in TOKENIZED:
+            return self.bleu
+        return NOTHING if self.missing.endswith(_needs(self.row)) else self.historical
+
+    @property
     def difference(self) -> float | None:
-        return None if self.score is None or self.row.paper is None else self.score.mean - self.row.paper
+        mean = self.score[0]
+        return None if mean is None or self.row.paper is None else mean - self.row.paper
 
 
-def make_lines(plan: Plan, failed: Iterable[Path] = ()) -> list[Line]:
+def make_lines(rows: Iterable[Planned], failed: Iterable[Path] = ()) -> list[Line]:
     """Reads what is there; `failed` are the directories of experiments whose jobs failed just now."""
-    return [_make_line(planned, set(failed)) for planned in plan.rows]
+    return [_make_line(planned, set(failed)) for planned in rows]
 
 
 def _make_line(planned: Planned, failed: set[Path]) -> Line:
@@ -69,21 +72,16 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
             missing.append(reason if len(planned.experiments) == 1 else f"seed {experiment.seed} {reason}")
         else:
             scores.append(_read(experiment, row.test))
-    bleu: list[Metric | None] = [score.bleu for score in scores]
-    value = _pool(bleu)
-    if row.metric in TOKENIZED:
+    scored = Row(tuple(scores)) if scores else None
+    if scored is not None and row.metric in TOKENIZED:
         made = planned.experiments[0].run.recipe.score.tokenized == TOKENIZED[row.metric]
-        value = _pool([score.historical if made else None for score in scores])
-    if scores and value is None:
-        missing.append(f"no {METRIC_NAMES[row.metric]}: set 'tokenized = {TOKENIZED[row.metric]}' in [score]")
-    return Line(
-        row=row,
-        seeds=[score.seed for score in scores],
-        score=value,
-        bleu=_pool(bleu),
-        chrf=_pool([score.chrf for score in scores]),
-        missing="; ".join(missing),
-    )
+        if not made or scored.historical is None:
+            missing.append(_needs(row))
+    return Line(row, scored, "; ".join(missing))
+
+
+def _needs(row: TableRow) -> str:
+    return f"no {METRIC_NAMES[row.metric]}: set 'tokenized = {TOKENIZED[row.metric]}' in [score]"
 
 
 def _why_missing(experiment: Experiment, failed: set[Path]) -> str:
@@ -98,26 +96,10 @@ def _why_missing(experiment: Experiment, failed: set[Path]) -> str:
 
 
 def _read(experiment: Experiment, test: str) -> Score:
-    try:
-        return next(score for score in read_experiments([experiment.directory]) if score.test == test)
-    except RecipeError as error:
-        raise RecipeError(str(error)) from None
-    except StopIteration:
-        raise RecipeError(f"{experiment.test_file(test, 'sacrebleu.json')} is missing: run the stage score.") from None
-
-
-def _pool(metrics: list[Metric | None]) -> Value | None:
-    known = [metric for metric in metrics if metric is not None]
-    if not known or len(known) < len(metrics):
-        return None
-    scores = [metric.score for metric in known]
-    several = len(known) > 1
-    return Value(
-        mean=statistics.fmean(scores),
-        interval=None if several else known[0].interval,
-        spread=statistics.stdev(scores) if several else None,
-        signature=" and ".join(dict.fromkeys(metric.signature for metric in known)),
-    )
+    for score in read_experiments([experiment.directory]):
+        if score.test == test:
+            return score
+    raise RecipeError(f"{experiment.test_file(test, 'sacrebleu.json')} is missing: run the stage score.")
 
 
 def _cells(lines: list[Line]) -> tuple[list[str], list[list[str]]]:
@@ -133,12 +115,18 @@ def _cells(lines: list[Line]) -> tuple[list[str], list[list[str]]]:
     headers += ["missing"] if missing else []
     cells = []
     for line in lines:
-        cell = [line.row.label, *([line.row.pair] if pairs else []), str(line.score or "")]
-        cell += [*([str(line.bleu or "")] if tokenized else []), str(line.chrf or "")]
+        cell = [line.row.label, *([line.row.pair] if pairs else []), _shown(line.score)]
+        cell += [*([_shown(line.bleu)] if tokenized else [])]
+        cell.append(_number(None if line.scored is None else line.scored.chrf, ".2f"))
         if paper:
             cell += [_number(line.row.paper, f".{decimals}f"), _number(line.difference, "+.2f")]
         cells.append([*cell, *([line.missing] if missing else [])])
     return headers, cells
+
+
+def _shown(number: Number) -> str:
+    mean, interval, spread = number
+    return "" if mean is None else with_error(mean, interval if spread is None else spread)
 
 
 def _number(value: float | None, form: str) -> str:
@@ -147,26 +135,32 @@ def _number(value: float | None, form: str) -> str:
 
 def _notes(lines: list[Line]) -> list[str]:
     notes = [f"Test set: {', '.join(dict.fromkeys(line.row.test for line in lines))}."]
-    values = [value for line in lines for value in (line.score, line.bleu, line.chrf) if value is not None]
-    if any(value.interval is not None for value in values):
+    if any(line.bleu[1] is not None for line in lines):
         notes.append("±: 95 % confidence interval (bootstrap) of one seed.")
-    if any(value.spread is not None for value in values):
-        most = max(len(line.seeds) for line in lines)
+    if any(line.bleu[2] is not None for line in lines):
+        most = max(len(line.scored.scores) for line in lines if line.scored is not None)
         notes.append(f"Several seeds (up to {most}): mean ± standard deviation over the seeds.")
     metrics = dict.fromkeys(line.row.metric for line in lines)
     if any(line.row.paper is not None for line in lines):
         notes.append(f"The paper's figures are set beside {' and '.join(METRIC_NAMES[name] for name in metrics)}.")
-    columns: list[tuple[str, list[Value | None]]] = [
-        *((METRIC_NAMES[name], [line.score for line in lines if line.row.metric == name]) for name in TOKENIZED),
-        ("SacreBLEU" if metrics.keys() & TOKENIZED.keys() else "BLEU", [line.bleu for line in lines]),
-        ("chrF", [line.chrf for line in lines]),
-    ]
-    for label, found in columns:
-        signatures = dict.fromkeys(value.signature for value in found if value is not None)
+    columns = {"SacreBLEU" if metrics.keys() & TOKENIZED.keys() else "BLEU": lines, "chrF": lines}
+    tokenized = {METRIC_NAMES[name]: [line for line in lines if line.row.metric == name] for name in TOKENIZED}
+    for label, of_lines in {**tokenized, **columns}.items():
+        signatures = list(dict.fromkeys(metric.signature for line in of_lines for metric in _metrics(line, label)))
         notes += [f"{label}: {signature}" for signature in signatures]
         if len(signatures) > 1:
             notes.append(f"Warning: the {label} signatures differ, so these scores are not comparable.")
     return notes
+
+
+def _metrics(line: Line, label: str) -> list[Metric]:
+    """What stands in a column of the table, of each seed."""
+    scores = () if line.scored is None else line.scored.scores
+    if label in METRIC_NAMES.values() and label != "BLEU":
+        found = [score.historical if line.score[0] is not None else None for score in scores]
+    else:
+        found = [score.chrf if label == "chrF" else score.bleu for score in scores]
+    return [metric for metric in found if metric is not None]
 
 
 def as_text(title: str, lines: list[Line]) -> str:
@@ -191,30 +185,29 @@ def as_csv(lines: list[Line]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for line in lines:
-        row = line.row
+        row, scored = line.row, line.scored
+        seeds = [] if scored is None else [score.seed for score in scored.scores]
+        of_metrics = [_metrics(line, label)[:1] for label in (METRIC_NAMES[row.metric], "BLEU", "chrF")]
+        signatures = [found[0].signature if found else None for found in of_metrics]
+        if row.metric not in TOKENIZED:
+            signatures[0] = None
         writer.writerow(
             [
-                *(row.label, row.pair, row.test, row.conf, row.experiment, " ".join(map(str, line.seeds)), row.metric),
-                *_numbers(line.score),
-                *_numbers(line.bleu),
-                line.chrf.mean if line.chrf else None,
-                *(row.paper, line.difference, line.missing),
-                line.score.signature if line.score and row.metric in TOKENIZED else None,
-                *(value.signature if value else None for value in (line.bleu, line.chrf)),
+                *(row.label, row.pair, row.test, row.conf, row.experiment, " ".join(map(str, seeds)), row.metric),
+                *(*line.score, *line.bleu, None if scored is None else scored.chrf),
+                *(row.paper, line.difference, line.missing, *signatures),
             ]
         )
     return text.getvalue()
 
 
-def _numbers(value: Value | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if value is None else (value.mean, value.interval, value.spread)
-
-
-def write_report(plan: Plan, lines: list[Line]) -> list[Path]:
-    """Writes OUTPUT/CORPUS/tables/NAME.{md,csv}."""
-    folder = plan.corpus_dir / "tables"
-    texts = {"md": as_markdown(plan.table.title, lines), "csv": as_csv(lines)}
-    for kind, text in texts.items():
-        with atomic_path(folder / f"{plan.table.name}.{kind}") as temporary:
+def report(table: Table, rows: list[Planned], failed: Iterable[Path]) -> str:
+    """Writes OUTPUT/CORPUS/tables/NAME.{md,csv}, and returns what a terminal shows."""
+    run = rows[0].experiments[0].run
+    lines = make_lines(rows, failed)
+    texts = {"md": as_markdown(table.title, lines), "csv": as_csv(lines)}
+    files = [run.output_dir / run.recipe.corpus.name / "tables" / f"{table.name}.{kind}" for kind in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        with atomic_path(file) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    return [folder / f"{plan.table.name}.{kind}" for kind in texts]
+    return f"\n{as_text(table.title, lines)}\nWritten: {' and '.join(map(str, files))}"

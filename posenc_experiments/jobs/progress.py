@@ -1,6 +1,7 @@
 """What a user sees while jobs run: a live list on a terminal, a line for each change elsewhere."""
 
 from collections import Counter
+from collections.abc import Iterable
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -15,10 +16,12 @@ STYLES = {"running": "bold", "queued": "yellow", "failed": "red"}  # of the jobs
 
 
 class Progress:
-    """Follows the states of all jobs."""
+    """Follows the states of all jobs. Those `elsewhere` have logs; those of this process speak for themselves where
+    there is no terminal.
+    """
 
-    def __init__(self, console: Console, jobs: list[Job]) -> None:
-        self.console = console
+    def __init__(self, console: Console, jobs: Iterable[Job], elsewhere: bool) -> None:
+        self.console, self.elsewhere = console, elsewhere
         self.states = dict.fromkeys(jobs, "waiting")
         self.details = dict.fromkeys(jobs, "")
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
@@ -41,14 +44,10 @@ class Progress:
         self.states[job], self.details[job] = state, detail
         if self.live is not None:
             self.live.update(self._picture(), refresh=True)
-        else:
+        elif self.elsewhere or (state == "done" and detail):
             more = f" ({detail})" if detail not in ("", state) else ""
             where = f", log {job.log}" if state in ("running", "failed") else ""
             self.say(f"{job.title}: {state}{more}{where} [{self._counts()}]")
-
-    def drop(self, job: Job) -> None:
-        """A job that nothing needs."""
-        del self.states[job], self.details[job]
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -65,6 +64,8 @@ class Progress:
         for job, state in self.states.items():
             if state in STYLES:
                 grid.add_row(
-                    Text(job.title), Text(self.details[job] or state, STYLES[state]), Text(str(job.log), "dim")
+                    Text(job.title),
+                    Text(self.details[job] or state, STYLES[state]),
+                    Text(str(job.log) if self.elsewhere else "", "dim"),
                 )
         return Group(Text(self._counts()), grid)

@@ -38,7 +38,7 @@ def train(experiment: Experiment, which: str) -> None:
         write_command(experiment.directory / "command.sh", command, environment)
         run.say(
             f"train {which}: {experiment.title}: "
-            f"{'goes on from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
+            f"{'resumes from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
         )
         log = TrainLog()
         display = _Display(experiment, log, which)
@@ -52,7 +52,6 @@ def train(experiment: Experiment, which: str) -> None:
                 (lock, data),
                 display.show,
             )
-        display.close()
         log.follow(experiment.train_log)
         if not whole_checkpoint(experiment.last_checkpoint):
             raise RecipeError(f"Training {experiment.title} ended without a checkpoint: see {experiment.train_log}.")
@@ -106,7 +105,7 @@ def make_ready(experiment: Experiment, inputs: str) -> bool:
 
 
 class _Display:
-    """Follows the log of a running training: a bar on a terminal, a line an epoch elsewhere."""
+    """Follows the log of a running training: in the live view on a terminal, a line an epoch elsewhere."""
 
     def __init__(self, experiment: Experiment, log: TrainLog, which: str) -> None:
         self.run, self.path, self.log = experiment.run, experiment.train_log, log
@@ -115,13 +114,6 @@ class _Display:
         self.by_updates = int(flags.get("max-update", 0)) > 0
         self.goal = int(flags.get("max-update", 0)) or int(flags.get("max-epoch", 0)) or None
         self.said = 0
-        self.bar = (
-            None
-            if self.run.progress is None
-            else self.run.progress.add_task(
-                f"{which}: {experiment.name}, seed {experiment.seed}", total=self.goal, state="starting"
-            )
-        )
 
     def show(self) -> None:
         """Called every now and then."""
@@ -129,17 +121,13 @@ class _Display:
         if not log.follow(self.path):
             return
         epoch_ended = log.epoch_end == log.updates
-        if self.run.progress is not None and self.bar is not None:
-            done = log.updates if self.by_updates else log.epoch - (not epoch_ended)
-            self.run.progress.update(self.bar, completed=max(done, 0), state=_state(log))
+        if self.run.show is not None:
+            done = log.updates if self.by_updates else max(log.epoch - (not epoch_ended), 0)
+            share = f"{done / self.goal:.0%}, " if self.goal else ""
+            self.run.show(f"{share}{_state(log)}")
         elif log.epoch > self.said and epoch_ended:
             self.said = log.epoch
             self.run.say(f"{self.title}: {_state(log)}")
-
-    def close(self) -> None:
-        """Takes the bar away."""
-        if self.run.progress is not None and self.bar is not None:
-            self.run.progress.remove_task(self.bar)
 
 
 def _state(log: TrainLog) -> str:

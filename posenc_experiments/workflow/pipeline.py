@@ -1,86 +1,164 @@
-"""The order of the stages."""
+"""Runs a plan: the data first, then the experiments where the executor puts them."""
 
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-from posenc_experiments.data import download, prepare
 from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.errors import RecipeError, sentence
 from posenc_experiments.evaluation.compare import compare
-from posenc_experiments.evaluation.score import score
-from posenc_experiments.evaluation.translate import translate
-from posenc_experiments.training.average import average
+from posenc_experiments.jobs.job import Job
+from posenc_experiments.jobs.local import Local
+from posenc_experiments.jobs.progress import Progress
+from posenc_experiments.jobs.runner import Executor, Runner
+from posenc_experiments.jobs.slurm import Slurm, slurm_parameters
 from posenc_experiments.training.nodes import forget_attempts, join
-from posenc_experiments.training.train import train
 from posenc_experiments.workflow.check_flags import check_flags
-from posenc_experiments.workflow.check_settings import check_data
-from posenc_experiments.workflow.experiment import Experiment, make_experiments
-from posenc_experiments.workflow.run import Run, Stopped
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, check_when_prepared
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.stages import locked
 
 
-def run_stages(run: Run, stages: list[str], names: list[str], seeds: list[int]) -> None:
-    """Runs the stages asked for: those on data once, the others experiment by experiment. Nodes but the first only
-    take part in trainings.
-    """
-    experiments = make_experiments(run, names, seeds)
-    if run.node_rank and not run.dry_run:
-        for number, experiment in enumerate(experiments if "train" in stages else [], 1):
-            join(experiment, f"{number} of {len(experiments)}")
-        return
-    _say_missing_tests(run)
-    checked = []
-    if not run.dry_run:
-        if run.nodes > 1 and "train" in stages:
-            forget_attempts(experiments)
-        checked = check_flags(run, experiments, stages)
-    if "download" in stages:
-        download.download(run)
-    if "prepare" in stages:
-        prepare.prepare(run)
-    check_data(checked)
-    _run_experiments(run, experiments, stages)
-    if "compare" in stages:
-        compare(run, experiments)
+@dataclass(frozen=True)
+class Hardware:
+    """Where jobs run: in `slots` of this machine at a time, or, with SLURM's parameters, in its queue."""
+
+    slots: list[str]  # of SLURM: as many as may be in the queue at a time; none: as many as there are jobs
+    slurm: dict[str, Any] | None = field(default=None)
 
 
-def _say_missing_tests(run: Run) -> None:
-    """One line if this pair lacks some of the recipe's test sets."""
-    corpus, tests = run.recipe.corpus, pair_tests(run)
-    if missing := [test for test in corpus.tests if test not in tests]:
-        run.say(f"{run.pair} has no {', '.join(missing)} ({corpus.sources}); its test sets are {', '.join(tests)}")
+def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
+    """Runs what is not done; why jobs failed. Nodes but the first only take part in trainings."""
+    run = plan.experiments[0].run
+    if run.dry_run:
+        _say_missing_tests(plan)
+        dry_run(plan, hardware)
+        return {}
+    if run.node_rank:
+        for number, experiment in enumerate(plan.experiments if "train" in plan.stages else [], 1):
+            join(experiment, f"{number} of {len(plan.experiments)}")
+        return {}
+    _say_missing_tests(plan)
+    if run.nodes > 1 and "train" in plan.stages:
+        forget_attempts(plan.experiments)
+    _check_flags(plan)
+    jobs = plan.to_do
+    try:
+        with _sigterm_interrupts():
+            return _run_jobs(run, jobs, hardware)
+    except KeyboardInterrupt:
+        run.say(
+            "Interrupted: run again to resume."
+            if hardware.slurm is None
+            else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
+        )
+        sys.exit(130)
 
 
-def _run_experiments(run: Run, experiments: list[Experiment], stages: list[str]) -> None:
-    """Runs `run.jobs` experiments at a time; the first that fails ends the others (which can be resumed)."""
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=10),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    ]
-    shown = run.console.is_terminal and not run.dry_run
-    with Progress(*columns, console=run.console, transient=True, disable=not shown) as progress:
-        run.progress = progress if shown else None
-        with ThreadPoolExecutor(1 if run.dry_run else run.jobs) as pool:
-            futures = [
-                pool.submit(_run_experiment, experiment, stages, f"{number} of {len(experiments)}")
-                for number, experiment in enumerate(experiments, 1)
-            ]
+def finish(plan: Plan, failures: dict[Job, str]) -> None:
+    """Raises what failed; with several, says each."""
+    *others, last = failures.values() if failures else [None]
+    for reason in others:
+        plan.experiments[0].run.say(f"Error: {reason}")
+    if last is not None:
+        raise RecipeError(last)
+
+
+def compare_plan(plan: Plan) -> None:
+    """The stage `compare`, for each pair."""
+    for group in by_run(plan.experiments):
+        compare(group[0].run, group)
+
+
+def by_run(experiments: list[Experiment]) -> list[list[Experiment]]:
+    """Experiments of one .conf and pair each."""
+    groups: dict[int, list[Experiment]] = {}
+    for experiment in experiments:
+        groups.setdefault(id(experiment.run), []).append(experiment)
+    return list(groups.values())
+
+
+def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
+    failures = {}
+    for job in jobs:
+        if job.here and not any(need in failures for need in job.needs):
             try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-            finally:  # after a failure or Ctrl-C; a no-op when all is done
-                run.stop.set()
-                pool.shutdown(cancel_futures=True)
-        run.progress = None
-    errors = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
-    for error in errors:
-        if not isinstance(error, Stopped):
-            raise error
+                job.work("", None)
+            except Exception as error:
+                text = sentence(error)
+                if text is None:
+                    raise
+                failures[job] = text
+    others = [job for job in jobs if not job.here]
+    shown = run.console.is_terminal
+    with ExitStack() as stack:
+        progress = Progress(run.console, others, elsewhere=hardware.slurm is not None)
+        executor: Executor
+        if hardware.slurm is None:
+            executor = Local(run.stop, (lambda job, text: progress.set(job, "running", text)) if shown else None)
+        else:
+            executor = Slurm(hardware.slurm)
+            # Of two that watch one queue, each would submit the same jobs.
+            stack.enter_context(locked(run.output_dir / run.recipe.corpus.name / "jobs"))
+        stack.enter_context(progress)
+        slots = {DATA: ["0"], TRAIN: hardware.slots or [str(number) for number in range(len(others))]}
+        return Runner(executor, slots, progress, failures).run(others)
 
 
-def _run_experiment(experiment: Experiment, stages: list[str], which: str) -> None:
-    if "train" in stages:
-        train(experiment, which)
-    for name, stage in (("average", average), ("translate", translate), ("score", score)):
-        if name in stages:
-            stage(experiment)
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Ends orderly what a scheduler or a user ends."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _say_missing_tests(plan: Plan) -> None:
+    """One line for a pair that lacks some of the recipe's test sets."""
+    for run in {one.run.pair: one.run for one in plan.experiments}.values():
+        corpus, tests = run.recipe.corpus, pair_tests(run)
+        if missing := [test for test in corpus.tests if test not in tests]:
+            run.say(f"{run.pair} has no {', '.join(missing)} ({corpus.sources}); its test sets are {', '.join(tests)}")
+
+
+def _check_flags(plan: Plan) -> None:
+    """Has fairseq read the flags of what is not done, before the data takes hours."""
+    checked = []
+    for group in by_run(plan.experiments):
+        missing = [one for one in group if one.directory in plan.trainings and not _done(plan, one)]
+        if missing:
+            checked += check_flags(missing[0].run, missing, plan.stages)
+    check_when_prepared(plan, checked)
+
+
+def _done(plan: Plan, experiment: Experiment) -> bool:
+    return plan.trainings[experiment.directory].is_done()
+
+
+def dry_run(plan: Plan, hardware: Hardware) -> None:
+    """Prints every command that would be run, each with where."""
+    run = plan.experiments[0].run
+    for job in [*plan.data, *plan.trainings.values()]:
+        if hardware.slurm is None or job.here:
+            with_gpus = (
+                f": with CUDA_VISIBLE_DEVICES={' or '.join(hardware.slots)}" if run.jobs > 1 and job.gpus else ""
+            )
+            run.say(f"# {job.title}{with_gpus}")
+            job.work("", None)
+        else:
+            found = {
+                name.removeprefix("slurm_"): value for name, value in slurm_parameters(job, hardware.slurm).items()
+            }
+            place = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+            run.say(f"# {job.title}: as a SLURM job with {place}")
+            run.dry(job.command)

@@ -1,177 +1,172 @@
-"""From a table to its experiments and to the jobs that make them: each setting once, whatever rows name it."""
+"""From experiments to the jobs that make them: the data of each pair once, each experiment once."""
 
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from posenc_experiments.data import prepare
-from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.data import download, prepare
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.jobs.job import Job
+from posenc_experiments.evaluation.score import is_scored, score
+from posenc_experiments.evaluation.translate import translate
+from posenc_experiments.jobs.job import Job, Show
+from posenc_experiments.training.average import average
+from posenc_experiments.training.train import train
+from posenc_experiments.workflow.check_settings import Checked, check_data
 from posenc_experiments.workflow.experiment import Experiment, require_same
-from posenc_experiments.workflow.rows import Table, TableRow
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Flags, flag_words, read_recipe
+from posenc_experiments.workflow.run import STAGES, Run
+from posenc_experiments.workflow.settings import flag_words
 
 DATA, TRAIN = "data", "train"  # pools of slots: data is made one at a time
-
-
-@dataclass(frozen=True)
-class Options:
-    """What one call asks for; `gpus` and `cpus` are those of one training, `data_cpus` of preparing the data."""
-
-    folder: Path  # the recipe's
-    seeds: list[int]
-    data_dir: Path
-    output_dir: Path
-    gpus: int = 0
-    cpus: int = 1
-    data_cpus: int = 1
-    source: Path | None = None
-    overrides: tuple[str, ...] = ()
-    forwarded: tuple[str, ...] = ()  # options of the pipeline that change no setting
-    extra: Flags = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A row with the experiments that it shows, one a seed."""
-
-    row: TableRow
-    experiments: list[Experiment]
+OF_EXPERIMENTS = STAGES[STAGES.index("train") : STAGES.index("score") + 1]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A table's rows, and every job that they need, those on data first."""
+    """Experiments, the stages that are wanted of them, and the jobs that run these."""
 
-    table: Table
-    rows: list[Planned]
-    jobs: list[Job]
-    job_of: dict[Path, Job]  # by the experiment's directory
+    experiments: list[Experiment]
+    stages: list[str]
+    data: list[Job]
+    trainings: dict[Path, Job]  # by the experiment's directory
 
     @property
-    def corpus_dir(self) -> Path:
-        run = self.rows[0].experiments[0].run
-        return run.output_dir / run.recipe.corpus.name
+    def to_do(self) -> list[Job]:
+        """What is needed, in order. If nothing is left to be made from it, the data need not be there."""
+        waiting = not self.trainings or not all(job.is_done() for job in self.trainings.values())
+        return [*(self.data if waiting else []), *self.trainings.values()]
 
 
-def make_plan(table: Table, options: Options) -> Plan:
-    """RecipeError if a row names what its .conf does not have."""
-    runs: dict[tuple[str, str], Run] = {}
-    rows = []
-    for row in table.rows:
-        if (row.conf, row.pair) not in runs:
-            runs[row.conf, row.pair] = _make_run(row, options)
-        run = runs[row.conf, row.pair]
-        _check(row, run)
-        rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in options.seeds]))
-    _check_data(runs)
-    data: dict[str, list[Job]] = {}
-    for run in runs.values():
-        if run.pair not in data:
-            data[run.pair] = _data_jobs(run, options)
-    trainings: dict[Path, Job] = {}
-    first: dict[Path, Experiment] = {}
-    for planned in rows:
-        for experiment in planned.experiments:
-            require_same(first.setdefault(experiment.directory, experiment), experiment)
-            if experiment.directory not in trainings:
-                trainings[experiment.directory] = _training_job(experiment, options, data[planned.row.pair][-1:])
-    return Plan(table, rows, [*(job for pair in data.values() for job in pair), *trainings.values()], trainings)
+def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: bool = False) -> Plan:
+    """The jobs of these experiments, in order; `elsewhere`: by other processes than this.
+
+    Raises:
+        RecipeError: two of them would have one directory, or prepare one pair differently.
+    """
+    experiments, kept = list(experiments), dict[Path, Experiment]()
+    runs: dict[str, Run] = {}
+    for experiment in experiments:
+        _require_same_data(runs.setdefault(experiment.run.pair, experiment.run), experiment.run)
+    for experiment in experiments:
+        require_same(kept.setdefault(experiment.directory, experiment), experiment)
+    data = {pair: _data_jobs(run, stages, elsewhere) for pair, run in runs.items()}
+    trainings = {
+        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair][-1:])
+        for number, (directory, experiment) in enumerate(kept.items(), 1)
+        if set(stages).intersection(OF_EXPERIMENTS)
+    }
+    return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings)
 
 
-def _make_run(row: TableRow, options: Options) -> Run:
-    path = options.folder / f"{row.conf}.conf"
-    if not path.is_file():
-        names = ", ".join(sorted(one.stem for one in options.folder.glob("*.conf")))
-        raise RecipeError(f"{row.where}: {options.folder} has no {path.name}; it has {names}.")
-    return Run(
-        recipe=read_recipe(path, options.overrides),
-        pair=row.pair,
-        data_dir=options.data_dir,
-        output_dir=options.output_dir,
-        python=sys.executable,
-        gpus=options.gpus,
-        cpus=options.cpus,
-        extra=options.extra,
-    )
+def _require_same_data(one: Run, other: Run) -> None:
+    if one is not other and prepare.inputs(one) != prepare.inputs(other):
+        raise RecipeError(
+            f"{one.recipe.path.name} and {other.recipe.path.name} prepare {one.pair} differently: let both extend one "
+            "file with [corpus] and [prepare], or run them with different --data-dir."
+        )
 
 
-def _check(row: TableRow, run: Run) -> None:
-    for kind, name, names in _named(row, run):
-        if name not in names:
-            raise RecipeError(f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(names)}.")
+def check_when_prepared(plan: Plan, checked: list[Checked]) -> None:
+    """Has settings checked against the data as soon as it is there."""
+    for pair in dict.fromkeys(each.run.pair for each in checked):
+        check = partial(check_data, [each for each in checked if each.run.pair == pair])
+        preparing = [job for job in plan.data if job.title == f"prepare {pair}"]
+        if preparing:
+            preparing[0].work = _then(preparing[0].work, check)
+        else:
+            check()
 
 
-def _named(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
-    """What a row names, and the names that there are: of test sets, those of its pair."""
-    yield "pair", row.pair, run.recipe.pairs
-    yield "experiment", row.experiment, list(run.recipe.experiments)
-    yield "test set", row.test, pair_tests(run)
+def _then(work: Callable[[str, Show | None], None], check: Callable[[], None]) -> Callable[[str, Show | None], None]:
+    def both(slot: str, show: Show | None) -> None:
+        work(slot, show)
+        check()
+
+    return both
 
 
-def _check_data(runs: dict[tuple[str, str], Run]) -> None:
-    """Two .conf files of one table share the prepared data of a pair."""
-    first: dict[str, tuple[str, Run]] = {}
-    for (conf, pair), run in runs.items():
-        other, other_run = first.setdefault(pair, (conf, run))
-        if prepare.inputs(run) != prepare.inputs(other_run):
-            raise RecipeError(
-                f"{conf}.conf and {other}.conf prepare {pair} differently: let both extend one file with [corpus] and "
-                f"[prepare], or put them into different tables with different --data-dir."
-            )
+def _command(run: Run, stages: Iterable[str], cpus: int, *options: str) -> list[str]:
+    words = [*run.module("posenc_experiments"), "run", "--conf", str(run.recipe.path), "--pair", run.pair]
+    words += [word for override in run.overrides for word in ("--set", override)]
+    words += ["--data-dir", str(run.data_dir), "--output-dir", str(run.output_dir)]
+    return [*words, "--stages", ",".join(stages), "--cpus", str(cpus), *options]
 
 
-def _command(run: Run, options: Options, stages: str) -> list[str]:
-    words = [run.python, "-m", "posenc_experiments", "run", "--conf", str(run.recipe.path), "--pair", run.pair]
-    words += [word for override in options.overrides for word in ("--set", override)]
-    return [*words, "--stages", stages, "--data-dir", str(run.data_dir), "--output-dir", str(run.output_dir)]
+def _jobs_directory(run: Run) -> Path:
+    return run.output_dir / run.recipe.corpus.name / "jobs"
 
 
-def _data_jobs(run: Run, options: Options) -> list[Job]:
-    """Download, then prepare: what is there already is found by the pipeline itself."""
-    jobs = run.output_dir / run.recipe.corpus.name / "jobs" / run.pair
-    hardware = ["--gpus", "0", "--cpus", str(options.data_cpus)]
-    source = ["--source", str(options.source)] if options.source else []
-    download = Job(
-        title=f"download {run.pair}",
-        directory=jobs / "download",
-        command=[*_command(run, options, "download"), *source, *hardware],
-        is_done=lambda: download.about().get("exit") == 0,
-        locks=[run.download_dir.parent],
-        pool=DATA,
-        cpus=options.data_cpus,
-        here=True,
-    )
-    made = Job(
-        title=f"prepare {run.pair}",
-        directory=jobs / "prepare",
-        command=[*_command(run, options, "prepare"), *hardware],
-        is_done=lambda: prepare.is_prepared(run),
-        locks=[run.pair_dir],
-        pool=DATA,
-        cpus=options.data_cpus,
-        needs=[download],
-    )
-    return [download, made]
+def _data_jobs(run: Run, stages: list[str], elsewhere: bool) -> list[Job]:
+    """Download, then prepare: what is there already is found by the stages themselves."""
+    jobs: list[Job] = []
+    if "download" in stages:
+        downloading = Job(
+            title=f"download {run.pair}",
+            work=lambda slot, show: download.download(run),
+            command=_command(run, ["download"], run.cpus, "--gpus", "0"),
+            is_done=lambda: False,
+            directory=_jobs_directory(run) / run.pair / "download",
+            locks=[run.download_dir.parent],
+            pool=DATA,
+            here=True,  # the network may be nowhere else
+        )
+        jobs.append(downloading)
+    if "prepare" in stages:
+        preparing = Job(
+            title=f"prepare {run.pair}",
+            work=lambda slot, show: prepare.prepare(run),
+            command=_command(run, ["prepare"], run.cpus, "--gpus", "0"),
+            is_done=lambda: prepare.is_prepared(run),
+            directory=_jobs_directory(run) / run.pair / "prepare",
+            locks=[run.pair_dir],
+            pool=DATA,
+            cpus=run.cpus,
+            here=not elsewhere,
+            needs=jobs[:],
+        )
+        jobs.append(preparing)
+    return jobs
 
 
-def _training_job(experiment: Experiment, options: Options, needs: list[Job]) -> Job:
-    run = experiment.run
-    corpus_dir = run.output_dir / run.recipe.corpus.name
-    words = ["--experiments", experiment.name, "--seeds", str(experiment.seed)]
-    words += ["--gpus", str(options.gpus), "--cpus", str(options.cpus), *options.forwarded]
-    extra = ["--", *flag_words(options.extra)] if options.extra else []
+def _training_job(experiment: Experiment, stages: list[str], which: str, needs: list[Job]) -> Job:
+    run, wanted = experiment.run, [stage for stage in OF_EXPERIMENTS if stage in stages]
+
+    def work(slot: str, show: Show | None) -> None:
+        devices = slot if run.gpus and run.jobs > 1 else None
+        mine = replace(experiment, run=replace(run, devices=devices, show=show))
+        if "train" in wanted:
+            train(mine, which)
+        for name, stage in (("average", average), ("translate", translate), ("score", score)):
+            if name in wanted:
+                stage(mine)
+
+    words = ["--experiments", experiment.name, "--seeds", str(experiment.seed), "--gpus", str(run.gpus)]
+    words += ["--processes", str(run.cpu_processes)] if run.cpu_processes > 1 else []
+    words += ["--precision", run.precision] if run.precision else []
+    words += ["--tensorboard"] if run.tensorboard else []
+    words += ["--wandb", run.wandb] if run.wandb else []
+    extra = ["--", *flag_words(run.extra)] if run.extra else []
+    output = run.output_dir / run.recipe.corpus.name
     return Job(
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
-        directory=corpus_dir / "jobs" / experiment.directory.relative_to(corpus_dir),
-        command=[*_command(run, options, "train..score"), *words, *extra],
-        is_done=lambda: experiment.markers.is_done("score", experiment.score_inputs()),
+        work=work,
+        command=_command(run, wanted, run.cpus, *words, *extra),
+        is_done=lambda: _is_done(experiment, wanted[-1]),
+        directory=_jobs_directory(run) / experiment.directory.relative_to(output),
         locks=[experiment.directory],
         pool=TRAIN,
-        gpus=options.gpus,
-        cpus=options.cpus,
+        gpus=run.gpus,
+        cpus=run.cpus,
         needs=needs,
     )
+
+
+def _is_done(experiment: Experiment, stage: str) -> bool:
+    if stage == "score":
+        return is_scored(experiment)
+    inputs = {
+        "train": experiment.train_inputs,
+        "average": experiment.average_inputs,
+        "translate": experiment.translate_inputs,
+    }
+    return experiment.markers.is_done(stage, inputs[stage]())

@@ -3,12 +3,23 @@
 Lines that start with `#` are for people; the first of them is the table's title.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.data.tsv import read_rows
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import read_recipe
+
+if TYPE_CHECKING:
+    from posenc_experiments.commands.options import Call
 
 COLUMNS = ("row", "pair", "conf", "experiment", "test", "metric", "paper")
 METRICS = ("lowercase", "historical", "sacrebleu")
@@ -27,6 +38,14 @@ class TableRow:
     metric: str
     paper: float | None
     where: str  # file and line, for errors
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A row with the experiments that it shows, one a seed."""
+
+    row: TableRow
+    experiments: list[Experiment]
 
 
 @dataclass(frozen=True)
@@ -69,3 +88,31 @@ def _read_row(cells: list[str], where: str) -> TableRow:
     if figure is not None and not math.isfinite(figure):
         raise RecipeError(f"{where}: '{paper}' is not a paper's figure; write a number, or {NO_FIGURE} for none.")
     return TableRow(label, pair, conf, experiment, test, metric, figure, where)
+
+
+def make_rows(table: Table, folder: Path, call: Call) -> list[Planned]:
+    """The experiments of each row; RecipeError if a row names what its .conf does not have."""
+    runs: dict[tuple[str, str], Run] = {}
+    rows = []
+    for row in table.rows:
+        if (row.conf, row.pair) not in runs:
+            path = folder / f"{row.conf}.conf"
+            if not path.is_file():
+                names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
+                raise RecipeError(f"{row.where}: {folder} has no {path.name}; it has {names}.")
+            runs[row.conf, row.pair] = call.run(read_recipe(path, call.options["overrides"]), row.pair)
+        run = runs[row.conf, row.pair]
+        for kind, name, there in _named(row, run):
+            if name not in there:
+                raise RecipeError(
+                    f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(there)}."
+                )
+        rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in call.seeds]))
+    return rows
+
+
+def _named(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
+    """What a row names, and the names that there are: of test sets, those of its pair."""
+    yield "pair", row.pair, run.recipe.pairs
+    yield "experiment", row.experiment, list(run.recipe.experiments)
+    yield "test set", row.test, pair_tests(run)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.settings import Flags, Recipe
@@ -44,12 +43,14 @@ class Run:
     wandb: str | None = None  # a project's name
     cpus: int = 1
     jobs: int = 1  # experiments at a time
+    devices: str | None = None  # the GPUs of one job, as CUDA_VISIBLE_DEVICES names them; None: all
     source_dir: Path | None = None
+    overrides: tuple[str, ...] = ()  # --set, as given
     extra: Flags = field(default_factory=dict)  # fairseq-train flags from behind `--`
     dry_run: bool = False
     console: Console = field(default_factory=Console)
-    progress: Progress | None = None  # while experiments run on a terminal
-    stop: threading.Event = field(default_factory=threading.Event)  # set when one experiment failed: all end
+    show: Callable[[str], None] | None = None  # of one job, on a terminal: takes the state of its training
+    stop: threading.Event = field(default_factory=threading.Event)  # set when the user interrupts: all commands end
 
     @property
     def source(self) -> str:
@@ -111,7 +112,7 @@ def die_with_parent() -> None:
 
 
 class Stopped(Exception):
-    """This experiment was ended because another failed or the user interrupted."""
+    """The user interrupted."""
 
 
 def run_command(
@@ -133,7 +134,7 @@ def run_command(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **_visible(run), **(environment or {})},
             preexec_fn=die_with_parent,
             pass_fds=tuple(locks),
         )
@@ -149,6 +150,10 @@ def run_command(
                 process.wait()
     if code != 0:
         raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)}; the whole log is {log}.")
+
+
+def _visible(run: Run) -> dict[str, str]:
+    return {} if run.devices is None else {"CUDA_VISIBLE_DEVICES": run.devices}
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:
@@ -181,4 +186,9 @@ def last_words(log: Path, start: str | None = None) -> str:
     starts = [number for number, line in enumerate(lines, 1) if start is not None and line.startswith(start)]
     lines = lines[starts[-1] :] if starts else lines
     errors = [line for line in lines if "Error" in line or "error:" in line]
-    return (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ").removeprefix("Error: ").removesuffix(".")
+    return (
+        (errors or lines or ["it printed nothing"])[-1]
+        .removeprefix("error: ")
+        .removeprefix("Error: ")
+        .removesuffix(".")
+    )

@@ -20,4 +20,5 @@ for entry in "${entries[@]}"; do
     [[ "$entry" != /* ]] || path+=:$entry
 done
 export PYTHONPATH=$path
-exec "$PYTHON" -m posenc_experiments "$command" --recipe "$root/recipes/$recipe" "$@"
+exec "$PYTHON" -m posenc_experiments "$command" --recipe "$root/recipes/$recipe" \
+    --data-dir "$root/data" --output-dir "$root/output" "$@"

@@ -92,7 +92,7 @@ def test_killed_with_several_processes_none_goes_on_and_it_resumes(root: Path) -
         time.sleep(0.1)
     assert trainings_in(root / "killed") == []
     assert not (checkpoints / "checkpoint4.pt").exists()  # they were killed, and did not merely end
-    assert "goes on from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
+    assert "resumes from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
     require_equal_trainings(root, "killed")
 
 

@@ -19,7 +19,7 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.data import prepare
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation import score, translate
-from posenc_experiments.jobs.job import is_held
+from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import superseded, train
 from posenc_experiments.workflow import check_flags
 from posenc_experiments.workflow.experiment import Experiment
@@ -174,7 +174,7 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
     process = run_pipeline(made / "recipe" / "tiny.conf", *directories(made))
     assert process.returncode == 0, process.stderr
     assert state() == before
-    assert "done before" in process.stdout
+    assert "en-de tiny shaw-k2 seed 1: done (before)" in process.stdout
     assert "starts" not in process.stdout
 
 
@@ -198,7 +198,7 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
 
     found = run_pipeline(conf, *options)
     assert found.returncode == 0, found.stdout + found.stderr
-    assert "goes on from its last checkpoint" in found.stdout
+    assert "resumes from its last checkpoint" in found.stdout
     assert (directory / "train.log").read_text().count("Loaded checkpoint") == 1
     unbroken, resumed = (
         load_checkpoint(root / "averaged.pt")["model"] for root in (made / "output" / SETTING, directory)

@@ -11,6 +11,8 @@ from posenc_experiments.data import download, prepare, subwords, text
 from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow import pipeline
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Prepare, read_recipe
 from posenc_experiments.workflow.stages import read_json
@@ -237,7 +239,7 @@ def test_a_pair_that_lacks_a_test_set_says_so_and_goes_on_with_the_others(
     assert pair_tests(run) == tests
     assert [prepare.subset(run, test) for test in tests] == ["test", "test1", "test2", "test3"][: len(tests)]
     stages = ["download", "prepare", "translate", "score"]
-    pipeline.run_stages(run, stages, ["sinusoidal"], [1])
+    pipeline.run_plan(make_plan([Experiment(run, "sinusoidal", 1)], stages), pipeline.Hardware(["0"]))
     said = capsys.readouterr().out
     lines = [line for line in said.split("\n") if line.startswith(f"{pair} has no ")]
     if tests == ALL:

@@ -1,84 +1,109 @@
-"""Where jobs run: as processes of this machine or in SLURM's queue, both through submitit."""
+"""Jobs in SLURM's queue, submitted by submitit.
+
+The directory of a job holds `lock`, held as long as its command runs; `job.json`, what is known of the latest start;
+and `job.log`, to which every start appends.
+"""
 
 import contextlib
+import fcntl
 import os
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.jobs.job import LOCK, Job, Work, is_held
-from posenc_experiments.workflow.run import ROOT
-from posenc_experiments.workflow.stages import empty_directory
+from posenc_experiments.jobs.job import Job
+from posenc_experiments.jobs.runner import NotAccepted
+from posenc_experiments.workflow.run import ROOT, die_with_parent, last_words
+from posenc_experiments.workflow.stages import empty_directory, read_json, write_json
 
-FOREVER = 60 * 24 * 365  # minutes; submitit ends local jobs at their time limit
+LOCK, ABOUT = "lock", "job.json"
+STARTED = "=== "  # begins the line of a start in the log
+GRACE_SECONDS = 20.0  # in which a network file system shows what another machine wrote
 # Of a SLURM job, unless --slurm says otherwise; a job is requeued before its time is up, as often as it takes.
 SLURM_DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
 REQUEUES = 1000
 LISTS = {"setup", "teardown", "srun_args"}
 
 
-class Executor(Protocol):
-    """Takes jobs and knows which of them still run."""
-
-    poll_seconds: float
-    keeps_jobs: bool  # whether jobs go on when the runner is interrupted
-
-    def submit(self, job: Job, slot: str, environment: dict[str, str]) -> None: ...
-
-    def alive(self, jobs: list[Job]) -> dict[Job, str]:
-        """Those that run or wait to, and in which state."""
-
-    def stop(self) -> None:
-        """Ends what it started."""
+def about(job: Job) -> dict[str, Any]:
+    """What is known of a job's latest start; empty before it."""
+    path = job.directory / ABOUT
+    return dict(read_json(path)) if path.is_file() else {}
 
 
-class NotAccepted(Exception):
-    """The cluster does not take a job now; the text is its reason."""
+def is_held(lock: Path) -> bool:
+    """Whether a process holds this lock."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
 
 
-def _is_locked(job: Job) -> bool:
-    return is_held(job.directory / LOCK) or any(is_held(directory / ".lock") for directory in job.locks)
+class Work:
+    """What SLURM runs for a job: its command, while holding its lock."""
+
+    def __init__(self, job: Job) -> None:
+        self.directory, self.command, self.log = job.directory, job.command, job.log
+
+    def __call__(self) -> None:
+        known: dict[str, Any] = {"command": shlex.join(self.command), "host": socket.gethostname()}
+        known |= {"process": os.getpid(), "slurm": os.environ.get("SLURM_JOB_ID")}
+        with open(self.directory / LOCK, "a") as lock:
+            # Not refused but waited for: a runner that was killed may have left the same job behind, unseen.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write_json(self.directory / ABOUT, known)
+            code = self._run(lock.fileno())
+            write_json(self.directory / ABOUT, {**known, "exit": code})
+        if code != 0:
+            raise RuntimeError(f"The command ended with {code}; its log is {self.log}.")
+
+    def _run(self, lock: int) -> int:
+        with open(self.log, "ab") as log:
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            log.write(f"{STARTED}{now} on {socket.gethostname()}: {shlex.join(self.command)}\n".encode())
+            log.flush()
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_prepare_child,
+                pass_fds=(lock,),
+            )
+            try:
+                return process.wait()
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+
+    def checkpoint(self) -> Any:
+        """What submitit requeues before a job's time is up: the same again, for every stage resumes."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
 
 
-class Local:
-    """Processes of this machine, which outlive a runner that is killed."""
-
-    poll_seconds = 0.3
-    keeps_jobs = False
-
-    def __init__(self) -> None:
-        self.started: dict[Job, Any] = {}
-
-    def submit(self, job: Job, slot: str, environment: dict[str, str]) -> None:
-        from submitit import AutoExecutor
-
-        executor = AutoExecutor(folder=empty_directory(job.directory / "submitit"), cluster="local")
-        executor.update_parameters(timeout_min=FOREVER, name=job.name, stderr_to_stdout=True)
-        self.started[job] = executor.submit(Work(job, slot, environment))
-
-    def alive(self, jobs: list[Job]) -> dict[Job, str]:
-        states = {}
-        for job in jobs:
-            process = self.started.get(job)
-            if process is not None and process.state == "RUNNING":
-                states[job] = "running"
-            elif is_held(job.directory / LOCK) or (process is None and _is_locked(job)):
-                states[job] = "running since before"
-        return states
-
-    def stop(self) -> None:
-        for process in self.started.values():
-            if process.state == "RUNNING":
-                os.kill(int(process.job_id), signal.SIGTERM)  # its cancel() sends what background processes ignore
-        deadline = time.monotonic() + 30
-        while self.alive(list(self.started)) and time.monotonic() < deadline:
-            time.sleep(0.1)
+def _prepare_child() -> None:
+    # SLURM's warning that time is up goes to every process of a step: submitit answers it, the others work on.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    die_with_parent()
 
 
 class Slurm:
@@ -101,16 +126,17 @@ class Slurm:
         if complaint := self._ask():
             raise RecipeError(f"--executor slurm: squeue fails: {complaint}")
 
-    def submit(self, job: Job, slot: str, environment: dict[str, str]) -> None:
+    def submit(self, job: Job, slot: str) -> None:
         from submitit import AutoExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
+        (job.directory / ABOUT).unlink(missing_ok=True)  # an earlier start says nothing about this one
         with _outside_jobs():
             folder = empty_directory(job.directory / "submitit")
             executor = AutoExecutor(folder=folder, cluster="slurm", slurm_max_num_timeout=REQUEUES)
             executor.update_parameters(**slurm_parameters(job, self.parameters))
             try:
-                executor.submit(Work(job, slot, environment))
+                executor.submit(Work(job))
             except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
                 raise NotAccepted(_last_error(str(error))) from None
         self.started.add(job)
@@ -120,7 +146,8 @@ class Slurm:
         self._ask()
         states = {job: self.queue[job.name] for job in jobs if job.name in self.queue}
         for job in jobs:
-            if job not in states and job not in self.started and _is_locked(job):
+            locks = [job.directory / LOCK, *(directory / ".lock" for directory in job.locks)]
+            if job not in states and job not in self.started and any(map(is_held, locks)):
                 states[job] = "running since before"
         return states
 
@@ -140,8 +167,27 @@ class Slurm:
         self.queue = {name: _state(state, reason) for name, state, reason in rows}
         return None
 
+    def failure(self, job: Job) -> str | None:
+        """Why a job that left the queue failed."""
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not (done := job.is_done()) and about(job).get("exit", 0) == 0 and time.monotonic() < deadline:
+            time.sleep(1)
+        return None if done else _reason(job)
+
     def stop(self) -> None:
         """Jobs stay in the queue."""
+
+
+def _reason(job: Job) -> str:
+    known, log = about(job), job.log
+    if not known:
+        return f"{job.title} failed: it did not begin; see {job.directory / 'submitit'}."
+    if "exit" not in known:
+        return f"{job.title} failed: it was ended from outside (killed, cancelled, or out of memory); see {log}."
+    said = last_words(log, STARTED) if log.is_file() else "it wrote no log"
+    # The pipeline has named the log that says more.
+    whole = "" if "the whole log is" in said else f"; the whole log is {log}"
+    return f"{job.title} failed: {said}{whole}."
 
 
 def _state(state: str, reason: str) -> str:

@@ -1,0 +1,232 @@
+"""What `run` and `table` have in common: their options, and the run that follows from them."""
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.jobs.slurm import parse_slurm
+from posenc_experiments.workflow.pipeline import Hardware
+from posenc_experiments.workflow.run import Run
+from posenc_experiments.workflow.settings import Recipe, parse_flags
+
+SLURM_CPUS = 8
+Command = TypeVar("Command", bound=Callable[..., Any])
+OPTIONS = [
+    click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Changes a value of a .conf."),
+    click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3."),
+    click.option(
+        "--source",
+        type=click.Path(path_type=Path),
+        help="Take the corpus's files from this directory instead of the network.",
+    ),
+    click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        default=Path("data"),
+        show_default=True,
+        help="Downloaded and prepared data.",
+    ),
+    click.option(
+        "--output-dir",
+        type=click.Path(path_type=Path),
+        default=Path("output"),
+        show_default=True,
+        help="Experiment directories.",
+    ),
+    click.option("--executor", "where", type=click.Choice(["local", "slurm"]), default="local", show_default=True),
+    click.option(
+        "--gpus",
+        type=click.IntRange(min=0),
+        help="GPUs of this machine, 0 for the CPU; all there are if left out. With slurm those of a job, if not 0 or "
+        "--gpus-per-job.",
+    ),
+    click.option(
+        "--gpus-per-job",
+        type=click.IntRange(min=1),
+        help="GPUs of one training: with fewer than --gpus, trainings share these.  [default: run all, table 1]",
+    ),
+    click.option(
+        "--cpus",
+        type=click.IntRange(min=1),
+        help=f"CPU threads or processes, all if left out; with slurm those of a job, {SLURM_CPUS} if left out.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=0),
+        help="Experiments at a time. On the CPU they share --cpus: 1 if left out, 0: one for each CPU. With slurm as "
+        "many as wait or run in its queue, all if left out.",
+    ),
+    click.option(
+        "--slurm", "slurm_words", multiple=True, metavar="KEY=VALUE", help="partition=gpu, time=1440 (minutes)..."
+    ),
+    click.option(
+        "--processes", type=click.IntRange(min=1), help="Training processes on a CPU; on GPUs it is one a GPU."
+    ),
+    click.option(
+        "--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="In training.  [default: the .conf's]"
+    ),
+    click.option("--tensorboard", is_flag=True, help="Writes event files into each experiment's directory."),
+    click.option("--wandb", metavar="PROJECT", help="Reports to this project of Weights & Biases."),
+    click.option("--dry-run", is_flag=True, help="Print every command that would be run; run and write nothing."),
+    click.argument("extra", nargs=-1, metavar="[-- FAIRSEQ-TRAIN FLAGS]"),
+]
+
+
+def shared_options(command: Command) -> Command:
+    """Adds them to a command, which hands their values to `Call` as a dictionary."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Machines that train together."""
+
+    count: int = 1
+    rank: int = 0
+    rendezvous: str = ""
+
+
+class Call:
+    """One call of `run` or `table`: the seeds, the hardware, and runs with its options.
+
+    Raises:
+        RecipeError: options do not go together.
+    """
+
+    def __init__(self, options: dict[str, Any], gpus_per_job: int | None, nodes: Nodes | None = None) -> None:
+        self.options, self.nodes = options, nodes or Nodes()
+        source = options["source"]
+        if source is not None and not source.is_dir():
+            raise RecipeError(f"--source {source}: there is no such directory.")
+        self.seeds = choose_seeds(options["seeds"])
+        parameters = parse_slurm(options["slurm_words"])
+        if parameters and options["where"] != "slurm":
+            raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
+        shared = {name: options[name] for name in ("where", "gpus", "cpus", "jobs", "dry_run")}
+        per_job = options["gpus_per_job"] or gpus_per_job
+        if options["gpus"] and options["processes"] not in (None, per_job or options["gpus"]):
+            asked = f"--processes {options['processes']}: with --gpus {options['gpus']}"
+            raise RecipeError(f"{asked} it is one process a GPU; leave it out.")
+        slots, self.sizes = share_hardware(**shared, gpus_per_job=per_job, alone=self.nodes.count > 1)
+        self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
+        check_hardware(
+            self.sizes["gpus"],
+            options["processes"],
+            self.nodes,
+            options["precision"],
+            options["wandb"],
+            options["where"],
+        )
+
+    def run(self, recipe: Recipe, pair: str) -> Run:
+        """What was asked for, of one .conf and pair."""
+        options = self.options
+        if options["source"] is not None and recipe.corpus.generator is not None:
+            raise RecipeError(f"--source: {recipe.corpus.name} makes its text itself; leave the option out.")
+        return Run(
+            recipe=recipe,
+            pair=pair,
+            data_dir=options["data_dir"].absolute(),
+            output_dir=options["output_dir"].absolute(),
+            python=sys.executable,
+            cpu_processes=options["processes"] or 1,
+            nodes=self.nodes.count,
+            node_rank=self.nodes.rank,
+            rendezvous=self.nodes.rendezvous,
+            source_dir=options["source"].absolute() if options["source"] else None,
+            extra=parse_flags(list(options["extra"]), "the flags behind --"),
+            gpus=self.sizes["gpus"],
+            cpus=self.sizes["cpus"],
+            jobs=self.sizes["jobs"],
+            **{name: options[name] for name in ("overrides", "precision", "tensorboard", "wandb", "dry_run")},
+        )
+
+
+def choose_seeds(text: str) -> list[int]:
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isdecimal() and int(word) < 1 << 32 for word in words):
+        raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
+    return list(dict.fromkeys(map(int, words)))
+
+
+def share_hardware(
+    where: str,
+    gpus: int | None,
+    gpus_per_job: int | None,
+    cpus: int | None,
+    jobs: int | None,
+    dry_run: bool = False,
+    alone: bool = False,
+) -> tuple[list[str], dict[str, int]]:
+    """Slots of trainings (with SLURM perhaps none: as many as there are jobs), and the `gpus` of one training, the
+    `cpus` of this machine or SLURM job and the `jobs` that share them, as Run takes them; `alone`: one training at a
+    time.
+    """
+    if where == "slurm":
+        share = 0 if gpus == 0 else gpus_per_job or gpus or 1
+        return [str(number) for number in range(jobs or 0)], {"gpus": share, "cpus": cpus or SLURM_CPUS, "jobs": 1}
+    cpus = cpus or len(os.sched_getaffinity(0))
+    # A dry run may be about another machine.
+    names = [str(number) for number in range(gpus)] if dry_run and gpus is not None else visible_gpus(gpus)
+    if names:
+        each = gpus_per_job or len(names)
+        if each > len(names):
+            raise RecipeError(f"--gpus-per-job {each}: there are {len(names)} GPUs to share; ask for fewer.")
+        count = 1 if alone else len(names) // each
+        slots = [",".join(names[each * slot : each * (slot + 1)]) for slot in range(count)][: jobs or count]
+    else:
+        each = 0
+        slots = [str(number) for number in range(1 if alone else min(1 if jobs is None else jobs or cpus, cpus))]
+    return slots, {"gpus": each, "cpus": cpus, "jobs": len(slots)}
+
+
+def visible_gpus(wanted: int | None) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES may name; `wanted` of them, or all."""
+    if wanted == 0:
+        return []
+    found = count_gpus()
+    if (wanted or 0) > found:
+        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    names = named[:found] if len(named) >= found else [str(number) for number in range(found)]
+    return names[: found if wanted is None else wanted]
+
+
+def count_gpus() -> int:
+    """The GPUs that PyTorch sees."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def check_hardware(
+    gpus: int, processes: int | None, nodes: Nodes, precision: str | None, wandb: str | None, where: str
+) -> None:
+    """RecipeError for options that do not go together."""
+    if gpus and processes not in (None, gpus):
+        raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
+    if nodes.rank >= nodes.count:
+        raise RecipeError(f"--node-rank {nodes.rank}: with --nodes {nodes.count} ranks go from 0 to {nodes.count - 1}.")
+    address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", nodes.rendezvous)
+    if nodes.count > 1 and not (address and int(address[1]) < 1 << 16):
+        raise RecipeError(
+            f"--rendezvous '{nodes.rendezvous}': --nodes {nodes.count} need node 0's address, such as host0:29500."
+        )
+    if nodes.count > 1 and where == "slurm":
+        raise RecipeError("--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.")
+    if precision == "bf16" and not gpus:
+        raise RecipeError("--precision bf16 needs a GPU: fairseq takes bf16 without one for a TPU; leave it out.")
+    if precision == "fp16" and not gpus:
+        raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
+    if wandb and importlib.util.find_spec("wandb") is None:
+        raise RecipeError(f"--wandb {wandb}: the package wandb is not installed; run `pip install wandb` and log in.")

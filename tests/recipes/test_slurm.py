@@ -1,0 +1,120 @@
+"""Jobs in SLURM's queue: what is submitted, and a whole table with stand-ins for SLURM's programs."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.jobs.slurm import STARTED, _last_error, parse_slurm, slurm_parameters
+from posenc_experiments.workflow.run import last_words
+from posenc_experiments.workflow.stages import read_json
+from tests.recipes.test_table import HEADER, ROW, kill_when, plan, recipe, run_table, write_table
+
+__all__ = ["recipe"]  # the fixture
+
+
+def test_slurms_parameters_are_submitits(recipe: Path) -> None:
+    from submitit.slurm.slurm import _make_sbatch_string
+
+    write_table(recipe, HEADER, ROW)
+    (job,) = plan(recipe, where="slurm", gpus=None, gpus_per_job=2, cpus=6).trainings.values()
+    asked = parse_slurm(("partition=gpu", "time=90", "reservation=mine", "srun-args=--cpu-bind=none", "exclusive=true"))
+    found = {name.removeprefix("slurm_"): value for name, value in slurm_parameters(job, asked).items()}
+    found["ntasks_per_node"] = found.pop("tasks_per_node")
+    found["job_name"] = found.pop("name")
+    text = _make_sbatch_string(command="true", folder="logs", **found)
+    for line in ("partition=gpu", "time=90", "reservation=mine", "gpus-per-node=2", "cpus-per-task=6", "requeue"):
+        assert f"#SBATCH --{line}\n" in text
+    assert re.search(r"srun .* --cpus-per-task=6 --cpu-bind=none true\n", text)
+    assert f"#SBATCH --job-name={job.name}\n" in text
+
+
+@pytest.mark.parametrize("word", ["partition", "=gpu", "time=", "time=1-00:00:00"])
+def test_what_is_no_slurm_parameter_is_refused(word: str) -> None:
+    with pytest.raises(RecipeError, match=f"^--slurm {word}: write "):
+        parse_slurm((word,))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("sbatch: unrecognized option '--x=1'\nTry \"sbatch --help\" for more", "sbatch: unrecognized option '--x=1'."),
+        ("sbatch: error: one\nsbatch: error: two\n", "sbatch: error: two."),
+        ("", "it says nothing."),
+    ],
+)
+def test_of_what_slurm_says_the_reason_is_kept(said: str, why: str) -> None:
+    assert _last_error(said) == why
+
+
+def test_only_the_latest_starts_words_count(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("=== first\nerror: the old one.\n=== second\nepoch 1\n")
+    assert last_words(log, STARTED) == "epoch 1"
+    assert last_words(log) == "the old one"
+
+
+# A queue of one machine: sbatch starts a job's script in the background, and squeue lists those that run.
+PROGRAMS = {
+    "sbatch": """
+script=${!#}
+number=$(find "$QUEUE" -name '*.id' | wc -l)
+sed -n 's/^#SBATCH --job-name=//p' "$script" >"$QUEUE/$number.id"
+SLURM_JOB_ID=$number SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NNODES=1 \\
+    SLURM_JOB_NODELIST=localhost SLURM_JOB_NUM_NODES=1 setsid bash "$script" >"$QUEUE/$number.log" 2>&1 &
+echo $! >"$QUEUE/$number.pid"
+echo "Submitted batch job $number"
+""",
+    "srun": 'while [[ $1 == -* ]]; do [[ $1 == *=* || $1 == --unbuffered ]] || shift; shift; done; exec "$@"',
+    "squeue": """
+for file in "$QUEUE"/*.pid; do
+    [[ -e $file ]] && kill -0 "$(cat "$file")" 2>/dev/null && echo "$(cat "${file%pid}id")|RUNNING|None"
+done
+true
+""",
+}
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory of a queue whose programs come first on PATH."""
+    programs, queue = tmp_path / "programs", tmp_path / "queue"
+    for directory in (programs, queue):
+        directory.mkdir()
+    for name, script in PROGRAMS.items():
+        (programs / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("QUEUE", str(queue))
+    yield queue
+    for path in queue.glob("*.pid"):
+        subprocess.run(["kill", "--", f"-{path.read_text().strip()}"], check=False, capture_output=True)
+
+
+def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: Path) -> None:
+    write_table(recipe, HEADER, ROW)
+    (job,), (experiment,) = plan(recipe).trainings.values(), plan(recipe).experiments
+    options = ["--executor", "slurm", "--slurm", "time=30"]
+    kill_when((experiment.checkpoints / "checkpoint1.pt").exists, recipe, *options)
+    process = run_table(recipe, *options)
+    assert process.returncode == 0, process.stderr
+    assert "en-de tiny shaw-k2 seed 1: running" in process.stdout
+    assert job.log.read_text().count(STARTED) == 1
+    assert len([*queue.glob("*.id")]) == 2  # the data and the training
+    score = read_json(experiment.test_file("test", "sacrebleu.json"))[0]
+    assert re.search(rf"K = 2 +{score['score']:.2f}.* 25.80 ", process.stdout)
+    time.sleep(0.1)
+
+
+def test_what_failed_in_the_queue_is_said(recipe: Path, queue: Path) -> None:
+    write_table(recipe, "# Paper", HEADER, ROW.replace("shaw-k2", "bad"))
+    process = run_table(recipe, "--executor", "slurm")
+    assert process.returncode == 1
+    error = process.stderr.strip()
+    assert error.startswith("Error: en-de tiny bad seed 1 failed: Training bad en-de seed 1 failed (exit status 1): ")
+    assert "\n" not in error
