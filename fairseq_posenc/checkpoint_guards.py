@@ -18,7 +18,6 @@ import os
 import shlex
 import tarfile
 from argparse import Namespace
-from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.file_io import PathManager
 from omegaconf import OmegaConf
 
-from .checkpoints import check_complete, load_checkpoint
+from .checkpoints import check_complete, ignore_unsafe_switch, load_checkpoint
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
 
@@ -87,17 +86,14 @@ def _forget_embedding_files(model: dict[str, Any]) -> None:
 
 
 def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
-    """fairseq's own result, in the same form: the averaged parameters in place of the model's."""
-
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        state = load_checkpoint(PathManager.get_local_path(fpath), mapped=False)
-        averaged = (state.get("extra_state") or {}).get("ema")
-        if not isinstance(averaged, dict) or not averaged:
-            raise CheckpointError(f"{fpath} holds no averaged parameters; name one of a training with --store-ema.")
-        numbers = {name: value.float() if value.dtype == torch.half else value for name, value in averaged.items()}
-        state["model"] = OrderedDict((name, value.clone()) for name, value in numbers.items())
-        return state
+        ignore_unsafe_switch()
+        with explained(str(fpath)):
+            if os.path.exists(fpath) and not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
+                raise CheckpointError("it has no averaged parameters; name one of a training with --store-ema.")
+            state: dict[str, Any] = load_ema_from_checkpoint(fpath)
+            return state
 
     return load
 

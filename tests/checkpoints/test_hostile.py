@@ -419,7 +419,7 @@ def test_averaged_parameters(bad: dict[str, Path], monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     with pytest.raises(Refusal, match=SAYS["pickle"]):
         checkpoint_utils.load_ema_from_checkpoint(str(bad["pickle"]))
-    with pytest.raises(Refusal, match="holds no averaged parameters"):
+    with pytest.raises(Refusal, match="no averaged parameters"):
         checkpoint_utils.load_ema_from_checkpoint(str(SHAW))
     averaged = {WEIGHT: torch.ones(2, dtype=torch.half)}
     path = write(lambda state: state["extra_state"].update(ema=averaged))
