@@ -154,15 +154,11 @@ def _fetch_all(run: Run) -> None:
 
 def _dry(run: Run, rows: list[Archive]) -> None:
     if run.source_dir is not None:
-        run.dry(["cp", run.source_dir / rows[0].file, run.download_dir / rows[0].path])
+        run.say(f"# copy {run.source_dir / rows[0].file} to {run.download_dir / rows[0].path}")
         return
     for number, row in enumerate(rows):
-        here = run.download_dir / row.path
-        command: list[str | Path] = ["curl", "--location", "--continue-at", "-", "--output", here, row.url]
-        if number:
-            run.say(f"# or, if that fails: {row.url}")
-        else:
-            run.dry(command)
+        text = "or, if that fails," if number else "download"
+        run.say(f"# {text} {row.url} to {run.download_dir / row.path}")
 
 
 def _had_before(run: Run, rows: list[Archive]) -> Path | None:

@@ -72,7 +72,7 @@ def prepare(run: Run) -> None:
         changes = "".join(f"{change}, " for change in settings.changes)
         run.say(f"# clean, {changes}learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
         run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
-        run.dry(["mv", work / "publish", run.prepared_dir])
+        run.say(f"# move {work / 'publish'} to {run.prepared_dir}")
         return
     if is_prepared(run):
         run.say(f"prepare: done before, in {run.prepared_dir}")

@@ -13,41 +13,37 @@ from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation import testsets
 from posenc_experiments.evaluation.historical import NAMES, historical_bleu
+from posenc_experiments.evaluation.translate import Translate
 from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.stages import file_hash, locked, read_json, write_json
+from posenc_experiments.workflow.stage import Stage
+from posenc_experiments.workflow.stages import file_hash, read_json, write_json
 
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 
 
-def score(experiment: Experiment) -> None:
-    """Runs the stage."""
-    run, markers = experiment.run, experiment.markers
-    tests = pair_tests(run)
-    if run.dry_run:
-        for test in tests:
+class Score(Stage):
+    name = "score"
+    after = Translate()
+
+    def inputs(self, experiment: Experiment) -> str:
+        return experiment.score_inputs()
+
+    def dry_run(self, experiment: Experiment) -> None:
+        for test in pair_tests(experiment.run):
             _dry_run(experiment, test)
-        return
-    inputs = experiment.score_inputs()
-    if is_scored(experiment):
-        return
-    if not markers.is_done("translate", experiment.translate_inputs()):
-        raise RecipeError(
-            f"{experiment.title} has no translations yet (or its settings changed since): run the stage translate."
+
+    def is_done(self, experiment: Experiment) -> bool:
+        """Also whether the scores are those of the files beside them."""
+        return super().is_done(experiment) and all(
+            _is_of_its_files(experiment, test) for test in pair_tests(experiment.run)
         )
-    with locked(experiment.directory):
-        markers.clear("score")
+
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         # A score of other settings must not stand beside the new ones.
         for kind in (SACREBLEU, HISTORICAL):
             for left in experiment.directory.glob(f"*.{kind}"):
                 left.unlink()
-        files = [file for test in tests for file in _score(experiment, test)]
-        markers.set_done("score", inputs, files)
-
-
-def is_scored(experiment: Experiment) -> bool:
-    """Whether its scores are those of these settings and of the files beside them."""
-    done = experiment.markers.is_done("score", experiment.score_inputs())
-    return done and all(_is_of_its_files(experiment, test) for test in pair_tests(experiment.run))
+        return [file for test in pair_tests(experiment.run) for file in _score(experiment, test)]
 
 
 def _hashes(experiment: Experiment, test: str) -> dict[str, str]:

@@ -6,45 +6,53 @@ by number, and each source line must have one. Subwords are removed here, by wha
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from posenc_experiments.data import prepare, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.training.average import Average
 from posenc_experiments.workflow.experiment import Experiment, generate_command, threads
 from posenc_experiments.workflow.run import run_command, write_command
+from posenc_experiments.workflow.stage import Stage
 from posenc_experiments.workflow.stages import atomic_path, empty_directory, locked
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 
-def translate(experiment: Experiment) -> None:
-    """Runs the stage."""
-    run, markers = experiment.run, experiment.markers
-    tests = pair_tests(run)
-    temporary = experiment.directory / "generate.tmp"
-    if run.dry_run:
+class Translate(Stage):
+    name = "translate"
+    after = Average()
+    missing = "has no translations yet"
+
+    def inputs(self, experiment: Experiment) -> str:
+        return experiment.translate_inputs()
+
+    def dry_run(self, experiment: Experiment) -> None:
+        for test in pair_tests(experiment.run):
+            experiment.run.dry(generate_command(experiment, test, _temporary(experiment)))
+
+    @contextmanager
+    def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
+        with prepare.in_use(experiment.run) as data, locked(experiment.directory) as lock:
+            yield (lock, data)
+
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
+        tests = pair_tests(experiment.run)
+        experiment.markers.clear("score")
         for test in tests:
-            run.dry(generate_command(experiment, test, temporary))
-        return
-    inputs = experiment.translate_inputs()
-    if markers.is_done("translate", inputs):
-        return
-    if not markers.is_done("average", experiment.average_inputs()):
-        raise RecipeError(
-            f"{experiment.title} has no averaged checkpoint yet (or its settings changed since): run the stage average."
-        )
-    with prepare.in_use(run) as data, locked(experiment.directory) as lock:
-        markers.clear("translate")
-        markers.clear("score")
-        for test in tests:
-            _translate(experiment, test, empty_directory(temporary), (lock, data))
-        shutil.rmtree(temporary)
-        files = [experiment.test_file(test, kind) for test in tests for kind in ("src", "ref", "hyp")]
-        markers.set_done("translate", inputs, files)
+            _translate(experiment, test, empty_directory(_temporary(experiment)), locks)
+        shutil.rmtree(_temporary(experiment))
+        return [experiment.test_file(test, kind) for test in tests for kind in ("src", "ref", "hyp")]
 
 
-def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, int]) -> None:
+def _temporary(experiment: Experiment) -> Path:
+    return experiment.directory / "generate.tmp"
+
+
+def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, ...]) -> None:
     run = experiment.run
     log = experiment.directory / f"{test}.generate.log"
     log.unlink(missing_ok=True)

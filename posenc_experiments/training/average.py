@@ -1,44 +1,47 @@
 """Stage `average`: the last checkpoints of a training as one."""
 
 import threading
+from pathlib import Path
 
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.training.train import Train
 from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.stages import locked
+from posenc_experiments.workflow.stage import Stage
 
 # Two experiments at once would import fairseq at once, and hold the memory of four models.
 ONE_AT_A_TIME = threading.Lock()
 
 
-def average(experiment: Experiment) -> None:
-    """Runs the stage."""
-    run, markers = experiment.run, experiment.markers
-    last, by_updates = run.recipe.average, run.recipe.average_by == "updates"
-    if run.dry_run:
+class Average(Stage):
+    name = "average"
+    after = Train()
+    missing = "has no averaged checkpoint yet"
+
+    def inputs(self, experiment: Experiment) -> str:
+        return experiment.average_inputs()
+
+    def dry_run(self, experiment: Experiment) -> None:
+        run = experiment.run
+        last, by_updates = run.recipe.average, run.recipe.average_by == "updates"
         # A training that ends within an epoch has its last state in no epoch's checkpoint.
         several = ["--last-updates" if by_updates else "--last-epochs", str(last), experiment.checkpoints]
         which = [experiment.last_checkpoint] if last == 1 else several
         run.dry([*run.module("posenc_experiments"), "average", "--output", experiment.averaged, *which])
-        return
-    inputs = experiment.average_inputs()
-    if markers.is_done("average", inputs):
-        return
-    if not markers.is_done("train", experiment.train_inputs()):
-        raise RecipeError(
-            f"{experiment.title} is not trained yet (or its settings changed since): run the stage train."
-        )
-    with ONE_AT_A_TIME, locked(experiment.directory):
-        # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
-        from fairseq_posenc import checkpoints
-        from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 
-        markers.clear("average")
-        choose = checkpoints.last_update_checkpoints if by_updates else checkpoints.last_epoch_checkpoints
-        try:
-            paths = [experiment.last_checkpoint] if last == 1 else choose(experiment.checkpoints, last)
-            # They are of one training by the fingerprint of its directory, though its data may have moved since.
-            average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
-        except CheckpointError as error:
-            raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None
-        markers.set_done("average", inputs, [experiment.averaged])
-    run.say(f"average: {experiment.title}: {' '.join(path.name for path in paths)}")
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
+        recipe = experiment.run.recipe
+        with ONE_AT_A_TIME:
+            # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
+            from fairseq_posenc import checkpoints
+
+            by_updates = recipe.average_by == "updates"
+            choose = checkpoints.last_update_checkpoints if by_updates else checkpoints.last_epoch_checkpoints
+            try:
+                last = [experiment.last_checkpoint]
+                paths = last if recipe.average == 1 else choose(experiment.checkpoints, recipe.average)
+                # They are of one training by the fingerprint of its directory, though its data may have moved since.
+                checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
+            except checkpoints.CheckpointError as error:
+                raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None
+        self.say(experiment, " ".join(path.name for path in paths))
+        return [experiment.averaged]

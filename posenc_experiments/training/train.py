@@ -2,6 +2,8 @@
 
 import shutil
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from posenc_experiments.data import prepare
@@ -11,64 +13,70 @@ from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
 from posenc_experiments.workflow.experiment import Experiment, derive_batch, train_command, train_environment
 from posenc_experiments.workflow.run import run_command, write_command
+from posenc_experiments.workflow.stage import Stage
 from posenc_experiments.workflow.stages import TEMPORARY, atomic_path, locked, write_json
 
 
-def train(experiment: Experiment, which: str) -> None:
-    """Runs the stage; `which` says "2 of 7"."""
-    run, markers = experiment.run, experiment.markers
-    command, environment = train_command(experiment), train_environment(experiment.run)
-    _, warning = derive_batch(experiment)
-    if run.dry_run:
-        run.dry([*(f"{name}={value}" for name, value in environment.items()), *command])
-        return
-    inputs = experiment.train_inputs()
-    if markers.is_done("train", inputs):
-        run.say(f"train {which}: {experiment.title}: done before")
-        return
-    with prepare.in_use(run) as data, locked(experiment.directory) as lock:
-        if superseded.exchange(experiment, inputs) and markers.is_done("train", inputs):
-            run.say(f"train {which}: {experiment.title}: done before, with these settings")
-            return
+class Train(Stage):
+    """`which` says "2 of 7"."""
+
+    name = "train"
+    missing = "is not trained yet"
+    says_done = True
+
+    def __init__(self, which: str = "1 of 1") -> None:
+        self.which = which
+
+    def inputs(self, experiment: Experiment) -> str:
+        return experiment.train_inputs()
+
+    def dry_run(self, experiment: Experiment) -> None:
+        environment = train_environment(experiment.run)
+        experiment.run.dry([*(f"{name}={value}" for name, value in environment.items()), *train_command(experiment)])
+
+    def say(self, experiment: Experiment, text: str) -> None:
+        experiment.run.say(f"train {self.which}: {experiment.title}: {text}")
+
+    @contextmanager
+    def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
+        with prepare.in_use(experiment.run) as data, locked(experiment.directory) as lock:
+            yield (lock, data)
+
+    def found(self, experiment: Experiment, inputs: str) -> bool:
+        taken_back = superseded.exchange(experiment, inputs) and experiment.markers.is_done("train", inputs)
+        if taken_back:
+            self.say(experiment, "done before, with these settings")
+        return taken_back
+
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
+        run, (_, warning) = experiment.run, derive_batch(experiment)
+        command, environment = train_command(experiment), train_environment(run)
         if warning:
             run.say(warning)
-        markers.clear("train")
-        resumed = make_ready(experiment, inputs)
+        resumed = make_ready(experiment, self.inputs(experiment))
         write_json(experiment.directory / "experiment.json", experiment.description())
         write_command(experiment.directory / "command.sh", command, environment)
-        run.say(
-            f"train {which}: {experiment.title}: "
-            f"{'resumes from its last checkpoint' if resumed else 'starts'}, log {experiment.train_log}"
-        )
+        how = "resumes from its last checkpoint" if resumed else "starts"
+        self.say(experiment, f"{how}, log {experiment.train_log}")
         log = TrainLog()
-        display = _Display(experiment, log, which)
+        show = _Display(experiment, log, self.which).show
+        what = f"Training {experiment.title}"
         with announced(experiment):
-            run_command(
-                run,
-                command,
-                experiment.train_log,
-                f"Training {experiment.title}",
-                environment,
-                (lock, data),
-                display.show,
-            )
+            run_command(run, command, experiment.train_log, what, environment, locks, show)
         log.follow(experiment.train_log)
         if not whole_checkpoint(experiment.last_checkpoint):
-            raise RecipeError(f"Training {experiment.title} ended without a checkpoint: see {experiment.train_log}.")
-        summary = experiment.directory / "training.json"
+            raise RecipeError(f"{what} ended without a checkpoint: see {experiment.train_log}.")
         rate = log.words_per_second
-        write_json(
-            summary,
-            {
-                "parameters": log.parameters,
-                "words_per_second": None if rate is None else round(rate, 1),
-                "updates": log.updates,
-                "seconds": log.wall,
-                "valid_loss": log.valid_loss,
-            },
-        )
-        markers.set_done("train", inputs, [summary])
-    run.say(f"train {which}: {experiment.title}: {log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")
+        summary = {
+            "parameters": log.parameters,
+            "words_per_second": None if rate is None else round(rate, 1),
+            "updates": log.updates,
+            "seconds": log.wall,
+            "valid_loss": log.valid_loss,
+        }
+        write_json(experiment.directory / "training.json", summary)
+        self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")
+        return [experiment.directory / "training.json"]
 
 
 def _rate(rate: float | None) -> str:

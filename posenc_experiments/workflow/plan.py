@@ -7,18 +7,23 @@ from pathlib import Path
 
 from posenc_experiments.data import download, prepare
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.evaluation.score import is_scored, score
-from posenc_experiments.evaluation.translate import translate
+from posenc_experiments.evaluation.score import Score
+from posenc_experiments.evaluation.translate import Translate
 from posenc_experiments.jobs.job import Job, Show
-from posenc_experiments.training.average import average
-from posenc_experiments.training.train import train
+from posenc_experiments.training.average import Average
+from posenc_experiments.training.train import Train
 from posenc_experiments.workflow.check_settings import Checked, check_data
 from posenc_experiments.workflow.experiment import Experiment, require_same
-from posenc_experiments.workflow.run import STAGES, Run
+from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import flag_words
+from posenc_experiments.workflow.stage import Stage
 
 DATA, TRAIN = "data", "train"  # pools of slots: data is made one at a time
-OF_EXPERIMENTS = STAGES[STAGES.index("train") : STAGES.index("score") + 1]
+
+
+def stages_of(which: str = "1 of 1") -> list[Stage]:
+    """The stages of an experiment, in their order; `which` says "2 of 7"."""
+    return [Train(which), Average(), Translate(), Score()]
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: b
     trainings = {
         directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair][-1:])
         for number, (directory, experiment) in enumerate(kept.items(), 1)
-        if set(stages).intersection(OF_EXPERIMENTS)
+        if any(stage.name in stages for stage in stages_of())
     }
     return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings)
 
@@ -128,17 +133,14 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool) -> list[Job]:
     return jobs
 
 
-def _training_job(experiment: Experiment, stages: list[str], which: str, needs: list[Job]) -> Job:
-    run, wanted = experiment.run, [stage for stage in OF_EXPERIMENTS if stage in stages]
+def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: list[Job]) -> Job:
+    run, stages = experiment.run, [stage for stage in stages_of(which) if stage.name in wanted]
 
     def work(slot: str, show: Show | None) -> None:
         devices = slot if run.gpus and run.jobs > 1 else None
         mine = replace(experiment, run=replace(run, devices=devices, show=show))
-        if "train" in wanted:
-            train(mine, which)
-        for name, stage in (("average", average), ("translate", translate), ("score", score)):
-            if name in wanted:
-                stage(mine)
+        for stage in stages:
+            stage.run(mine)
 
     words = ["--experiments", experiment.name, "--seeds", str(experiment.seed), "--gpus", str(run.gpus)]
     words += ["--processes", str(run.cpu_processes)] if run.cpu_processes > 1 else []
@@ -150,8 +152,8 @@ def _training_job(experiment: Experiment, stages: list[str], which: str, needs: 
     return Job(
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
         work=work,
-        command=_command(run, wanted, run.cpus, *words, *extra),
-        is_done=lambda: _is_done(experiment, wanted[-1]),
+        command=_command(run, [stage.name for stage in stages], run.cpus, *words, *extra),
+        is_done=lambda: stages[-1].is_done(experiment),
         directory=_jobs_directory(run) / experiment.directory.relative_to(output),
         locks=[experiment.directory],
         pool=TRAIN,
@@ -159,14 +161,3 @@ def _training_job(experiment: Experiment, stages: list[str], which: str, needs: 
         cpus=run.cpus,
         needs=needs,
     )
-
-
-def _is_done(experiment: Experiment, stage: str) -> bool:
-    if stage == "score":
-        return is_scored(experiment)
-    inputs = {
-        "train": experiment.train_inputs,
-        "average": experiment.average_inputs,
-        "translate": experiment.translate_inputs,
-    }
-    return experiment.markers.is_done(stage, inputs[stage]())

@@ -53,7 +53,7 @@ def test_a_test_set_at_hand_confirms_the_scores(tmp_path: Path, monkeypatch: pyt
     clean = [" ".join(line.split()) for line in REFERENCE]  # as SacreBLEU extracts them
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", clean)))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
-    score.score(experiment)
+    score.Score().run(experiment)
     bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
     assert bleu["reference"] == chrf["reference"] == "sacrebleu -t wmt14/full -l en-de (same scores from both files)"
     assert 0 < bleu["score"] < 100
@@ -66,7 +66,7 @@ def test_another_test_set_than_was_said_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", list(reversed(REFERENCE)))))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* mend \[score\] testsets"):
-        score.score(experiment)
+        score.Score().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
     assert not experiment.markers.is_done("score", experiment.score_inputs())
 
@@ -76,7 +76,7 @@ def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE) if at_hand else tmp_path / "none"))
     conf, _ = make_recipe(tmp_path, TESTSET + "historical = true\n")
     run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
-    score.score(Experiment(run, "shaw-k2", 1))
+    score.Score().run(Experiment(run, "shaw-k2", 1))
     lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
     assert lines[0].endswith("sacrebleu.json")
     assert [" -t wmt14/full -l en-de -i " in line for line in lines] == [False, *([True] if at_hand else []), False]
@@ -95,7 +95,7 @@ def test_a_test_set_that_is_not_there_is_said_and_never_fetched(
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # whoever goes to the network fails at once
-    score.score(experiment)
+    score.Score().run(experiment)
     [found] = {row["reference"] for row in read_json(experiment.test_file("test", "sacrebleu.json"))}
     assert found.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
     assert "sacrebleu --download wmt14/full -l en-de" in found
@@ -269,7 +269,7 @@ def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> No
     conf = CONF.replace("subwords = none", "subwords = none\nlowercase = true")
     hypotheses = [line.lower() for line in HYPOTHESES]
     experiment = translated(tmp_path, REFERENCE, hypotheses, conf + "\n[score]\ntokenized = lowercase\n")
-    score.score(experiment)
+    score.Score().run(experiment)
     words = ["-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-lc", "--chrf-lowercase", "-m", "bleu", "chrf"]
     command = [sys.executable, *words, "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(command, cwd=experiment.directory, capture_output=True, check=True)
@@ -298,7 +298,7 @@ def test_compounds_are_split_as_perl_does(line: str, split: str) -> None:
 
 def test_both_kinds_of_scores_stand_beside_each_other(tmp_path: Path) -> None:
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nhistorical = true\n")
-    score.score(experiment)
+    score.Score().run(experiment)
     words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(
         [sys.executable, "-m", "sacrebleu", *words], cwd=experiment.directory, capture_output=True, check=True
@@ -314,5 +314,5 @@ def test_both_kinds_of_scores_stand_beside_each_other(tmp_path: Path) -> None:
 
     (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without it, none is left
     again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.conf", None), "shaw-k2", 1)
-    score.score(again)
+    score.Score().run(again)
     assert not again.test_file("test", "historical.json").exists()

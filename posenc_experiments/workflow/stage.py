@@ -1,0 +1,78 @@
+"""What the stages of an experiment have in common: each is done once for its inputs, and resumes if it was killed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.stages import locked
+
+
+class Stage(ABC):
+    """A stage of an experiment."""
+
+    name: ClassVar[str]
+    #: what the stage starts from
+    after: ClassVar["Stage | None"] = None
+    #: how an experiment is described on which this stage was not run
+    missing: ClassVar[str] = ""
+    #: whether the user is told that it was done before
+    says_done: ClassVar[bool] = False
+
+    @abstractmethod
+    def inputs(self, experiment: Experiment) -> str:
+        """The fingerprint of all that decides the outputs."""
+
+    @abstractmethod
+    def dry_run(self, experiment: Experiment) -> None:
+        """Prints the commands."""
+
+    @abstractmethod
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
+        """Makes the outputs; the commands that it runs hold the locks, too."""
+
+    def is_done(self, experiment: Experiment) -> bool:
+        """Whether it ended with these inputs, and its outputs are there."""
+        return experiment.markers.is_done(self.name, self.inputs(experiment))
+
+    def say(self, experiment: Experiment, text: str) -> None:
+        """Tells the user about the stage."""
+        experiment.run.say(f"{self.name}: {experiment.title}: {text}")
+
+    def found(self, experiment: Experiment, inputs: str) -> bool:
+        """Whether it was done in another place, from which its outputs were just taken; called under the lock."""
+        return False
+
+    @contextmanager
+    def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
+        """Locks what it writes and reads; yields the locks' descriptors."""
+        with locked(experiment.directory) as lock:
+            yield (lock,)
+
+    def run(self, experiment: Experiment) -> None:
+        """Runs the stage if it is not done.
+
+        Raises:
+            RecipeError: it fails, or what it starts from is not there.
+        """
+        if experiment.run.dry_run:
+            self.dry_run(experiment)
+            return
+        if self.is_done(experiment):
+            if self.says_done:
+                self.say(experiment, "done before")
+            return
+        if self.after is not None and not self.after.is_done(experiment):
+            raise RecipeError(
+                f"{experiment.title} {self.after.missing} (or its settings changed since): run the stage "
+                f"{self.after.name}."
+            )
+        inputs = self.inputs(experiment)
+        with self.hold(experiment) as locks:
+            if self.found(experiment, inputs):
+                return
+            experiment.markers.clear(self.name)
+            experiment.markers.set_done(self.name, inputs, self.make(experiment, locks))
