@@ -36,8 +36,6 @@ from pathlib import Path
 import click
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this copy of the code, whichever is installed
-
 from posenc_experiments.workflow.stages import file_hash
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -213,7 +213,6 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
             rows = read(output) if output.exists() else []
         except ValueError as error:
             raise click.UsageError(f"--output {error}") from None
-    sys.path.insert(0, str(ROOT))  # this copy of the code, whichever is installed
     from fairseq_posenc.encodings.base import find_encoding
 
     for encoding in encodings:

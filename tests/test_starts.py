@@ -111,3 +111,19 @@ def test_a_batch_file_runs_the_clone_that_it_lies_in(tmp_path: Path) -> None:
     process = run(["bash", str(copy), "small", "--gpus", "1"], tmp_path / "two", **slurm)
     assert process.returncode == 0, process.stderr
     assert "\none: --nodes 1 --node-rank 0 --rendezvous host0:20007 --gpus 1\n" in process.stdout
+
+
+def test_the_plugin_needs_no_package_of_the_recipes() -> None:
+    """fairseq itself imports sacrebleu, and that tabulate."""
+    code = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"{name} is not installed")
+sys.meta_path.insert(0, Missing())
+import fairseq_posenc
+"""
+    missing = ["click", "rich", "matplotlib", "submitit", "sacremoses", "sentencepiece", "posenc_experiments"]
+    process = run([sys.executable, "-c", code, *missing], ROOT)
+    assert process.returncode == 0, process.stderr
