@@ -44,7 +44,10 @@ class Progress:
         self.states[job], self.details[job] = state, detail
         if self.live is not None:
             self.live.update(self._picture(), refresh=True)
-        elif self.elsewhere or (state == "done" and detail):
+        elif not self.elsewhere:
+            if (state, detail) == ("done", "before"):
+                self.say(f"{job.title}: done before")
+        else:
             more = f" ({detail})" if detail not in ("", state) else ""
             where = f", log {job.log}" if state in ("running", "failed") else ""
             self.say(f"{job.title}: {state}{more}{where} [{self._counts()}]")

@@ -174,7 +174,7 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
     process = run_pipeline(made / "recipe" / "tiny.conf", *directories(made))
     assert process.returncode == 0, process.stderr
     assert state() == before
-    assert "en-de tiny shaw-k2 seed 1: done (before)" in process.stdout
+    assert "en-de tiny shaw-k2 seed 1: done before" in process.stdout
     assert "starts" not in process.stdout
 
 
