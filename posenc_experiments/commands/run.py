@@ -12,6 +12,7 @@ from posenc_experiments.cli import HELP_OPTIONS
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.run import ROOT, STAGES, Run
 from posenc_experiments.workflow.settings import Recipe, parse_flags, read_recipe
+from posenc_experiments.workflow.sweep import choose_experiments
 
 
 def parse_stages(text: str) -> list[str]:
@@ -34,19 +35,6 @@ def choose_pair(recipe: Recipe, pair: str | None) -> str:
             f"--pair {pair}: {recipe.path.name} has no such pair; its pairs are {', '.join(recipe.pairs)}."
         )
     return pair or recipe.pairs[0]
-
-
-def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
-    names = text.replace(",", " ").split() if text is not None else recipe.default_experiments
-    for name in names:
-        if name not in recipe.experiments:
-            raise RecipeError(
-                f"--experiments {name}: {recipe.path.name} has no such experiment; it has "
-                f"{', '.join(recipe.experiments)}."
-            )
-    if not names:
-        raise RecipeError("--experiments: name at least one.")
-    return list(dict.fromkeys(names))
 
 
 def choose_seeds(text: str) -> list[int]:
@@ -114,7 +102,13 @@ def check_hardware(
 @click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
 @click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Changes a value of the .conf.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
-@click.option("--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out.")
+@click.option(
+    "--experiments",
+    multiple=True,
+    metavar="NAMES|SWEEP",
+    help="Names from the .conf, with commas between; or an encoding (or a name) and flags, whose commas multiply, such "
+    "as 'shaw --clipping-distance 0,1,2'. May be repeated; compare keeps this order.  [default: the .conf's 'default']",
+)
 @click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3.")
 @click.option(
     "--stages",
@@ -173,7 +167,7 @@ def main(
     conf: str | None,
     overrides: tuple[str, ...],
     pair: str | None,
-    experiments: str | None,
+    experiments: tuple[str, ...],
     seeds: str,
     stages: str,
     source: Path | None,
@@ -198,7 +192,8 @@ def main(
     Every stage is resumable: a run that was stopped, or killed, goes on when it is started again.
     """
     recipe = read_recipe(find_conf(folder, conf), overrides)
-    names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
+    recipe, names = choose_experiments(recipe, experiments)
+    wanted = parse_stages(stages)
     if source is not None and recipe.corpus.generator is not None:
         raise RecipeError(f"--source: {recipe.corpus.name} makes its text itself; leave the option out.")
     if source is not None and not source.is_dir():
