@@ -119,6 +119,32 @@ def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> Non
     assert rows[2].words_per_second == 1001.5
 
 
+def test_what_is_found_is_in_natural_order_and_what_is_named_in_the_order_given(made: Path, tmp_path: Path) -> None:
+    wanted = []
+    for key, values in {"clipping-distance": (2, 4, 16, 64), "dropout": (0.15, 0.2, 1e-3)}.items():
+        for value in values:
+            directory = shutil.copytree(
+                one(made, "distance-2"), tmp_path / f"transformer_shaw_tiny-{key}-{value}/seed1"
+            )
+            change(directory, "flags", value={key: value})
+            change(directory, "name", value=f"shaw-{key}-{value}")
+            wanted.append((value, directory))
+    for path in wanted[0][1].glob("test.*"):
+        for test in ("test_2", "test_10"):
+            shutil.copy(path, path.with_name(path.name.replace("test", test)))
+    found = results.pool(results.read_experiments([tmp_path]))
+    flags = [next(iter(row.first.flags.values())) for row in found if row.first.test == "test"]
+    assert flags == [2, 4, 16, 64, 0.001, 0.15, 0.2]
+    assert list(dict.fromkeys(row.first.test for row in found)) == ["test", "test_2", "test_10"]
+    # A shell's * puts 16 before 2.
+    assert results.read_experiments(sorted(tmp_path.iterdir())) == results.read_experiments([tmp_path])
+
+    _, sixteen = wanted[2]
+    named = results.read_experiments([sixteen, wanted[1][1], tmp_path, sixteen])
+    assert [next(iter(score.flags.values())) for score in named[:2]] == [16, 4]
+    assert len(named) == len(found)
+
+
 def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> None:
     rows = results.pool(results.read_experiments([made]))
     bleu, chrf = reported(one(made, "distance-2")), reported(one(made, "distance-2"), 1)
@@ -545,7 +571,7 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
     assert list(curve.get_ydata()) == [rows[0].bleu, rows[1].bleu]
     level = next(line for line in axes.lines if line.get_label() == "sinusoidal")
     assert set(level.get_ydata()) == {rows[2].bleu}
-    assert [label.get_text() for label in axes.get_legend().get_texts()] == ["sinusoidal", "shaw"]
+    assert [label.get_text() for label in axes.get_legend().get_texts()] == ["shaw", "sinusoidal"]
     path = results.plot(rows, tmp_path / "new" / "plot.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(RecipeError, match=r"plot\.xyz: the plot cannot be written"):

@@ -13,6 +13,7 @@ from posenc_experiments.workflow.pipeline import compare_plan, finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import STAGES
 from posenc_experiments.workflow.settings import Recipe, read_recipe
+from posenc_experiments.workflow.sweep import choose_experiments
 
 
 def parse_stages(text: str) -> list[str]:
@@ -37,19 +38,6 @@ def choose_pair(recipe: Recipe, pair: str | None) -> str:
     return pair or recipe.pairs[0]
 
 
-def choose_experiments(recipe: Recipe, text: str | None) -> list[str]:
-    names = text.replace(",", " ").split() if text is not None else recipe.default_experiments
-    for name in names:
-        if name not in recipe.experiments:
-            raise RecipeError(
-                f"--experiments {name}: {recipe.path.name} has no such experiment; it has "
-                f"{', '.join(recipe.experiments)}."
-            )
-    if not names:
-        raise RecipeError("--experiments: name at least one.")
-    return list(dict.fromkeys(names))
-
-
 def find_conf(folder: Path | None, conf: str | None) -> Path:
     """The .conf that is meant: a path, or the name of one in the recipe's directory."""
     if conf is None:
@@ -69,7 +57,13 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
 @click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
 @click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
-@click.option("--experiments", help="Names from the .conf, with commas between; those of its 'default' if left out.")
+@click.option(
+    "--experiments",
+    multiple=True,
+    metavar="NAMES|SWEEP",
+    help="Names from the .conf, with commas between; or an encoding (or a name) and flags, whose commas multiply, such "
+    "as 'shaw --clipping-distance 0,1,2'. May be repeated; compare keeps this order.  [default: the .conf's 'default']",
+)
 @click.option(
     "--stages",
     default=f"{STAGES[0]}..{STAGES[-1]}",
@@ -90,7 +84,7 @@ def main(
     folder: Path | None,
     conf: str | None,
     pair: str | None,
-    experiments: str | None,
+    experiments: tuple[str, ...],
     stages: str,
     nodes: int,
     node_rank: int,
@@ -103,7 +97,7 @@ def main(
     Every stage is resumable: a run that was stopped, or killed, resumes when it is started again.
     """
     recipe = read_recipe(find_conf(folder, conf), options["overrides"])
-    names, wanted = choose_experiments(recipe, experiments), parse_stages(stages)
+    (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
     call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.slurm is not None)

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -166,25 +167,38 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def read_experiments(paths: Iterable[Path]) -> list[Score]:
-    """Reads experiment directories, or every one below the directories named; RecipeError if there is
-    nothing to read.
+    """Reads experiment directories in the order given, then those that are found below other directories, in natural
+    order of their paths; RecipeError if a directory holds no score.
     """
-    scores: list[Score] = []
-    seen: set[Path] = set()
+    scores: dict[Path, list[Score]] = {}  # by the experiment's real path
+    named: list[Path] = []
+    found: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise RecipeError(f"{path} is not a directory: name experiment directories, or one that holds them.")
-        found = (
-            [path]
-            if (path / "experiment.json").is_file()
-            else sorted(one.parent for one in path.rglob("experiment.json"))
-        )
-        here = [score for one in found if one.resolve() not in seen for score in _read_experiment(one)]
-        if not here and not seen.intersection(one.resolve() for one in found):
+        if (path / "experiment.json").is_file():
+            here = [path]
+            named += here
+        else:
+            here = [one.parent for one in path.rglob("experiment.json")]
+            found += here
+        for one in here:
+            if one.resolve() not in scores:
+                scores[one.resolve()] = _read_experiment(one)
+        if not any(scores[one.resolve()] for one in here):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
-        seen.update(one.resolve() for one in found)
-        scores += here
-    return scores
+    ordered = dict.fromkeys(one.resolve() for one in [*named, *sorted(found, key=_natural_path)])
+    return [score for one in ordered for score in scores[one]]
+
+
+def _natural_path(path: Path) -> list[list[str | float]]:
+    return [_natural(part) for part in path.parts]
+
+
+def _natural(text: str) -> list[str | float]:
+    """What sorts `k2` before `k16` and `dropout-0.15` before `dropout-0.2`."""
+    pieces = re.split(r"([0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)", text)
+    return [float(piece) if number % 2 else piece for number, piece in enumerate(pieces)]
 
 
 def _read_json(path: Path) -> Any:
@@ -215,7 +229,7 @@ def _read_experiment(directory: Path) -> list[Score]:
     numbers = dict.fromkeys(("parameters", "words_per_second"), int | float | None)
     training = _read_object(training_file, numbers) if training_file.is_file() else {}
     scores = []
-    for path in sorted(directory.glob(f"*{SCORES}")):
+    for path in sorted(directory.glob(f"*{SCORES}"), key=_natural_path):
         test, metrics = path.name.removesuffix(SCORES), _read_metrics(path)
         if "BLEU" not in metrics:
             raise RecipeError(f"{path} holds no BLEU: run the stage score again.")
@@ -623,7 +637,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 
 
 def draw(axes: Any, rows: list[Row]) -> None:
-    """Draws comparable rows into matplotlib's axes."""
+    """Draws comparable rows into matplotlib's axes; the legend has their order."""
     names = dict(zip(map(id, rows), _shown(rows), strict=True))
     curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
@@ -635,8 +649,9 @@ def draw(axes: Any, rows: list[Row]) -> None:
     drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
     colours = iter(f"C{number}" for number in range(len(rows) + 1))
     distances: set[int] = set()
+    shown: dict[int, Any] = {}  # what the legend explains, by the row that it begins with
     for (setup, arch, rest), curve in drawn.items():
-        curve = sorted(curve, key=lambda row: row.clipping_distance or 0)
+        first, curve = curve[0], sorted(curve, key=lambda row: row.clipping_distance or 0)
         distances.update(row.clipping_distance or 0 for row in curve)
         errors = [(row.bleu_interval if row.bleu_spread is None else row.bleu_spread) or 0.0 for row in curve]
         words = [
@@ -646,11 +661,11 @@ def draw(axes: Any, rows: list[Row]) -> None:
         ]
         label = " ".join(words)
         xs, ys = [row.clipping_distance for row in curve], [row.bleu for row in curve]
-        axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
+        shown[id(first)] = axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
     in_curves = [row for curve in drawn.values() for row in curve]
     for row in rows:
         if row not in in_curves:
-            axes.axhline(row.bleu, linestyle="--", color=next(colours), label=names[id(row)])
+            shown[id(row)] = axes.axhline(row.bleu, linestyle="--", color=next(colours), label=names[id(row)])
     if distances:
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])
@@ -661,4 +676,4 @@ def draw(axes: Any, rows: list[Row]) -> None:
     axes.set_ylabel("BLEU")
     axes.set_title(" ".join(rows[0].group))
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(handles=[shown[id(row)] for row in rows if id(row) in shown])

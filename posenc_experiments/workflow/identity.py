@@ -155,11 +155,11 @@ def _differing(found: Mapping[str, Any], defaults: Mapping[str, Any], kept: Iter
 
     last = TransformerConfig()
     names = {*without_hardware(found), *(name.replace("-", "_") for name in kept)}.intersection(found)
-    values = {name: (_value(found[name]), _value(defaults.get(name, getattr(last, name, None)))) for name in names}
+    values = {name: (value_of(found[name]), value_of(defaults.get(name, getattr(last, name, None)))) for name in names}
     return {name: value for name, (value, default) in sorted(values.items()) if value != default}
 
 
-def _value(value: Any) -> Any:
+def value_of(value: Any) -> Any:
     """A value whatever its spelling, fit for JSON: `(0.9, 0.98)` and `(0.90,0.98)` are one, as are 1 and 1.0."""
     if isinstance(value, str):
         try:
@@ -167,9 +167,9 @@ def _value(value: Any) -> Any:
         except (ValueError, SyntaxError):
             return value
     if isinstance(value, list | tuple):
-        return [_value(one) for one in value]
+        return [value_of(one) for one in value]
     if isinstance(value, dict):
-        return {str(key): _value(one) for key, one in value.items()}
+        return {str(key): value_of(one) for key, one in value.items()}
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, bool | int | float | None) else str(value)

@@ -17,6 +17,7 @@ from posenc_experiments.workflow.experiment import Experiment, require_same
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import flag_words
 from posenc_experiments.workflow.stage import Stage
+from posenc_experiments.workflow.sweep import as_option
 
 DATA, TRAIN = "data", "train"  # pools of slots: data is made one at a time
 
@@ -142,7 +143,14 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
         for stage in stages:
             stage.run(mine)
 
-    words = ["--experiments", experiment.name, "--seeds", str(experiment.seed), "--gpus", str(run.gpus)]
+    words = [
+        "--experiments",
+        as_option(run.recipe, experiment.name),
+        "--seeds",
+        str(experiment.seed),
+        "--gpus",
+        str(run.gpus),
+    ]
     words += ["--processes", str(run.cpu_processes)] if run.cpu_processes > 1 else []
     words += ["--precision", run.precision] if run.precision else []
     words += ["--tensorboard"] if run.tensorboard else []

@@ -141,7 +141,8 @@ class Recipe:
     score: Scoring
     experiments: dict[str, list[str]]
     default_experiments: list[str]
-    origins: dict[tuple[str, str], Path | None] = field(default_factory=dict)  # of section and key; None: --set
+    # Where each section and key was written: None is --set, text is what was typed as --experiments.
+    origins: dict[tuple[str, str], Path | str | None] = field(default_factory=dict)
 
     @property
     def overridden(self) -> Flags:
@@ -168,7 +169,9 @@ class _Value:
     origin: Path | None
 
 
-def _where(origin: Path | None, section: str, key: str) -> str:
+def _where(origin: Path | str | None, section: str, key: str) -> str:
+    if isinstance(origin, str):
+        return f"--experiments '{origin}'"
     return f"--set {section}.{key}" if origin is None else f"{origin}, section [{section}], key '{key}'"
 
 

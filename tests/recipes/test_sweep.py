@@ -1,0 +1,178 @@
+"""What `--experiments` asks for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.check_flags import check_flags
+from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.settings import Recipe, flag_words, parse_flags, read_recipe
+from posenc_experiments.workflow.sweep import MOST, as_option, choose_experiments
+from tests.recipes.tiny import CONF, make_recipe, make_run
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = """
+shaw-k16 = shaw --clipping-distance 16
+shaw-keys = shaw --relative-values false --clipping-distance 16
+diet_rel = diet_rel
+betas = sinusoidal --adam-betas '(0.9, 0.98)'
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return read_recipe(make_recipe(tmp_path, CONF + ROWS)[0])
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        ([], ["shaw-k2"]),
+        (["sinusoidal,shaw-k2"], ["sinusoidal", "shaw-k2"]),
+        (["sinusoidal shaw-k2, sinusoidal"], ["sinusoidal", "shaw-k2"]),
+        (["sinusoidal", "shaw-k2", "sinusoidal"], ["sinusoidal", "shaw-k2"]),
+        (
+            ["shaw --clipping-distance 16,0,2", "shaw-k2,diet_rel"],
+            ["shaw-k16", "shaw-clipping-distance-0", "shaw-k2", "diet_rel"],
+        ),
+        (["shaw --clipping-distance=16.0"], ["shaw-k16"]),
+        (["shaw --clipping-distance 16 --relative-values false"], ["shaw-keys"]),
+        (["shaw-keys --clipping-distance 2"], ["shaw-k2-relative-values-false"]),
+        (["shaw-keys --dropout 0.1"], ["shaw-keys-dropout-0.1"]),
+        (["sinusoidal --adam-betas (0.90,0.98),'(0.9, 0.99)'"], ["betas", "sinusoidal-adam-betas-0.9_0.99"]),
+        (["sinusoidal --encoder-normalize-before"], ["sinusoidal-encoder-normalize-before"]),
+        (
+            ["diet_rel,sinusoidal --dropout 0,0.1 --lr=1e-3,2e-3"],
+            [
+                f"{name}-dropout-{p}-lr-{lr}"
+                for name in ("diet_rel", "sinusoidal")
+                for p in (0, 0.1)
+                for lr in ("1e-3", "2e-3")
+            ],
+        ),
+        (["t5 --max-relative 8"], ["t5-max-relative-8"]),  # an encoding that no row has
+    ],
+)
+def test_experiments_in_the_order_given(recipe: Recipe, texts: list[str], names: list[str]) -> None:
+    found, chosen = choose_experiments(recipe, texts)
+    assert chosen == names
+    assert {name: found.experiments[name] for name in recipe.experiments} == recipe.experiments
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("(0.9, 0.98)", "(0.9, 0.98)"),
+        ("'(0.9, 0.98)'", "(0.9, 0.98)"),
+        ("{'a': \"1, (\"}", "{'a': \"1, (\"}"),
+        ("'a b,c'", "a b,c"),
+        ('"it\'s"\' "x"\'', 'it\'s "x"'),
+        ("x=1", "x=1"),
+        ("-1", "-1"),
+        ("--a", ""),
+    ],
+)
+def test_a_value_may_be_anything(recipe: Recipe, typed: str, value: str) -> None:
+    words = "sinusoidal --a" if typed == "--a" else f"sinusoidal --a {typed}"
+    found, (name,) = choose_experiments(recipe, [words])
+    assert parse_flags(found.experiments[name][1:], "") == {"a": value}
+    # What asks for it in another process makes the same of it.
+    again, names = choose_experiments(recipe, [as_option(found, name)])
+    assert (names, again.experiments[name]) == ([name], found.experiments[name])
+
+
+def test_what_asks_for_an_experiment_alone(recipe: Recipe) -> None:
+    found, names = choose_experiments(recipe, ["shaw --clipping-distance 2,3", "shaw-keys --a 1,2"])
+    typed = ["shaw-k2", "shaw --clipping-distance 3", "shaw-keys --a 1", "shaw-keys --a 2"]
+    assert [as_option(found, name) for name in names] == typed
+
+
+def test_an_experiment_is_that_of_a_row_with_the_same_flags(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    by_row = [Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)]
+    wanted = [("shaw --clipping-distance 2", by_row[0])]
+    conf.write_text(f"{CONF}\nother = sinusoidal --lr 3e-3 --dropout 0.2\n")
+    wanted.append(("sinusoidal --dropout 0.2 --lr 3e-3", Experiment(make_run(tmp_path, conf, None), "other", 2)))
+    conf.write_text(CONF)
+    for typed, row in wanted:
+        run = make_run(tmp_path, conf, None)
+        run.recipe, (name,) = choose_experiments(run.recipe, [typed])
+        swept = Experiment(run, name, row.seed)
+        assert swept.directory == row.directory
+        assert swept.score_inputs() == row.score_inputs()
+        assert swept.description()["fingerprint"] == row.description()["fingerprint"]
+
+
+def test_a_name_that_the_conf_gives_to_another_experiment_is_not_taken(tmp_path: Path) -> None:
+    row = "sinusoidal-dropout-0.2 = sinusoidal --dropout 0.3"
+    recipe = read_recipe(make_recipe(tmp_path, f"{CONF}\n{row}\n")[0])
+    found, (name,) = choose_experiments(recipe, ["sinusoidal --dropout 0.2"])
+    assert name.startswith("sinusoidal-dropout-0.2-")
+    assert found.experiments[name] == ["sinusoidal", *flag_words({"dropout": "0.2"})]
+    assert found.experiments["sinusoidal-dropout-0.2"] == ["sinusoidal", "--dropout", "0.3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "name at least one"),
+        ("shaw", "--experiments shaw: tiny.conf has no such experiment; it has shaw-k2, sinusoidal"),
+        ("show --a 1", "'show' is neither an encoding nor an experiment of tiny.conf; the encodings are nopos,"),
+        ("--a 1", "before the flags"),
+        ("shaw,,diet_rel --a 1", "'shaw,,diet_rel' has an empty value"),
+        ("shaw --a 1,", "--a: '1,' has an empty value"),
+        ("shaw --a ''", "--a: '''' has an empty value"),
+        ("shaw --a 1, 2", "'2' belongs to no flag"),
+        ("shaw -a 1", "'-a' belongs to no flag"),
+        ("shaw --a 1 --a 2", "--a is given twice"),
+        ("shaw --seed 1,2", "--seed is set by the pipeline: give --seeds"),
+        ("shaw --clipping-distance 2,2.0", "this is shaw-k2 twice"),
+        ("shaw,shaw-k2 --clipping-distance 3,4", "this is shaw-clipping-distance-3 twice"),
+        ("shaw --a (1,2", "--experiments 'shaw --a (1,2': ) is missing"),
+        ("shaw --a [1)", "')' closes no bracket"),
+        ('shaw --a "1', '" is missing'),
+        (f"shaw --a 1,2,3 --b {','.join(map(str, range(MOST)))}", "3,000 experiments; 1,000 are the most"),
+        (f"shaw\n--a {'1,(' * 500}", "..."),
+    ],
+)
+def test_misuse_is_one_sentence(recipe: Recipe, text: str, words: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        choose_experiments(recipe, [text])
+    assert words in str(error.value)
+    assert str(error.value).startswith("--experiments")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("flags", ["--clipping-distance", "--clipping-distance far", "--clipping 2"])
+def test_what_fairseq_refuses_is_named_as_it_was_typed(tmp_path: Path, flags: str) -> None:
+    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
+    run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
+    with pytest.raises(RecipeError, match=rf"^--experiments 'shaw {flags}': fairseq says: .*--clipping"):
+        check_flags(run, [Experiment(run, name, 1) for name in names], ["train"])
+
+
+def test_the_option_may_be_repeated_and_needs_no_torch(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["--conf", conf, "--gpus", "0", "--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+    words += ["--experiments", "shaw --clipping-distance 2,3", "--experiments", "sinusoidal", "--seeds", "1,2"]
+    code = (
+        "import sys; from posenc_experiments.commands.run import main\n"
+        f"main({[*map(str, words), '--dry-run']}, standalone_mode=False); print('torch' in sys.modules)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    *lines, torch = process.stdout.splitlines()
+    trainings = [line for line in lines if "fairseq_cli.train" in line]
+    assert torch == "False"
+    assert [line.split("--save-dir ")[1].split("/checkpoints")[0] for line in trainings] == [
+        str(tmp_path / "output/tiny/en-de" / name / f"seed{seed}")
+        for name in (
+            "transformer_shaw_tiny-clipping-distance-2",
+            "transformer_shaw_tiny-clipping-distance-3",
+            "transformer_sinusoidal_tiny",
+        )
+        for seed in (1, 2)
+    ]
