@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.evaluation import results
+from posenc_experiments.evaluation import plot, pooling, results, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = [f"w{number}" for number in range(30)]
@@ -103,7 +103,7 @@ def record(directory: Path, translation: dict[str, object], kind: str = "sacrebl
 
 
 def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> None:
-    rows = results.pool(results.read_experiments([made]))
+    rows = pooling.pool(results.read_experiments([made]))
     assert [row.first.name for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
     shaw = rows[1]
     assert (shaw.bleu, shaw.bleu_interval) == (
@@ -132,7 +132,7 @@ def test_what_is_found_is_in_natural_order_and_what_is_named_in_the_order_given(
     for path in wanted[0][1].glob("test.*"):
         for test in ("test_2", "test_10"):
             shutil.copy(path, path.with_name(path.name.replace("test", test)))
-    found = results.pool(results.read_experiments([tmp_path]))
+    found = pooling.pool(results.read_experiments([tmp_path]))
     flags = [next(iter(row.first.flags.values())) for row in found if row.first.test == "test"]
     assert flags == [2, 4, 16, 64, 0.001, 0.15, 0.2]
     assert list(dict.fromkeys(row.first.test for row in found)) == ["test", "test_2", "test_10"]
@@ -146,9 +146,9 @@ def test_what_is_found_is_in_natural_order_and_what_is_named_in_the_order_given(
 
 
 def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> None:
-    rows = results.pool(results.read_experiments([made]))
+    rows = pooling.pool(results.read_experiments([made]))
     bleu, chrf = reported(one(made, "distance-2")), reported(one(made, "distance-2"), 1)
-    for text in (results.as_text(rows), results.as_markdown(rows)):
+    for text in (tables.as_text(rows), tables.as_markdown(rows)):
         line = next(line for line in text.split("\n") if "shaw-k2" in line)
         words = f"{bleu['score']:.2f} ± {bleu['confidence_var']:.2f}"
         for word in (words, f"{chrf['score']:.2f}", "1,234,567", "1,001"):
@@ -156,12 +156,12 @@ def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> Non
         assert f"BLEU: {bleu['signature']}" in text
         assert "standard deviation over the seeds" in text
         assert "Warning" not in text
-    assert results.as_markdown(rows).count("|---") > 0
+    assert tables.as_markdown(rows).count("|---") > 0
 
 
 def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
-    rows = results.pool(results.read_experiments([made]), "sinusoidal")
-    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    rows = pooling.pool(results.read_experiments([made]), "sinusoidal")
+    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
     assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal"]
     assert float(table[1]["bleu"]) == reported(one(made, "distance-2"))["score"]
     assert table[1]["flags"] == "--clipping-distance 2"
@@ -178,10 +178,10 @@ def test_significance_is_that_of_sacrebleus_own_command(made: Path) -> None:
     files: list[str | Path] = [baseline / "test.ref", "-i", baseline / "test.hyp", system / "test.hyp"]
     table = json.loads(sacrebleu(*files, "-m", "bleu", "--paired-bs", "-f", "json"))
     wanted = next(row for row in table if "distance-2" in row["system"])["BLEU"]["p_value"]
-    rows = results.pool(results.read_experiments([system, baseline]), "sinusoidal")
+    rows = pooling.pool(results.read_experiments([system, baseline]), "sinusoidal")
     assert rows[0].p_value == pytest.approx(wanted)
     assert rows[1].p_value is None
-    text = results.as_text(rows)
+    text = tables.as_text(rows)
     assert f"{wanted:.3f}" in text
     assert "baseline" in text
 
@@ -190,8 +190,8 @@ def test_of_several_seeds_the_largest_p_counts(made: Path) -> None:
     scores = results.read_experiments([made])
     seeds = [score for score in scores if score.name == "sinusoidal"]
     base = next(score for score in scores if score.name == "shaw-k2")
-    wanted = max(results.paired_bootstrap(base, seed) for seed in seeds)
-    row = next(row for row in results.pool(scores, "shaw-k2") if row.first.name == "sinusoidal")
+    wanted = max(pooling.paired_bootstrap(base, seed) for seed in seeds)
+    row = next(row for row in pooling.pool(scores, "shaw-k2") if row.first.name == "sinusoidal")
     assert row.p_value == wanted
 
 
@@ -224,18 +224,18 @@ def test_what_was_made_from_other_things_is_not_pooled(
     first, second = sorted(copy.rglob("*sinusoidal*/seed*"))
     change(second, "made_from", *path, value=value)
     with pytest.raises(RecipeError) as error:
-        results.pool(results.read_experiments([copy]))
+        pooling.pool(results.read_experiments([copy]))
     assert str(error.value).startswith(f"{first} and {second} are no seeds of one experiment: they differ in {words}")
     assert "\n" not in str(error.value)
     change(first, "made_from", *path, value=value)
-    assert len(results.pool(results.read_experiments([copy]))) == 3
+    assert len(pooling.pool(results.read_experiments([copy]))) == 3
 
 
 def test_seeds_whose_batches_differ_by_hardware_are_not_pooled(copy: Path) -> None:
     _, second = sorted(copy.rglob("*sinusoidal*/seed*"))
     change(second, "environment", "batch", value="3 x --max-tokens 133 --update-freq 1")
     with pytest.raises(RecipeError, match=r"they differ in batch \(the default and 3 x --max-tokens 133"):
-        results.pool(results.read_experiments([copy]))
+        pooling.pool(results.read_experiments([copy]))
 
 
 def test_only_the_first_differences_are_listed(copy: Path) -> None:
@@ -243,7 +243,7 @@ def test_only_the_first_differences_are_listed(copy: Path) -> None:
     for number in range(9):
         change(second, "made_from", "training", f"flag{number}", value=number)
     with pytest.raises(RecipeError, match=r"training flag0 .*training flag3 \(the default and 3\) and 5 more; "):
-        results.pool(results.read_experiments([copy]))
+        pooling.pool(results.read_experiments([copy]))
 
 
 def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None:
@@ -252,26 +252,26 @@ def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None
         for key in ("made_from", "fingerprint", "environment"):
             del about[key]
         (directory / "experiment.json").write_text(json.dumps(about))
-    rows = results.pool(results.read_experiments([copy]))
+    rows = pooling.pool(results.read_experiments([copy]))
     assert [len(row.scores) for row in rows] == [1, 1, 1, 1]
-    text = results.as_text(rows)
+    text = tables.as_text(rows)
     assert names(text) == ["shaw-k0", "shaw-k2", "sinusoidal (seed 1) *", "sinusoidal (seed 2) *"]
     assert text.count("*: trained before experiments recorded what they are made from") == 1
-    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
     assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal", "sinusoidal"]
     assert [bool(row["fingerprint"]) for row in table] == [True, True, False, False]
     shutil.rmtree(next(copy.rglob("*sinusoidal*/seed2")))
-    rows = results.pool(results.read_experiments([copy]), "sinusoidal")  # the mark is no part of the name
-    assert names(results.as_text(rows)) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
+    rows = pooling.pool(results.read_experiments([copy]), "sinusoidal")  # the mark is no part of the name
+    assert names(tables.as_text(rows)) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
 
 
 def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy: Path) -> None:
     second = next(copy.rglob("*sinusoidal*/seed2"))
     change(second, "environment", value={"commit": "b" * 40, "torch": "2.6", "changed": True})
-    rows = results.pool(results.read_experiments([copy]))
+    rows = pooling.pool(results.read_experiments([copy]))
     assert [len(row.scores) for row in rows] == [1, 1, 2]
     said = "seeds of sinusoidal were trained with different code or libraries: commit (aaaaaaaaaa, bbbbbbbbbb), changed"
-    for text in (results.as_text(rows), results.as_markdown(rows)):
+    for text in (tables.as_text(rows), tables.as_markdown(rows)):
         assert text.count(said) == 1
         assert "torch (" not in text
 
@@ -279,26 +279,26 @@ def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy
 def test_rows_that_differ_in_what_they_do_not_say_are_pointed_out(copy: Path) -> None:
     warning = "Warning: rows differ in more than their names say, "
     directories = [one(copy, "distance-0"), one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
-    assert warning not in results.as_text(results.pool(results.read_experiments([copy])))
+    assert warning not in tables.as_text(pooling.pool(results.read_experiments([copy])))
     change(directories[1], "made_from", "training", "lr", value=[0.03])
     change(directories[0], "made_from", "positions", "segment_separator", value="x")
-    text = results.as_text(results.pool(results.read_experiments([copy])))
+    text = tables.as_text(pooling.pool(results.read_experiments([copy])))
     assert f"{warning}training lr (0.01: shaw-k0, sinusoidal; 0.03: shaw-k2).\n" in text
     assert f"{warning}positions segment_separator (x: shaw-k0; the default: shaw-k2, sinusoidal).\n" in text
     assert text.count(warning) == 2
     # what flags say needs no warning
     change(directories[1], "flags", "lr", value=0.03)
     change(directories[0], "flags", "segment-separator", value="x")
-    assert warning not in results.as_text(results.pool(results.read_experiments([copy])))
+    assert warning not in tables.as_text(pooling.pool(results.read_experiments([copy])))
     # nor does another setup
     change(directories[1], "flags", value={"clipping-distance": 2})
     change(directories[1], "setup", value="large")
-    assert warning not in results.as_text(results.pool(results.read_experiments([copy])))
+    assert warning not in tables.as_text(pooling.pool(results.read_experiments([copy])))
 
 
 def test_rows_of_one_encoding_with_other_initial_values_are_pointed_out(copy: Path) -> None:
     change(one(copy, "distance-2"), "made_from", "initial_values", "shaw", value=2)
-    text = results.as_text(results.pool(results.read_experiments([copy])))
+    text = tables.as_text(pooling.pool(results.read_experiments([copy])))
     assert "initial_values shaw (1: shaw-k0; 2: shaw-k2)." in text
     assert text.count("Warning") == 1
 
@@ -308,7 +308,7 @@ def test_a_gain_that_flags_name_needs_no_warning_whatever_number_it_is(copy: Pat
         change(one(copy, name), "flags", "bias-gain", value="auto")
         for key, value in gain.items():
             change(one(copy, name), "made_from", "positions", key, value=value)
-    assert "Warning" not in results.as_text(results.pool(results.read_experiments([copy])))
+    assert "Warning" not in tables.as_text(pooling.pool(results.read_experiments([copy])))
 
 
 def give_setup(experiment: Path, setup: str, root: Path, points: float) -> Path:
@@ -331,24 +331,24 @@ def test_setups_are_settings_of_their_own_in_one_table(made: Path, tmp_path: Pat
     for number, name in enumerate(("distance-2", "sinusoidal")):
         for points, setup in ((1, "base"), (2, "big")):
             give_setup(one(made, name), setup, tmp_path / str(number), points)
-    rows = results.pool(results.read_experiments([tmp_path]))
-    text = results.as_text(rows)
+    rows = pooling.pool(results.read_experiments([tmp_path]))
+    text = tables.as_text(rows)
     assert text.count("tiny en-de test") == 1
     assert names(text) == ["base shaw-k2", "big shaw-k2", "base sinusoidal", "big sinusoidal"]
     assert rows[1].bleu == pytest.approx(rows[0].bleu + 1)
     assert not any(row.bleu_spread for row in rows)  # not seeds of one setting
-    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
     assert [(row["setup"], row["experiment"]) for row in table[:2]] == [("base", "shaw-k2"), ("big", "shaw-k2")]
-    figure_rows: Any = results.pool(results.read_experiments([tmp_path / "0", one(made, "distance-0")]))
+    figure_rows: Any = pooling.pool(results.read_experiments([tmp_path / "0", one(made, "distance-0")]))
     from matplotlib.figure import Figure
 
     axes: Any = Figure().subplots()
-    results.draw(axes, figure_rows)
+    plot.draw(axes, figure_rows)
     labels = [label.get_text() for label in axes.get_legend().get_texts()]
     assert sorted(labels) == ["base shaw", "big shaw", "shaw"]  # three curves of one point, not one of three
 
     # One setup alone needs no mention.
-    assert names(results.as_text(results.pool(results.read_experiments([tmp_path / "0" / "base"])))) == ["shaw-k2"]
+    assert names(tables.as_text(pooling.pool(results.read_experiments([tmp_path / "0" / "base"])))) == ["shaw-k2"]
 
 
 def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path, tmp_path: Path) -> None:
@@ -357,32 +357,32 @@ def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path,
     give_setup(one(made, "distance-2"), "big", tmp_path, 0)
     scores = results.read_experiments([tmp_path])
     with pytest.raises(RecipeError, match=r"--baseline sinusoidal: several .* base sinusoidal, big sinusoidal"):
-        results.pool(scores, "sinusoidal")
-    rows = results.pool(scores, "big sinusoidal")
+        pooling.pool(scores, "sinusoidal")
+    rows = pooling.pool(scores, "big sinusoidal")
     assert [row.p_value is None for row in rows] == [row.first.long_name == "big sinusoidal" for row in rows]
-    assert results.pool(scores, "shaw-k2")  # only one has it
+    assert pooling.pool(scores, "shaw-k2")  # only one has it
     with pytest.raises(RecipeError, match=r"there are .*base sinusoidal.*big shaw-k2"):
-        results.pool(scores, "alibi")
+        pooling.pool(scores, "alibi")
 
 
 def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> None:
     header = "tok. BLEU (historical)"
-    before = results.pool(results.read_experiments([copy]))
-    assert header not in results.as_text(before)
+    before = pooling.pool(results.read_experiments([copy]))
+    assert header not in tables.as_text(before)
     signature = "historical tokenized BLEU, not comparable with SacreBLEU|tok:moses-de"
     directories = [one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
     for directory, value in zip(directories, (27.25, 30.0, 32.0), strict=True):
         written = [{"name": "tokenized BLEU (historical)", "score": value, "signature": signature}]
         (directory / "test.historical.json").write_text(json.dumps(written))
-    rows = results.pool(results.read_experiments([copy]))
+    rows = pooling.pool(results.read_experiments([copy]))
     assert [row.historical for row in rows] == [None, 27.25, 31.0]
-    for text in (results.as_text(rows), results.as_markdown(rows)):
+    for text in (tables.as_text(rows), tables.as_markdown(rows)):
         assert header in text
         assert "27.25" in next(line for line in text.split("\n") if "shaw-k2" in line)
         assert "31.00 ± 1.41" in next(line for line in text.split("\n") if "sinusoidal" in line)
         assert text.count("not comparable with BLEU.") == 1
         assert f"tok. BLEU: {signature}" in text
-    table = list(csv.DictReader(io.StringIO(results.as_csv(rows))))
+    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
     assert [row["tokenized_bleu_historical"] for row in table] == ["", "27.25", "31.0"]
     assert [row["tokenized_bleu_historical_signature"] for row in table] == ["", signature, signature]
     assert [row.bleu for row in rows] == [row.bleu for row in before]  # it enters no other number
@@ -395,24 +395,24 @@ def test_lowercased_scores_are_named_and_tested_without_case(copy: Path) -> None
         (directory / "test.historical.json").write_text(json.dumps(written))
         path = directory / "test.sacrebleu.json"
         path.write_text(path.read_text().replace("|case:mixed|", "|case:lc|"))
-    rows = results.pool(results.read_experiments([copy]))
-    text = results.as_text(rows)
+    rows = pooling.pool(results.read_experiments([copy]))
+    text = tables.as_text(rows)
     assert "tok. BLEU (lowercased)" in text
     assert "historical" not in text
     assert text.count("BLEU and chrF ignore case (case:lc)") == 1
     # The hypotheses in capitals are the same system.
     baseline, system = (row.first for row in rows[:2])
-    before = results.paired_bootstrap(baseline, system)
+    before = pooling.paired_bootstrap(baseline, system)
     path = system.directory / "test.hyp"
     path.write_text(path.read_text().upper())
-    assert results.paired_bootstrap(baseline, system) == before < 1
+    assert pooling.paired_bootstrap(baseline, system) == before < 1
 
 
 def test_the_reference_is_named_where_it_is_one_of_sacrebleus(copy: Path) -> None:
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     scores = json.loads(path.read_text())
     path.write_text(json.dumps([{**score, "reference": "sacrebleu -t wmt14/full -l en-de"} for score in scores]))
-    text = results.as_text(results.pool(results.read_experiments([copy])))
+    text = tables.as_text(pooling.pool(results.read_experiments([copy])))
     assert text.count("Reference: sacrebleu -t wmt14/full -l en-de\n") == 1
 
 
@@ -455,7 +455,7 @@ def test_other_references_are_refused_without_a_baseline_too(copy: Path, recorde
         record(one(copy, "distance-0"), {})
         reference.unlink()  # what the score records says enough
     with pytest.raises(RecipeError, match="have different references for test: they cannot be compared"):
-        results.pool(results.read_experiments([copy]))
+        pooling.pool(results.read_experiments([copy]))
 
 
 def test_lost_translations_are_refused(copy: Path) -> None:
@@ -484,15 +484,15 @@ def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, ki
 def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> None:
     for directory in copy.rglob("seed*"):
         record(directory, {})
-    assert "Not verified" not in results.as_text(results.pool(results.read_experiments([copy])))
+    assert "Not verified" not in tables.as_text(pooling.pool(results.read_experiments([copy])))
     (one(copy, "distance-0") / "test.hyp").unlink()
     scores = one(copy, "sinusoidal") / "test.sacrebleu.json"
     rows = json.loads(scores.read_text())
     scores.write_text(json.dumps([{key: row[key] for key in ("name", "score", "signature")} for row in rows]))
-    pooled = results.pool(results.read_experiments([copy]))
-    for text in (results.as_text(pooled), results.as_markdown(pooled)):
+    pooled = pooling.pool(results.read_experiments([copy]))
+    for text in (tables.as_text(pooled), tables.as_markdown(pooled)):
         assert "Not verified: shaw-k0, sinusoidal; " in text
-    table = list(csv.DictReader(io.StringIO(results.as_csv(pooled))))
+    table = list(csv.DictReader(io.StringIO(tables.as_csv(pooled))))
     assert [row["verified"] for row in table] == ["no", "yes", "no"]
 
 
@@ -516,7 +516,7 @@ def test_differing_signatures_are_refused(copy: Path, kind: str) -> None:
             row = {"name": "tokenized BLEU (historical)", "score": 1.0, "signature": f"sacremoses:{number}"}
             (directory / "test.historical.json").write_text(json.dumps([row]))
     with pytest.raises(RecipeError, match=rf"were scored differently on test \({kind} signatures .*\): run the stage"):
-        results.pool(results.read_experiments([copy]))
+        pooling.pool(results.read_experiments([copy]))
 
 
 @pytest.mark.parametrize("style", ["text", "markdown", "csv"])
@@ -541,7 +541,7 @@ def test_faults_are_named(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"empty holds no scored experiment"):
         results.read_experiments([tmp_path / "empty"])
     with pytest.raises(RecipeError, match=r"--baseline alibi: .* shaw-k0, shaw-k2, sinusoidal"):
-        results.pool(results.read_experiments([copy]), "alibi")
+        pooling.pool(results.read_experiments([copy]), "alibi")
     directory = one(copy, "distance-2")
     (directory / "test.sacrebleu.json").write_text("[{}]")
     with pytest.raises(RecipeError, match=r"test\.sacrebleu\.json is not what"):
@@ -563,27 +563,27 @@ def test_an_experiment_named_twice_counts_once(made: Path) -> None:
 def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path, tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
-    rows = results.pool(results.read_experiments([made]))
+    rows = pooling.pool(results.read_experiments([made]))
     axes: Any = Figure().subplots()
-    results.draw(axes, rows)
+    plot.draw(axes, rows)
     curve = axes.containers[0].lines[0]
     assert list(curve.get_xdata()) == [0, 2]
     assert list(curve.get_ydata()) == [rows[0].bleu, rows[1].bleu]
     level = next(line for line in axes.lines if line.get_label() == "sinusoidal")
     assert set(level.get_ydata()) == {rows[2].bleu}
     assert [label.get_text() for label in axes.get_legend().get_texts()] == ["shaw", "sinusoidal"]
-    path = results.plot(rows, tmp_path / "new" / "plot.png")
+    path = plot.plot(rows, tmp_path / "new" / "plot.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(RecipeError, match=r"plot\.xyz: the plot cannot be written"):
-        results.plot(rows, tmp_path / "plot.xyz")
+        plot.plot(rows, tmp_path / "plot.xyz")
 
 
 def test_the_command(made: Path, tmp_path: Path) -> None:
     command: list[str | Path] = [sys.executable, ROOT / "scripts" / "compare.py"]
     options: list[str | Path] = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]
     process = subprocess.run([*command, made, *options], capture_output=True, encoding="utf-8", check=True)
-    rows = results.pool(results.read_experiments([made]), "sinusoidal")
-    assert process.stdout == results.as_markdown(rows)
+    rows = pooling.pool(results.read_experiments([made]), "sinusoidal")
+    assert process.stdout == tables.as_markdown(rows)
     assert process.stderr == f"Plot: {tmp_path / 'plot.svg'}\n"
     assert (tmp_path / "plot.svg").is_file()
     process = subprocess.run([*command, tmp_path / "none"], capture_output=True, encoding="utf-8", check=False)

@@ -22,10 +22,11 @@ def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: 
     """DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold them at any
     depth; what these hold comes in natural order, k2 before k16. Seeds of one setting are pooled.
     """
-    from posenc_experiments.evaluation import results
+    from posenc_experiments.evaluation import pooling, results, tables
+    from posenc_experiments.evaluation.plot import plot as draw
 
-    formats = {"text": results.as_text, "markdown": results.as_markdown, "csv": results.as_csv}
-    rows = results.pool(results.read_experiments(directories), baseline)
+    formats = {"text": tables.as_text, "markdown": tables.as_markdown, "csv": tables.as_csv}
+    rows = pooling.pool(results.read_experiments(directories), baseline)
     click.echo(formats[style](rows), nl=False)
     if plot is not None:
-        click.echo(f"Plot: {results.plot(rows, plot)}", err=True)
+        click.echo(f"Plot: {draw(rows, plot)}", err=True)

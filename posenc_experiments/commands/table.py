@@ -32,7 +32,7 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     )
     failures = {} if show else run_plan(plan, call.hardware)
     if not options["dry_run"]:
-        from posenc_experiments.evaluation.table import report
+        from posenc_experiments.evaluation.paper import report
 
         failed = {directory for directory, job in plan.trainings.items() if job in failures}
         click.echo(report(table, rows, failed))

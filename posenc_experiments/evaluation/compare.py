@@ -17,12 +17,12 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         if not experiment.markers.is_done("score", experiment.score_inputs()):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Here, because it imports sacrebleu, which --help and --dry-run need not wait for.
-    from posenc_experiments.evaluation import results
+    from posenc_experiments.evaluation import plot, pooling, results, tables
 
-    rows = results.pool(results.read_experiments(directories))
-    text = results.as_text(rows)
+    rows = pooling.pool(results.read_experiments(directories))
+    text = tables.as_text(rows)
     with atomic_path(folder / "compare.txt") as temporary:
         temporary.write_text(text, encoding="utf-8")
-    plot = results.plot(rows, folder / "compare.png")
+    picture = plot.plot(rows, folder / "compare.png")
     run.say("\n" + text)
-    run.say(f"Plot: {plot}")
+    run.say(f"Plot: {picture}")

@@ -19,7 +19,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.commands.options import Call, share_hardware
 from posenc_experiments.commands.table import main
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.evaluation.table import as_csv, as_markdown, as_text, make_lines
+from posenc_experiments.evaluation.paper import as_csv, as_markdown, as_text, make_lines
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.jobs.local import Local
 from posenc_experiments.jobs.progress import Progress

@@ -9,7 +9,9 @@ from pathlib import Path
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.evaluation.results import Metric, Row, Score, read_experiments, with_error
+from posenc_experiments.evaluation.pooling import Row
+from posenc_experiments.evaluation.results import Metric, Score, read_experiments
+from posenc_experiments.evaluation.tables import with_error
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.rows import Planned, Table, TableRow
 from posenc_experiments.workflow.stages import atomic_path

@@ -1,0 +1,77 @@
+"""BLEU against clipping distance, as a picture."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation.pooling import Row, comparable_groups, shown_names
+
+
+def plot(rows: Sequence[Row], path: Path) -> Path:
+    """BLEU against clipping distance, a panel for each corpus, pair and test set; other encodings are
+    horizontal lines.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    groups = comparable_groups(rows)
+    if not groups:
+        raise RecipeError("There are no scores to plot.")
+    figure = Figure(figsize=(7, 4.5 * len(groups)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
+        draw(axes, group)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            f"{path}: the plot cannot be written ({error}): give a path that ends in .png, .pdf or .svg."
+        ) from None
+    return path
+
+
+def draw(axes: Any, rows: list[Row]) -> None:
+    """Draws comparable rows into matplotlib's axes; the legend has their order."""
+    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
+    curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.clipping_distance is not None:
+            other = {name: value for name, value in row.first.flags.items() if name != "clipping-distance"}
+            curves[(row.first.setup or "", row.first.arch, json.dumps(other, sort_keys=True))].append(row)
+    longest = max((len(curve) for curve in curves.values()), default=0)
+    # One distance alone makes no curve, unless nothing does.
+    drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
+    colours = iter(f"C{number}" for number in range(len(rows) + 1))
+    distances: set[int] = set()
+    shown: dict[int, Any] = {}  # what the legend explains, by the row that it begins with
+    for (setup, arch, rest), curve in drawn.items():
+        first, curve = curve[0], sorted(curve, key=lambda row: row.clipping_distance or 0)
+        distances.update(row.clipping_distance or 0 for row in curve)
+        errors = [(row.bleu_interval if row.bleu_spread is None else row.bleu_spread) or 0.0 for row in curve]
+        words = [
+            *([setup] if setup and len({row.first.setup for row in rows}) > 1 else []),
+            curve[0].first.encoding,
+            *([rest] if sum(key[:2] == (setup, arch) for key in drawn) > 1 else []),
+        ]
+        label = " ".join(words)
+        xs, ys = [row.clipping_distance for row in curve], [row.bleu for row in curve]
+        shown[id(first)] = axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
+    in_curves = [row for curve in drawn.values() for row in curve]
+    for row in rows:
+        if row not in in_curves:
+            shown[id(row)] = axes.axhline(row.bleu, linestyle="--", color=next(colours), label=names[id(row)])
+    if distances:
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])
+        axes.set_xticks([], minor=True)
+    else:
+        axes.set_xticks([])
+    axes.set_xlabel("clipping distance K")
+    axes.set_ylabel("BLEU")
+    axes.set_title(" ".join(rows[0].group))
+    axes.grid(alpha=0.3)
+    axes.legend(handles=[shown[id(row)] for row in rows if id(row) in shown])

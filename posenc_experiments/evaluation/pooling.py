@@ -1,0 +1,212 @@
+"""Scores pooled over the seeds of one experiment, and tested against a baseline."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation.differences import differences, listed
+from posenc_experiments.evaluation.results import Score, read_lines
+
+OLD = "*"  # marks what was trained before experiments had fingerprints
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting on one test set, pooled over its seeds; `p_value` is against the chosen baseline, the
+    baseline's own is None.
+    """
+
+    scores: tuple[Score, ...]
+    p_value: float | None = None
+
+    @property
+    def first(self) -> Score:
+        return self.scores[0]
+
+    @property
+    def bleu(self) -> float:
+        return statistics.fmean(score.bleu.score for score in self.scores)
+
+    @property
+    def bleu_spread(self) -> float | None:
+        """The standard deviation over seeds (n - 1); None for one seed."""
+        return statistics.stdev(score.bleu.score for score in self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def bleu_interval(self) -> float | None:
+        """Half the width of the 95 % bootstrap interval; None for several seeds, whose spread says more."""
+        return self.first.bleu.interval if len(self.scores) == 1 else None
+
+    @property
+    def chrf(self) -> float | None:
+        return _mean(score.chrf.score if score.chrf else None for score in self.scores)
+
+    @property
+    def historical(self) -> float | None:
+        return _mean(score.historical.score if score.historical else None for score in self.scores)
+
+    @property
+    def historical_interval(self) -> float | None:
+        return self.first.historical.interval if len(self.scores) == 1 and self.first.historical else None
+
+    @property
+    def historical_spread(self) -> float | None:
+        known = [score.historical.score for score in self.scores if score.historical]
+        return statistics.stdev(known) if len(known) > 1 else None
+
+    @property
+    def verified(self) -> bool:
+        return all(score.verified for score in self.scores)
+
+    @property
+    def words_per_second(self) -> float | None:
+        return _mean(score.words_per_second for score in self.scores)
+
+    @property
+    def clipping_distance(self) -> int | None:
+        value = self.first.flags.get("clipping-distance")
+        return value if isinstance(value, int) else None
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        """Rows of one group are comparable: same corpus, pair and test set."""
+        return (self.first.corpus, self.first.pair, self.first.test)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
+    """One row a setting and test set, in the order given, with all seeds that were made from the same (one a seed
+    where that was not recorded); with `baseline`, a name (`SETUP NAME` where several setups have one), each row's
+    p-value against it.
+    """
+    settings: dict[tuple[str | None, ...], list[Score]] = {}
+    pooled: dict[tuple[str | None, ...], list[Score]] = {}
+    for score in scores:
+        for other in settings.setdefault(score.setting, []):
+            _require_seeds_of_one(other, score)
+        settings[score.setting].append(score)
+        own = () if score.made_from is not None else (str(score.directory),)
+        pooled.setdefault((*score.setting, *own), []).append(score)
+    rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in pooled.values()]
+    rows = [row for group in comparable_groups(rows) for row in group]
+    for group in comparable_groups(rows):
+        require_comparable([score for row in group for score in row.scores])
+    if baseline is None:
+        return rows
+    names = list(dict.fromkeys(name for group in comparable_groups(rows) for name in row_names(group)))
+    if not any(_is_named(row, baseline) for row in rows):
+        raise RecipeError(f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}.")
+    return [row for group in comparable_groups(rows) for row in _tested(group, baseline)]
+
+
+def _require_seeds_of_one(one: Score, other: Score) -> None:
+    """RecipeError unless two scores of one setting may stand in one table."""
+    if one.made_from is not None and other.made_from is not None:
+        found = list(differences(one.made_from, other.made_from))
+        if found:
+            raise RecipeError(
+                f"{one.directory} and {other.directory} are no seeds of one experiment: they differ in "
+                f"{listed(found)}; run one of them again with the settings of the other, or compare them apart."
+            )
+    if one.seed == other.seed:
+        raise RecipeError(f"{one.directory} and {other.directory} are the same setting and seed: name one of them.")
+
+
+def require_comparable(scores: Sequence[Score]) -> None:
+    """RecipeError unless all of one corpus, pair and test set were scored alike and against one reference."""
+    seen: dict[str, tuple[str, Score]] = {}
+    for score in scores:
+        facts = {f"{name} signature": metric.signature for name, metric in score.metrics.items()}
+        if score.references is not None:
+            facts["reference"] = score.references
+        for fact, value in facts.items():
+            other, first = seen.setdefault(fact, (value, score))
+            if other == value:
+                continue
+            if fact == "reference":
+                raise RecipeError(
+                    f"{first.directory} and {score.directory} have different references for {score.test}: they cannot "
+                    "be compared; prepare, translate and score both from the same data, or name only one of them."
+                )
+            raise RecipeError(
+                f"{first.directory} and {score.directory} were scored differently on {score.test} ({fact}s {other} and "
+                f"{value}): run the stage score of both with the same software, or name only one of them."
+            )
+
+
+def _is_named(row: Row, name: str) -> bool:
+    return name in (row.first.name, row.first.long_name)
+
+
+def row_names(rows: Sequence[Row]) -> list[str]:
+    """What comparable rows are called: with their setups, where these differ."""
+    several = len({row.first.setup for row in rows}) > 1
+    return [row.first.long_name if several else row.first.name for row in rows]
+
+
+def shown_names(rows: Sequence[Row]) -> list[str]:
+    """The names of comparable rows for a reader, who must see which ones are of unknown origin."""
+    names = row_names(rows)
+    shown = []
+    for row, name in zip(rows, names, strict=True):
+        seed = f" (seed {row.first.seed})" if names.count(name) > 1 else ""
+        shown.append(name if row.first.made_from is not None else f"{name}{seed} {OLD}")
+    return shown
+
+
+def comparable_groups(rows: Iterable[Row]) -> list[list[Row]]:
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.group].append(row)
+    return list(groups.values())
+
+
+def _tested(rows: list[Row], baseline: str) -> list[Row]:
+    """Rows with p-values: of several seeds, each against the baseline's same seed (or its first), and the
+    largest p counts.
+    """
+    found = [row for row in rows if _is_named(row, baseline)]
+    if not found:
+        return rows
+    if len(setups := list(dict.fromkeys(row.first.long_name for row in found))) > 1:
+        raise RecipeError(
+            f"--baseline {baseline}: several setups have one on {rows[0].first.test}; name one of {', '.join(setups)}."
+        )
+    base = found[0]
+    of_seed = {score.seed: score for score in base.scores}
+    tested = []
+    for row in rows:
+        if row is base:
+            tested.append(row)
+            continue
+        values = [paired_bootstrap(of_seed.get(score.seed, base.first), score) for score in row.scores]
+        tested.append(Row(row.scores, max(values)))
+    return tested
+
+
+def paired_bootstrap(baseline: Score, system: Score) -> float:
+    """The p-value of the difference in BLEU, by SacreBLEU's own paired bootstrap resampling (1,000 samples;
+    the seed is SACREBLEU_SEED, 12345 where it is not set).
+    """
+    require_comparable([baseline, system])
+    systems: list[tuple[str, Sequence[str]]] = [
+        (name, read_lines(score.directory / f"{score.test}.hyp"))
+        for name, score in (("Baseline", baseline), ("System", system))
+    ]
+    references = read_lines(baseline.directory / f"{baseline.test}.ref")
+    _, results = PairedTest(
+        systems,
+        {"BLEU": BLEU(references=[references], lowercase=baseline.bleu.lowercased)},
+        references=None,
+        test_type="bs",
+    )()
+    return float(results["BLEU"][1].p_value)  # type: ignore[union-attr,arg-type]
