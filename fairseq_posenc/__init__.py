@@ -1,7 +1,7 @@
 """Position encodings for fairseq's Transformer. Importing it, as ``--user-dir`` does, registers everything."""
 
 from . import architectures, guards, length_penalty
-from .attention import attend
+from .attention.core import attend
 from .checkpoints import allow_checkpoint_types, ignore_unsafe_switch
 from .encodings import build_encoding
 from .errors import show_sentences

@@ -7,19 +7,10 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 
-from .backends import BACKENDS
-from .encodings import ENCODINGS
-from .encodings.base import (
-    BIAS_GAIN,
-    NUM_SEGMENTS,
-    Option,
-    default_options,
-    find_encoding,
-    flag,
-    flags_of,
-    known_options,
-    parse_bool,
-)
+from .attention.backends import BACKENDS
+from .encodings import ENCODINGS, find_encoding
+from .encodings.options import BIAS_GAIN, NUM_SEGMENTS, Option, flag, flags_of, parse_bool
+from .encodings.registry import default_options, known_options
 from .errors import FlagError
 
 SIDES = ("source", "target")

@@ -8,7 +8,7 @@ import torch
 from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor
 
-from .encodings.gain import LearnedScalars, resolve_gain, stretched
+from .encodings.shared.gain import LearnedScalars, resolve_gain, stretched
 
 
 class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):

@@ -13,10 +13,10 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .attention import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
-from .encodings.base import PositionEncoding
+from .attention.module import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
+from .attention.positions import CrossPositions, Positions, count_separators
+from .encodings import PositionEncoding
 from .input_positions import add_gain
-from .positions import CrossPositions, Positions, count_separators
 
 
 class LayerEncodings:

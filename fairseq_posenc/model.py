@@ -27,8 +27,8 @@ from .arguments import (
     input_positions_of,
     typed_options,
 )
-from .encodings.base import PositionEncoding, build_encoding, find_encoding
-from .encodings.gain import modules_with_scalars, stretched
+from .encodings import PositionEncoding, build_encoding, find_encoding
+from .encodings.shared.gain import modules_with_scalars, stretched
 from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions

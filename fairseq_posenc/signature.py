@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from .arguments import SIDES, encoding_of, input_positions_of, options_of
-from .encodings.base import DEFAULT_NUM_SEGMENTS, ENCODINGS, default_options
-from .encodings.gain import resolve_gain
+from .encodings import ENCODINGS
+from .encodings.options import DEFAULT_NUM_SEGMENTS
+from .encodings.registry import default_options
+from .encodings.shared.gain import resolve_gain
 
 #: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
 SIGNATURE = "position_version"

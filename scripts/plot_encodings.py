@@ -187,8 +187,7 @@ def main(names: tuple[str, ...], output: Path) -> None:
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     logging.basicConfig(handlers=[handler])
-    from fairseq_posenc.encodings import ENCODINGS
-    from fairseq_posenc.encodings.base import find_encoding
+    from fairseq_posenc.encodings import ENCODINGS, find_encoding
 
     try:
         for name in names:

@@ -214,7 +214,7 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
         except ValueError as error:
             raise click.UsageError(f"--output {error}") from None
     sys.path.insert(0, str(ROOT))  # this copy of the code, whichever is installed
-    from fairseq_posenc.encodings.base import find_encoding
+    from fairseq_posenc.encodings import find_encoding
 
     for encoding in encodings:
         try:

@@ -16,10 +16,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import FairseqDropout
 
-import fairseq_posenc
 from fairseq_posenc.architectures import SIZES, architecture_name
+from fairseq_posenc.attention import module
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.encodings.base import flag
+from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
 from fairseq_posenc.positions import CrossPositions, Positions
 from fairseq_posenc.signature import SIGNATURE, decode_signature
@@ -598,9 +598,9 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
     flags = ["--segment-separator", "w3", "--cross-attention-positions", "true"]
     model = enlarge_positions(build_model("transformer_diet_rel_tiny", *flags))
     separator, seen = task.source_dictionary.index("w3"), []
-    attend = fairseq_posenc.attention.attend_transformed
+    attend = module.attend_transformed
     monkeypatch.setattr(
-        fairseq_posenc.attention,
+        module,
         "attend_transformed",
         lambda *given: seen.extend(value for value in given if isinstance(value, Positions)) or attend(*given),
     )

@@ -1,6 +1,7 @@
 """Encodings that stand outside attention: fairseq adds them to the embeddings, or nobody does."""
 
-from .base import PositionEncoding, register_encoding
+from .base import PositionEncoding
+from .registry import register_encoding
 
 
 @register_encoding("nopos")

@@ -7,19 +7,13 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
+from ..attention.positions import Positions
 from ..errors import FlagError
-from ..positions import Positions, clamped, signed_log_buckets
-from .base import (
-    CLIPPING_DISTANCE,
-    MAX_DISTANCE,
-    Option,
-    PositionEncoding,
-    Projection,
-    integer,
-    parse_bool,
-    register_encoding,
-)
-from .tables import logits_of_keys, logits_of_queries
+from .base import PositionEncoding, Projection
+from .options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
+from .registry import register_encoding
+from .shared.buckets import clamped, signed_log_buckets
+from .shared.tables import logits_of_keys, logits_of_queries
 
 
 @register_encoding("deberta")
@@ -34,7 +28,7 @@ class DeBERTa(PositionEncoding):
     off leaves the scale too: 1/sqrt(2d), 1/sqrt(d).
 
     DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance, by
-    :func:`fairseq_posenc.positions.signed_log_buckets` with ``max_distance``: 2N rows, N in each direction, in
+    :func:`.shared.buckets.signed_log_buckets` with ``max_distance``: 2N rows, N in each direction, in
     decoders too. With ``share_key_projection``, the words' own projections make k^r and q^r, biases included; attention
     lends them through ``bind_projections``.
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
-from .base import (
-    MAX_POSITIONS,
-    POSITION_SHARING,
-    Option,
-    positive_integer,
-    register_encoding,
-    table_heads,
-)
-from .clipped import CLIPPED, ClippedEncoding
-from .distance import DistanceBias
-from .pairs import PairBias
+from ..attention.positions import Positions
+from .options import MAX_POSITIONS, POSITION_SHARING, Option, positive_integer
+from .registry import register_encoding
+from .shared.clipped import CLIPPED, ClippedEncoding
+from .shared.distance import DistanceBias
+from .shared.pairs import PairBias
+from .shared.tables import table_heads
 
 POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default that of a head")
 

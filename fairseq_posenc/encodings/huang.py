@@ -10,17 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..positions import Positions, look_up
-from .base import (
-    MAX_POSITIONS,
-    POSITION_SHARING,
-    PositionEncoding,
-    check_length,
-    register_encoding,
-    table_heads,
-)
-from .clipped import CLIPPED, ClippedEncoding
-from .tables import logits_of_keys, logits_of_queries
+from ..attention.positions import Positions, look_up
+from .base import PositionEncoding
+from .options import MAX_POSITIONS, POSITION_SHARING
+from .registry import register_encoding
+from .shared.clipped import CLIPPED, ClippedEncoding
+from .shared.tables import check_length, logits_of_keys, logits_of_queries, table_heads
 
 
 @register_encoding("huang1")

@@ -5,19 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
-from .base import (
-    MAX_POSITIONS,
-    POSITION_SHARING,
-    SHARED_BY_LAYERS,
-    Option,
-    PositionEncoding,
-    check_length,
-    positive_integer,
-    register_encoding,
-    table_heads,
-)
+from ..attention.positions import Positions
+from .base import PositionEncoding
 from .diet import POSITION_RANK
+from .options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
+from .registry import register_encoding
+from .shared.tables import check_length, table_heads
 
 PROJECTION_LENGTH = Option(positive_integer, "number of mixtures of keys and values that Linformer attends to")
 

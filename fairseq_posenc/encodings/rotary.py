@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from ..attention.positions import Positions
 from ..errors import FlagError
-from ..positions import Positions
-from .base import Option, PositionEncoding, register_encoding
+from .base import PositionEncoding
+from .options import Option
+from .registry import register_encoding
 
 
 @register_encoding("rotary")

@@ -3,16 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from ..masks import Masks
-from ..positions import Positions
-from .band import clipped_attention
-from .base import (
-    Option,
-    parse_bool,
-    register_encoding,
-)
-from .clipped import CLIPPED, ClippedEncoding
-from .tables import logits_of_queries, per_head, weighted_sum
+from ..attention.masks import Masks
+from ..attention.positions import Positions
+from .options import Option, parse_bool
+from .registry import register_encoding
+from .shared.band import clipped_attention
+from .shared.clipped import CLIPPED, ClippedEncoding
+from .shared.tables import logits_of_queries, per_head, weighted_sum
 
 
 @register_encoding("shaw")

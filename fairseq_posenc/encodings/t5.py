@@ -3,16 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions, clamped, log_buckets
-from .base import (
-    BIDIRECTIONAL,
-    MAX_DISTANCE,
-    NUM_BUCKETS,
-    POSITION_SHARING,
-    register_encoding,
-    table_heads,
-)
-from .distance import DistanceBias
+from ..attention.positions import Positions
+from .options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING
+from .registry import register_encoding
+from .shared.buckets import clamped, log_buckets
+from .shared.distance import DistanceBias
+from .shared.tables import table_heads
 
 
 @register_encoding("t5")
@@ -21,7 +17,7 @@ class T5(DistanceBias):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + b_{\mathrm{bucket}(j - i)}
 
-    Buckets are those of :func:`fairseq_posenc.positions.log_buckets`: in both directions in an encoder and between
+    Buckets are those of :func:`.shared.buckets.log_buckets`: in both directions in an encoder and between
     source and target, to the left only in a decoder. T5 itself does not scale q k^T and makes up for it by its
     initial weights; fairseq's Transformer keeps its scaling.
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import clamped, log_buckets, relative_distances
-from .base import (
-    BIDIRECTIONAL,
-    MAX_DISTANCE,
-    MAX_POSITIONS,
-    NUM_BUCKETS,
-    Option,
-    parse_bool,
-    register_encoding,
-)
-from .pairs import PairBias
+from ..attention.positions import relative_distances
+from .options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, Option, parse_bool
+from .registry import register_encoding
+from .shared.buckets import clamped, log_buckets
+from .shared.pairs import PairBias
 
 UNTIE_FIRST_TOKEN = Option(
     parse_bool, "own biases from and to the first token, whatever the distance (TUPE's [CLS]), true or false"

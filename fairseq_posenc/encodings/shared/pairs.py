@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..positions import Positions
-from .base import PositionEncoding, check_length
+from ...attention.positions import Positions
+from ..base import PositionEncoding
+from .tables import check_length
 
 
 class PairBias(PositionEncoding):

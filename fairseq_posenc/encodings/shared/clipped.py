@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import FlagError
-from ..positions import Positions
-from .base import CLIPPING_DISTANCE, POSITION_SHARING, PositionEncoding, table_heads
+from ...attention.positions import Positions
+from ...errors import FlagError
+from ..base import PositionEncoding
+from ..options import CLIPPING_DISTANCE, POSITION_SHARING
+from .tables import table_heads
 
 CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
 

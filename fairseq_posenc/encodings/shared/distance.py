@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..flex import ScoreMod
-from ..positions import Positions
-from .base import PositionEncoding
+from ...attention.flex_kernel import ScoreMod
+from ...attention.positions import Positions
+from ..base import PositionEncoding
 
 
 class DistanceBias(PositionEncoding):

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from . import flex as flex_module
-from .encodings.base import PositionEncoding
-from .errors import FlagError
+from ..encodings.base import PositionEncoding
+from ..errors import FlagError
+from . import flex_kernel as flex_module
 from .masks import Masks, four_dimensions
 from .positions import Positions
 

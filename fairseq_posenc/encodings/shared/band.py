@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..flex import Where, kernel
-from ..masks import Masks
-from ..positions import Positions
+from ...attention.flex_kernel import Where, kernel
+from ...attention.masks import Masks
+from ...attention.positions import Positions
 from .tables import take_distances, weighted_sum
 
 

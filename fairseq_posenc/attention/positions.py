@@ -1,0 +1,279 @@
+"""Index functions: where queries and keys stand, without any parameter.
+
+Convention of the whole package: the distance of query i and key j is ``j - i``. Queries are aligned to the *end* of
+the keys, so that a full pass (T = S) and one step of cached decoding (T = 1) share one code path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
+    """Distance ``j - i`` of every query and key, (queries, keys), int64; ``first`` is the first query's place among the
+    keys, by default so that the queries are the last."""
+    first = keys - queries if first is None else first
+    i = torch.arange(first, first + queries, device=device)
+    j = torch.arange(keys, device=device)
+    return j[None, :] - i[:, None]
+
+
+def absolute_positions(padding_mask: Tensor) -> Tensor:
+    """Rank of each token among the real tokens of its sentence, from 0, (batch, keys), int64.
+
+    Sources are left-padded and targets right-padded in fairseq, so counting columns would move a sentence with its
+    padding. ``padding_mask`` is (batch, keys), True = padding; padding itself gets position 0.
+    """
+    real = (~padding_mask).long()
+    return (real.cumsum(dim=1) - 1).clamp(min=0) * real
+
+
+def count_separators(tokens: Tensor, separator: int) -> Tensor:
+    """The segment of each token: the number of separators before it, (batch, length), int64."""
+    found = tokens.eq(separator).long()
+    return found.cumsum(dim=1) - found
+
+
+def look_up(table: Tensor, index: Tensor) -> Tensor:
+    """Entries of a table (H, rows) for each query and key: (H, T, S) by an index (T, S), (B, H, T, S) by (B, T, S)."""
+    found = table.index_select(1, index.flatten()).view(-1, *index.shape)
+    return found if index.dim() == 2 else found.transpose(0, 1)
+
+
+class Positions:
+    """What one stack knows of positions in one forward pass; made once, read by all of its layers.
+
+    Indices are computed when first asked for and kept, so that encodings that do not need them pay nothing. Make a new
+    one for every pass: what is kept may depend on parameters.
+
+    Args:
+        queries: number of queries T, the last T of the keys.
+        keys: number of keys S.
+        padding_mask: (batch, keys), True = padding; None where nothing is padded.
+        device: of the indices; by default that of the mask or the segments, or of q where neither is given.
+        segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
+        recomputed: layers run a second time in the backward pass (activation checkpointing), so that nothing that
+            needs a gradient may be kept from one to the next.
+        generation: what lives as long as the generation of one batch, over all of its steps.
+        first: where the first query stands among the keys; by default so that the queries are the last.
+    """
+
+    #: whether they are between source and target
+    crossing = False
+
+    def __init__(
+        self,
+        queries: int,
+        keys: int,
+        padding_mask: Tensor | None = None,
+        device: torch.device | None = None,
+        segments: Tensor | None = None,
+        recomputed: bool = False,
+        generation: dict[Any, Any] | None = None,
+        first: int | None = None,
+    ) -> None:
+        self._check_lengths(queries, keys)
+        self.queries = queries
+        self.keys = keys
+        self.first = keys - queries if first is None else first
+        self.padding_mask = None if padding_mask is None else padding_mask.bool()
+        given = padding_mask if padding_mask is not None else segments
+        self.device = device if given is None else given.device
+        self.segments = segments
+        self.recomputed = recomputed
+        self.generation = generation
+        #: the positions of this pass in encoder-decoder attention, where an encoding stands there
+        self.cross: CrossPositions | None = None
+        self._made: dict[Hashable, Any] = {}
+
+    def _check_lengths(self, queries: int, keys: int) -> None:
+        if queries > keys:
+            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
+
+    def block(self, start: int, stop: int, keys: int) -> Positions:
+        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, for attention that goes through
+        the queries by blocks; the keys reach at least to the last query. Nothing is kept for a block."""
+        first = self.first + start
+        return Positions(
+            stop - start,
+            keys,
+            None if self.padding_mask is None else self.padding_mask[:, :keys],
+            self.device,
+            None if self.segments is None else self.segments[:, :keys],
+            recomputed=True,
+            first=first,
+        )
+
+    @cached_property
+    def are_columns(self) -> bool:
+        """Whether the position of every real token is its column, since padding stands on the right only."""
+        mask = self.padding_mask
+        return mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all())
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        """Position of each key among the real tokens, from 0, (batch, keys), or (1, keys) where it is its column;
+        int64."""
+        if self.padding_mask is None or self.are_columns:
+            return torch.arange(self.keys, device=self.device)[None, :]
+        return absolute_positions(self.padding_mask)
+
+    @property
+    def query_positions(self) -> Tensor:
+        """Position of each query among the real tokens, from 0, (batch or 1, queries), int64."""
+        return self.key_positions[:, self.first : self.first + self.queries]
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many positions queries can have, and keys."""
+        return self.keys, self.keys
+
+    @cached_property
+    def distances(self) -> Tensor:
+        """Distance ``j - i``, (queries, keys), or (batch, queries, keys) where it differs by sentence; int64."""
+        return relative_distances(self.queries, self.keys, self.device, self.first)
+
+    @cached_property
+    def span(self) -> Tensor:
+        """Every distance that can occur, ascending, int64."""
+        return torch.arange(*self._span_ends, device=self.device)
+
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        return 1 - self.first - self.queries, self.keys - self.first
+
+    @cached_property
+    def span_index(self) -> Tensor:
+        """Where in ``span`` the distance of each query and key stands, of the shape of ``distances``."""
+        return self.distances - self._span_ends[0]
+
+    def by_distance(self, values: Tensor) -> Tensor:
+        """A value for each distance of ``span``, (H, distances), laid out by query and key: (H, T, S) or
+        (B, H, T, S)."""
+        return look_up(values, self.span_index)
+
+    def clipped(self, left: int, right: int) -> tuple[slice, Tensor]:
+        """Where a table of left + right + 1 rows, row ``clip(j - i, -left, right) + left``, is read.
+
+        Returns ``(rows, index)``: the slice of rows that can occur at these lengths, and indices into that slice, of
+        the shape of ``distances``. A table larger than the sentence thus costs no more than the sentence.
+        """
+
+        def find() -> tuple[slice, Tensor]:
+            lowest, end = self._span_ends
+            low, high = max(-left, lowest), min(right, end - 1)
+            return slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
+
+        return self.cached(("clipped", left, right), find)
+
+    def by_position(self, matrix: Tensor) -> Tensor:
+        """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
+        if self.are_columns:
+            return matrix[:, self.first : self.first + self.queries, : self.keys]
+        width = matrix.size(2)
+        index = self.cached(
+            ("by position", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
+        )
+        return look_up(matrix.flatten(1), index)
+
+    @cached_property
+    def segment_pairs(self) -> tuple[Tensor, Tensor]:
+        """Segments of the queries (batch, queries) and of the keys (batch, keys).
+
+        Raises:
+            ValueError: nobody told them.
+        """
+        if self.segments is None:
+            raise ValueError(
+                "segment attention needs to know the segments: give positions=Positions(queries, keys, "
+                "padding_mask, segments=...), or --segment-separator to a model."
+            )
+        return self.segments[:, self.first : self.first + self.queries], self.segments
+
+    def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """``make()``, kept for this pass. Only for what depends on no parameter."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def once(self, owner: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """``make()``, computed once a pass for an encoding or a parameter that all layers share, though it depends on
+        parameters: a pass ends before they change."""
+        return make() if self.recomputed else self.cached(owner, make)
+
+    def kept(self, owner: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
+        """``make(n)`` for n positions, at least as many as there are, up to ``longest``: kept over the steps of the
+        generation that is under way, and made a few times only, each time for twice as many."""
+        assert self.generation is not None
+        length = max(self.extent)
+        known, value = self.generation.get(owner, (0, None))
+        if known < length:
+            known = max(64, 2 * length) if longest is None else min(max(64, 2 * length), longest)
+            value = make(known)
+            self.generation[owner] = known, value
+        return value
+
+
+class CrossPositions(Positions):
+    """Positions in encoder-decoder attention, where a distance is the position in the source less that in the target.
+
+    Args:
+        target: the decoder's own positions in this pass.
+        padding_mask: (batch, source length), True = padding.
+        segments: (batch, source length), int64.
+    """
+
+    crossing = True
+
+    def __init__(self, target: Positions, padding_mask: Tensor, segments: Tensor | None = None) -> None:
+        super().__init__(
+            target.queries,
+            padding_mask.size(1),
+            padding_mask,
+            segments=segments,
+            recomputed=target.recomputed,
+            generation=target.generation,
+            first=target.first,
+        )
+        if target.device is None:
+            target.device = self.device
+        # What is needed of the target, not the target itself: it holds this object, and neither would be freed.
+        self._query_positions = target.query_positions
+        self._query_extent = target.keys
+        self._query_segments = None if target.segments is None else target.segment_pairs[0]
+        self._target_are_columns = target.are_columns
+
+    def _check_lengths(self, queries: int, keys: int) -> None:
+        """Source and target may have any lengths."""
+
+    @cached_property
+    def are_columns(self) -> bool:
+        return self._target_are_columns and super().are_columns
+
+    @property
+    def query_positions(self) -> Tensor:
+        return self._query_positions
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self._query_extent, self.keys
+
+    @cached_property
+    def distances(self) -> Tensor:
+        distances = self.key_positions[:, None, :] - self.query_positions[:, :, None]
+        return distances[0] if distances.size(0) == 1 else distances
+
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        return 1 - self._query_extent, self.keys
+
+    @cached_property
+    def segment_pairs(self) -> tuple[Tensor, Tensor]:
+        if self.segments is None or self._query_segments is None:
+            raise ValueError("segment attention between source and target needs the segments of both.")
+        return self._query_segments, self.segments
