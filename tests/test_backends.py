@@ -266,7 +266,7 @@ def test_auto_takes_what_was_measured(monkeypatch):
 
     def chosen(encoding, queries=LENGTH):
         masks = Masks(None, None, q.dtype)
-        return backends.choose(backends.Attention(q[:, :, :queries], k, k, encoding, positions, masks, 0.0))
+        return backends.choose(backends.AttentionInputs(q[:, :, :queries], k, k, encoding, positions, masks, 0.0))
 
     assert chosen(shaw) is backends.eager
     assert chosen(t5) is backends.eager  # its bias learns

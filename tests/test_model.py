@@ -224,7 +224,7 @@ def test_layers_share_a_part(name, common, own):
     assert {key for key in first if first[key] is not second[key]} == own
 
 
-@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.crosses])
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_attention_to_a_source_padded_on_the_left_is_that_to_the_source_alone(task, name, beam):
     """Also when one sentence of the batch is left, and when fairseq tells the modules the beam."""
@@ -343,7 +343,8 @@ NEUTRAL = {
 
 @pytest.mark.parametrize(
     ("name", "cross"),
-    [(name, False) for name in NEUTRAL] + [(name, True) for name in NEUTRAL if ENCODINGS[name].crosses],
+    [(name, False) for name in NEUTRAL]
+    + [(name, True) for name in NEUTRAL if ENCODINGS[name].supports_cross_attention],
 )
 def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, name, cross):
     stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
@@ -626,7 +627,7 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
 
 
 @pytest.mark.parametrize("name", ["diet_abs", "tupe_abs", "tupe_rel"])
-def test_matrices_of_positions_are_computed_once_a_pass_and_kept_over_a_generation(task, pairs, monkeypatch, name):
+def test_matrices_of_positions_are_computed_once_a_pass_and_cached_for_a_generation(task, pairs, monkeypatch, name):
     model, made = build_model(architecture_name(name, "tiny")), []
     cls = ENCODINGS[name]
     matrix = cls.matrix

@@ -92,7 +92,7 @@ COMBINATIONS: list[Variant] = [
     *(
         (name, {"cross_attention_positions": True, "segment_separator": "w3", "num_segments": 3})
         for name, cls in ENCODINGS.items()
-        if cls.crosses
+        if cls.supports_cross_attention
     ),
     ("diet_abs", {"cross_attention_positions": True, "position_sharing": "none"}),
     ("shaw", {"target_position_encoding": "diet_abs", "cross_attention_positions": True, "clipping_distance": 2}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..encodings.base import PositionEncoding
-from .backends import BACKENDS, Attention, check_backend, with_weights
+from .backends import BACKENDS, AttentionInputs, check_backend, with_weights
 from .masks import Masks
 from .positions import Positions
 
@@ -27,17 +27,17 @@ def attend(
     Args:
         q: (B, H, T, d), projected, not yet scaled; its T queries are the last T of the S keys.
         k, v: (B, H, S, d).
-        encoding: what positions do.
+        encoding: how positions act.
         key_padding_mask: (B, S), True = padding.
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
         need_weights: also return the weights, for which all logits are computed at once, whatever the backend.
         dropout: probability with which weights are dropped.
-        positions: what the stack knows; by default made from the lengths and the padding mask. With
-            :class:`CrossPositions` k and v are of the source, and q of the target.
-        backend: how it is computed, one of BACKENDS; all give the same.
+        positions: by default made from the lengths and the padding mask. With :class:`CrossPositions` k and v are of
+            the source, and q of the target.
+        backend: how it is computed, one of BACKENDS; all give the same result.
 
     Returns:
-        output (B, H, T, d) and, where asked for, the weights before dropout, (B, H, T, S), or (B, H, T, number of
+        output (B, H, T, d) and, if asked for, the weights before dropout, (B, H, T, S), or (B, H, T, number of
         mixtures) of an encoding that projects the length.
 
     Raises:
@@ -53,7 +53,7 @@ def attend(
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
     check_positions(positions, q, k.size(2), key_padding_mask)
-    if positions.crossing and not encoding.crosses:
+    if positions.is_cross_attention and not encoding.supports_cross_attention:
         raise ValueError(
             f"{encoding.name} is not defined between source and target: use Positions, or another encoding."
         )
@@ -62,7 +62,7 @@ def attend(
             f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
             + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
         )
-    check_backend(backend, encoding, dropout, positions.crossing)
+    check_backend(backend, encoding, dropout, positions.is_cross_attention)
     q, k, v = encoding.transform(q, k, v, positions)
     return attend_transformed(q, k, v, encoding, key_padding_mask, attn_mask, need_weights, dropout, positions, backend)
 
@@ -83,14 +83,14 @@ def attend_transformed(
     if encoding.projects_length:
         key_padding_mask = None  # mixtures of keys, without their padding
     masks = Masks.of_pass(positions, key_padding_mask, attn_mask, q.dtype)
-    given = Attention(q, k, v, encoding, positions, masks, dropout)
+    inputs = AttentionInputs(q, k, v, encoding, positions, masks, dropout)
     if need_weights:
-        return with_weights(given)
-    return BACKENDS[backend](given), None
+        return with_weights(inputs)
+    return BACKENDS[backend](inputs), None
 
 
 def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None) -> None:
-    """Refuses positions of other queries and keys, and fills in where they are."""
+    """Refuses positions of other queries and keys, and sets their device if it is not known."""
     if (positions.queries, positions.keys) != (q.size(2), keys):
         raise ValueError(
             f"the positions are of {positions.queries} queries and {positions.keys} keys, but q has {q.size(2)} and k "

@@ -16,7 +16,7 @@ from .core import attend_transformed, check_positions
 from .key_value_cache import append, reorder
 from .positions import Positions
 
-#: of the forward pass under way in this thread: fairseq's layers hand nothing of ours on to their attention
+#: of the current forward pass of this thread; fairseq's layers pass no further arguments on to their attention
 _positions: ContextVar[Positions | None] = ContextVar("positions", default=None)
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
@@ -24,7 +24,7 @@ IncrementalState = dict[str, dict[str, Tensor | None]]
 
 @contextmanager
 def passing(positions: Positions | None) -> Iterator[None]:
-    """Makes ``positions`` those of the forward pass inside."""
+    """Within the context, ``positions`` are those of the current forward pass."""
     token = _positions.set(positions)
     try:
         yield
@@ -33,15 +33,15 @@ def passing(positions: Positions | None) -> Iterator[None]:
 
 
 def current_positions() -> Positions | None:
-    """Those of the forward pass under way."""
+    """The positions of the current forward pass."""
     return _positions.get()
 
 
 class PositionAttention(MultiheadAttention):
-    """Attention of a fairseq layer with a position encoding; this class serves self-attention.
+    """Self-attention of a fairseq layer with a position encoding.
 
-    Parameters and cache are those of fairseq's :class:`MultiheadAttention` under the same names, so that stock
-    checkpoints fit; the encoding's own parameters live under ``position_encoding``.
+    Parameters and incremental state have the names of fairseq's :class:`MultiheadAttention`, so that stock checkpoints
+    load; the encoding's own parameters are under ``position_encoding``.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class PositionAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """As fairseq's: query is (T, B, C), and so is the output; weights are (B, T, S), or (H, B, T, S) where those
-        of each head are asked for."""
+        """As fairseq's: query and output are (T, B, C); weights are (B, T, S), or (H, B, T, S) with
+        ``need_head_weights``."""
         assert not before_softmax, "nothing in fairseq asks for the logits"
         self.position_encoding.bind_projections(self.q_proj, self.k_proj)
-        # First the queries, as fairseq does: gradients are then summed in its order, and equal its to the bit.
+        # Queries first, as in fairseq: gradients are then summed in the same order, and are bitwise equal.
         q = self._split_heads(self.q_proj(query))
         q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)
         output, weights = attend_transformed(
@@ -96,7 +96,7 @@ class PositionAttention(MultiheadAttention):
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """As fairseq's, when beams are chosen anew."""
+        """As fairseq's, when beams are reordered."""
         saved = self._get_input_buffer(incremental_state)
         if saved:
             reorder(saved, new_order)
@@ -116,12 +116,12 @@ class PositionAttention(MultiheadAttention):
         incremental_state: IncrementalState | None,
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
         """q (B, H, T, d), k and v (B, H, S, d) after the encoding's ``transform``, positions, and padding (B, S). Keys
-        and values of earlier steps are kept as they are after it, batch-first, as fairseq has them."""
+        and values are cached after it, batch-first as in fairseq."""
         k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        kept = saved.get("prev_key")
-        keys = k.size(2) + (0 if kept is None else kept.size(2))
-        if kept is not None:
+        earlier = saved.get("prev_key")
+        keys = k.size(2) + (0 if earlier is None else earlier.size(2))
+        if earlier is not None:
             key_padding_mask = self._append_prev_key_padding_mask(
                 key_padding_mask, saved.get("prev_key_padding_mask"), k.size(0), keys, static_kv=False
             )
@@ -130,24 +130,24 @@ class PositionAttention(MultiheadAttention):
         q, k, v = self.position_encoding.transform(q, k, v, positions)
         if incremental_state is not None:
             k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
-            self._keep(incremental_state, k, v, key_padding_mask)
+            self._save(incremental_state, k, v, key_padding_mask)
         return q, k, v, positions, key_padding_mask
 
-    def _keep(self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
-        """For the steps to come, under fairseq's names."""
+    def _save(self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
+        """Caches them for the next steps, under fairseq's names."""
         buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
         self._set_input_buffer(incremental_state, buffer)
 
 
 class PositionCrossAttention(PositionAttention):
-    """Encoder-decoder attention of a fairseq layer with a position encoding."""
+    """Cross-attention of a fairseq layer with a position encoding."""
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """As fairseq's: what is kept of the source is used as it is."""
+        """As fairseq's, at once, since no step appends to the keys and values of the source."""
         return MultiheadAttention.reorder_incremental_state(self, incremental_state, new_order)
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Ignored: with it fairseq keeps the source once for all beams, each of which needs its own biases here."""
+        """Ignored: fairseq would then cache the source once for all beams, each of which needs its own biases here."""
 
     def _transformed(
         self,
@@ -159,9 +159,9 @@ class PositionCrossAttention(PositionAttention):
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
         """q (B, H, T, d), k and v (B, H, S, d) of the source, projected in the first step of a generation, positions,
         and padding (B, S)."""
-        assert not self.position_encoding.overrides("transform"), "k and v of the source are kept as they are"
+        assert not self.position_encoding.overrides("transform"), "k and v of the source are cached as they are"
         of_pass = current_positions()
-        if of_pass is None or of_pass.cross is None:
+        if of_pass is None or of_pass.cross_attention is None:
             raise RuntimeError(
                 "attention to the source with positions works inside a forward pass of the decoder only."
             )
@@ -171,5 +171,5 @@ class PositionCrossAttention(PositionAttention):
             assert key is not None, "the source is there in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
             if incremental_state is not None:
-                self._keep(incremental_state, k, v, key_padding_mask)
-        return q, k, v, of_pass.cross, saved.get("prev_key_padding_mask", key_padding_mask)
+                self._save(incremental_state, k, v, key_padding_mask)
+        return q, k, v, of_pass.cross_attention, saved.get("prev_key_padding_mask", key_padding_mask)

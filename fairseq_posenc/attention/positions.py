@@ -1,4 +1,4 @@
-"""Index functions: where queries and keys stand, without any parameter.
+"""Where queries and keys stand, without any parameter, and what is cached for a pass or for a generation.
 
 Convention of the whole package: the distance of query i and key j is ``j - i``. Queries are aligned to the *end* of
 the keys, so that a full pass (T = S) and one step of cached decoding (T = 1) share one code path.
@@ -48,8 +48,8 @@ def look_up(table: Tensor, index: Tensor) -> Tensor:
 class Positions:
     """What one stack knows of positions in one forward pass; made once, read by all of its layers.
 
-    Indices are computed when first asked for and kept, so that encodings that do not need them pay nothing. Make a new
-    one for every pass: what is kept may depend on parameters.
+    Indices are computed when first asked for and cached, so encodings that do not need them pay nothing. Make a new
+    object for every pass: what it caches may depend on parameters.
 
     Args:
         queries: number of queries T, the last T of the keys.
@@ -57,14 +57,15 @@ class Positions:
         padding_mask: (batch, keys), True = padding; None where nothing is padded.
         device: of the indices; by default that of the mask or the segments, or of q where neither is given.
         segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
-        recomputed: layers run a second time in the backward pass (activation checkpointing), so that nothing that
-            needs a gradient may be kept from one to the next.
-        generation: what lives as long as the generation of one batch, over all of its steps.
+        recomputed: whether layers run again in the backward pass (activation checkpointing); nothing that needs a
+            gradient is cached then.
+        generation: the cache of the generation of one batch, the same dictionary in all of its steps; None outside
+            cached decoding.
         first: where the first query stands among the keys; by default so that the queries are the last.
     """
 
-    #: whether they are between source and target
-    crossing = False
+    #: whether the keys are of the source and the queries of the target
+    is_cross_attention = False
 
     def __init__(
         self,
@@ -87,18 +88,17 @@ class Positions:
         self.segments = segments
         self.recomputed = recomputed
         self.generation = generation
-        #: the positions of this pass in encoder-decoder attention, where an encoding stands there
-        self.cross: CrossPositions | None = None
-        self._made: dict[Hashable, Any] = {}
+        #: of the same pass in cross-attention, if an encoding is used there
+        self.cross_attention: CrossPositions | None = None
+        self._cache: dict[Hashable, Any] = {}
 
     def _check_lengths(self, queries: int, keys: int) -> None:
         if queries > keys:
             raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
 
     def block(self, start: int, stop: int, keys: int) -> Positions:
-        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, for attention that goes through
-        the queries by blocks; the keys reach at least to the last query. Nothing is kept for a block."""
-        first = self.first + start
+        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, which reach at least to the last
+        query. A block is recomputed in the backward pass, so nothing that needs a gradient is cached for it."""
         return Positions(
             stop - start,
             keys,
@@ -106,20 +106,20 @@ class Positions:
             self.device,
             None if self.segments is None else self.segments[:, :keys],
             recomputed=True,
-            first=first,
+            first=self.first + start,
         )
 
     @cached_property
-    def are_columns(self) -> bool:
-        """Whether the position of every real token is its column, since padding stands on the right only."""
+    def is_right_padded(self) -> bool:
+        """Whether there is padding on the right at most, so that the position of a real token is its column."""
         mask = self.padding_mask
         return mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all())
 
     @cached_property
     def key_positions(self) -> Tensor:
-        """Position of each key among the real tokens, from 0, (batch, keys), or (1, keys) where it is its column;
-        int64."""
-        if self.padding_mask is None or self.are_columns:
+        """Position of each key among the real tokens, from 0, (batch, keys), or (1, keys) if padding is on the
+        right; int64."""
+        if self.padding_mask is None or self.is_right_padded:
             return torch.arange(self.keys, device=self.device)[None, :]
         return absolute_positions(self.padding_mask)
 
@@ -173,7 +173,7 @@ class Positions:
 
     def by_position(self, matrix: Tensor) -> Tensor:
         """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
-        if self.are_columns:
+        if self.is_right_padded:
             return matrix[:, self.first : self.first + self.queries, : self.keys]
         width = matrix.size(2)
         index = self.cached(
@@ -186,7 +186,7 @@ class Positions:
         """Segments of the queries (batch, queries) and of the keys (batch, keys).
 
         Raises:
-            ValueError: nobody told them.
+            ValueError: they were not given.
         """
         if self.segments is None:
             raise ValueError(
@@ -195,32 +195,31 @@ class Positions:
             )
         return self.segments[:, self.first : self.first + self.queries], self.segments
 
-    def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """``make()``, kept for this pass. Only for what depends on no parameter."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+    def cached(self, key: Hashable, make: Callable[[], Any], learned: bool = False) -> Any:
+        """``make()``, cached for this pass under ``key``. If it depends on parameters (``learned``), it is made again
+        for each layer where layers are recomputed."""
+        if learned and self.recomputed:
+            return make()
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
 
-    def once(self, owner: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """``make()``, computed once a pass for an encoding or a parameter that all layers share, though it depends on
-        parameters: a pass ends before they change."""
-        return make() if self.recomputed else self.cached(owner, make)
-
-    def kept(self, owner: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
-        """``make(n)`` for n positions, at least as many as there are, up to ``longest``: kept over the steps of the
-        generation that is under way, and made a few times only, each time for twice as many."""
-        assert self.generation is not None
+    def cached_for_generation(self, key: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
+        """``make(n)`` for n positions, cached under ``key`` for the whole generation; n, at most ``longest``, doubles
+        when it is outgrown. Outside a generation it is cached for this pass, and must not depend on parameters."""
         length = max(self.extent)
-        known, value = self.generation.get(owner, (0, None))
-        if known < length:
-            known = max(64, 2 * length) if longest is None else min(max(64, 2 * length), longest)
-            value = make(known)
-            self.generation[owner] = known, value
+        if self.generation is None:
+            return self.cached(key, lambda: make(length))
+        capacity, value = self.generation.get(key, (0, None))
+        if capacity < length:
+            capacity = max(64, 2 * length) if longest is None else min(max(64, 2 * length), longest)
+            value = make(capacity)
+            self.generation[key] = capacity, value
         return value
 
 
 class CrossPositions(Positions):
-    """Positions in encoder-decoder attention, where a distance is the position in the source less that in the target.
+    """Positions in cross-attention, where a distance is the position in the source minus that in the target.
 
     Args:
         target: the decoder's own positions in this pass.
@@ -228,7 +227,7 @@ class CrossPositions(Positions):
         segments: (batch, source length), int64.
     """
 
-    crossing = True
+    is_cross_attention = True
 
     def __init__(self, target: Positions, padding_mask: Tensor, segments: Tensor | None = None) -> None:
         super().__init__(
@@ -246,14 +245,14 @@ class CrossPositions(Positions):
         self._query_positions = target.query_positions
         self._query_extent = target.keys
         self._query_segments = None if target.segments is None else target.segment_pairs[0]
-        self._target_are_columns = target.are_columns
+        self._target_is_right_padded = target.is_right_padded
 
     def _check_lengths(self, queries: int, keys: int) -> None:
         """Source and target may have any lengths."""
 
     @cached_property
-    def are_columns(self) -> bool:
-        return self._target_are_columns and super().are_columns
+    def is_right_padded(self) -> bool:
+        return self._target_is_right_padded and super().is_right_padded
 
     @property
     def query_positions(self) -> Tensor:

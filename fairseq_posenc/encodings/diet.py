@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..attention.positions import Positions
 from .options import MAX_POSITIONS, POSITION_SHARING, Option, positive_integer
 from .registry import register_encoding
-from .shared.clipped import CLIPPED, ClippedEncoding
+from .shared.clipped import ClippedEncoding
 from .shared.distance import DistanceBias
 from .shared.pairs import PairBias
 from .shared.tables import table_heads
@@ -29,14 +29,10 @@ class DietRel(DistanceBias, ClippedEncoding):
     Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
-    options = CLIPPED
-    crosses = True
+    supports_cross_attention = True
     scalars = {"relative_bias": 0.0}
 
-    def __init__(
-        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
-    ) -> None:
-        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+    def add_tables(self) -> None:
         self.relative_bias = nn.Parameter(torch.empty(self.table_shape()))
         self.reset_parameters()
 
@@ -55,8 +51,7 @@ class DietAbs(PairBias):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (1)
 
-    The product is not scaled. It is computed once a forward pass where layers share it, and kept over the steps of a
-    generation.
+    The product is not scaled. It is computed once a forward pass where layers share it, and cached for a generation.
 
     Parameters: ``query_positions`` and ``key_positions``, each (H, max_positions, D), or (1, max_positions, D) where
     heads share them; row t is position t, counted from 0 among the real tokens. Longer sequences are refused.
@@ -68,7 +63,7 @@ class DietAbs(PairBias):
         "position_sharing": POSITION_SHARING,
         "max_positions": MAX_POSITIONS,
     }
-    crosses = True
+    supports_cross_attention = True
 
     def __init__(
         self,

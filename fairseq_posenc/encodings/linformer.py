@@ -133,5 +133,7 @@ class DietAbsLin(_LengthProjecting):
         def product() -> Tensor:
             return self.query_positions[:, : positions.keys] @ self.key_positions.transpose(1, 2)
 
-        matrix = positions.once(self.query_positions, product).to(q.dtype)  # (H or 1, keys, projection_length)
+        matrix = positions.cached(self.query_positions, product, learned=True).to(
+            q.dtype
+        )  # (H or 1, keys, projection_length)
         return matrix[:, positions.query_positions].transpose(0, 1)  # (B or 1, H or 1, T, projection_length)

@@ -1,4 +1,4 @@
-"""The options of encodings: what each accepts, and how a user types it; those that several encodings have."""
+"""Options of encodings: how they are parsed and typed, and those that several encodings have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Option:
     parse: Callable[[Any], Any]
     help: str
     choices: tuple[Any, ...] | None = None
-    #: whether it is a flag; else the model sets it, from the place where the attention stands
+    #: whether it is a flag; else the model sets it for each place of attention
     is_flag: bool = True
 
 
@@ -39,7 +39,7 @@ def integer(value: Any) -> int:
 
 
 def positive_integer(value: Any) -> int:
-    """A whole number of things of which there must be one at least."""
+    """A whole number of at least 1."""
     number = integer(value)
     if number < 1:
         raise ValueError(f"it must be 1 or more, not {number}")
@@ -73,7 +73,7 @@ BIAS_GAIN = Option(
     "papers; only the speed of learning changes",
 )
 
-# What an encoding may have to know of the place where it stands; the model says it, not the user.
+# Set by the model for each place of attention, not by the user.
 BIDIRECTIONAL = Option(parse_bool, "whether queries see keys after them: not in a decoder", is_flag=False)
 MAX_POSITIONS = Option(
     positive_integer, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
@@ -81,7 +81,7 @@ MAX_POSITIONS = Option(
 
 
 def flags_of(options: dict[str, Option]) -> dict[str, Option]:
-    """Those that a user types."""
+    """The options that are flags."""
     return {name: option for name, option in options.items() if option.is_flag}
 
 
@@ -91,15 +91,15 @@ def flag(option: str) -> str:
 
 
 def spelled(name: str, option: Option) -> str:
-    """An option as the user knows it: a flag, or a keyword of the constructor alone."""
+    """An option as a user writes it: a flag, or a keyword of the constructor."""
     return flag(name) if option.is_flag else name
 
 
 def parse_option(name: str, option: Option, value: Any) -> Any:
-    """The value of an option as it was typed.
+    """The value of an option, parsed.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not valid.
     """
     try:
         parsed = option.parse(value)

@@ -1,4 +1,4 @@
-"""The registry, in which an encoding is a single row; encodings are found and built here by their names."""
+"""The registry of encodings: they are found and built by name."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def build_encoding(
     bias_gain: float | str | None = None,
     **options: Any,
 ) -> PositionEncoding:
-    """An encoding of its own, outside any model.
+    """An encoding outside any model.
 
     Args:
         name: as registered, for example "shaw".
         num_heads: H.
         head_dim: d, the width of one head.
-        num_segments: adds segment attention between as many segments.
+        num_segments: adds segment attention between this many segments.
         bias_gain: a positive factor on learned scalars, or "auto" for sqrt(head_dim); 1 by default.
         options: the encoding's options; the others keep their defaults.
 

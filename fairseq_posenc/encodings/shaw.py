@@ -7,7 +7,7 @@ from ..attention.masks import Masks
 from ..attention.positions import Positions
 from .options import Option, parse_bool
 from .registry import register_encoding
-from .shared.band import clipped_attention
+from .shared.band import flex_clipped_attention
 from .shared.clipped import CLIPPED, ClippedEncoding
 from .shared.tables import logits_of_queries, per_head, weighted_sum
 
@@ -73,6 +73,6 @@ class Shaw(ClippedEncoding):
         rows, index = self.rows_and_index(positions)
         return weighted_sum(weights, self.relative_values[:, rows], index)
 
-    def flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
+    def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
-        return clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)
+        return flex_clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)

@@ -31,7 +31,7 @@ class T5(DistanceBias):
         "position_sharing": POSITION_SHARING,
         "bidirectional": BIDIRECTIONAL,
     }
-    crosses = True
+    supports_cross_attention = True
     scalars = {"relative_bias": 0.0}
     initial_values = 2  # 1: normally distributed, with a standard deviation of 0.02
     buckets: Tensor

@@ -61,12 +61,15 @@ class TransformerXL(PositionEncoding):
         return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
-        """R_t W_R of every distance of ``positions.span``, (H, distances, d). In a generation those of keys before the
-        query are kept."""
+        """R_t W_R of every distance of ``positions.span``, (H, distances, d), cached over the steps of a generation."""
         if positions.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
-        known = positions.kept(self, lambda keys: self._project(Positions(1, keys, device=q.device), q.dtype))
-        return known[:, known.size(1) - positions.keys :]
+
+        def make(keys: int) -> Tensor:
+            return self._project(Positions(1, keys, device=q.device), q.dtype)
+
+        cached = positions.cached_for_generation(self, make)
+        return cached[:, cached.size(1) - positions.keys :]
 
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
         sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)

@@ -1,4 +1,4 @@
-"""What encodings by absolute positions have in common: a matrix of biases for each pair of positions."""
+"""Encodings whose bias is a scalar for each head and pair of absolute positions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .tables import check_length
 
 
 class PairBias(PositionEncoding):
-    """A bias that depends on the absolute positions of query and key and on no token, so that one (H, n, m) matrix
-    serves all sentences, all layers that share the encoding, and all steps of a generation.
+    """A bias that depends on the absolute positions of query and key and on no token: one (H, n, m) matrix for all
+    sentences, for all layers that share the encoding, and for all steps of a generation.
 
-    Positions count real tokens from 0. A subclass computes the matrix in :meth:`matrix`, and sets ``max_positions``.
+    Positions count real tokens from 0. A subclass implements :meth:`matrix` and sets ``max_positions``.
     """
 
     bias_by_blocks = False
@@ -28,7 +28,7 @@ class PairBias(PositionEncoding):
         extent = positions.extent
         check_length(self, max(extent), self.max_positions)
         if positions.generation is None:
-            matrix = self.once_for_layers(positions, lambda: self.matrix(*extent))
+            matrix = self.cached_for_layers(positions, lambda: self.matrix(*extent))
         else:
-            matrix = positions.kept(self, lambda length: self.matrix(length, length), self.max_positions)
+            matrix = positions.cached_for_generation(self, lambda n: self.matrix(n, n), self.max_positions)
         return positions.by_position(matrix.to(q.dtype))

@@ -1,4 +1,4 @@
-"""Products with tables of vectors by distance, without ever laying the vectors out by query and key."""
+"""Products with tables of vectors by distance, which never make a tensor of the vectors by query and key."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
 
 
 def table_heads(num_heads: int, position_sharing: str) -> int:
-    """Rows of heads in a table: one for each head, or one for all under "head" and "all"."""
+    """The number of heads in a table: 1 if heads share it ("head" and "all")."""
     return 1 if position_sharing in ("head", "all") else num_heads
 
 
