@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.distributed import fsdp_wrap
@@ -37,6 +38,7 @@ class LayerEncodings:
         return encoding
 
 
+@dataclass(frozen=True)
 class Stack:
     """What the layers of one stack have in common.
 
@@ -48,19 +50,11 @@ class Stack:
         backend: how self-attention is computed.
     """
 
-    def __init__(
-        self,
-        self_attention: LayerEncodings,
-        cross_attention: LayerEncodings | None = None,
-        separator: int | None = None,
-        recomputed: bool = False,
-        backend: str = "auto",
-    ) -> None:
-        self.self_attention = self_attention
-        self.cross_attention = cross_attention
-        self.separator = separator
-        self.recomputed = recomputed
-        self.backend = backend
+    self_attention: LayerEncodings
+    cross_attention: LayerEncodings | None = None
+    separator: int | None = None
+    recomputed: bool = False
+    backend: str = "auto"
 
     def segments(self, tokens: Tensor) -> Tensor | None:
         """The segment of each token."""

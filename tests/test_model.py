@@ -1,4 +1,4 @@
-"""The conformance suite at the level of the whole model, and its kinship with stock fairseq."""
+"""The conformance suite at the level of the whole model, and comparisons with stock fairseq."""
 
 import copy
 import gc
@@ -282,7 +282,7 @@ def test_one_model_serves_several_threads(task):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-# Kinship with stock fairseq
+# Comparisons with stock fairseq
 
 
 @pytest.mark.parametrize(
@@ -655,7 +655,7 @@ def test_nothing_but_the_flags_decides_about_segments(task, pairs):
     torch.testing.assert_close(logits(model, source, previous), logits(plain, source, previous), rtol=0, atol=1e-12)
 
 
-# A whole model of somebody else's
+# A whole model of another implementation
 
 
 def test_whole_model_equals_ctranslate2(shared):

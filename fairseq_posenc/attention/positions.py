@@ -78,7 +78,8 @@ class Positions:
         generation: dict[Any, Any] | None = None,
         first: int | None = None,
     ) -> None:
-        self._check_lengths(queries, keys)
+        if queries > keys and not self.is_cross_attention:
+            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
         self.queries = queries
         self.keys = keys
         self.first = keys - queries if first is None else first
@@ -91,10 +92,6 @@ class Positions:
         #: of the same pass in cross-attention, if an encoding is used there
         self.cross_attention: CrossPositions | None = None
         self._cache: dict[Hashable, Any] = {}
-
-    def _check_lengths(self, queries: int, keys: int) -> None:
-        if queries > keys:
-            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
 
     def block(self, start: int, stop: int, keys: int) -> Positions:
         """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, which reach at least to the last
@@ -246,9 +243,6 @@ class CrossPositions(Positions):
         self._query_extent = target.keys
         self._query_segments = None if target.segments is None else target.segment_pairs[0]
         self._target_is_right_padded = target.is_right_padded
-
-    def _check_lengths(self, queries: int, keys: int) -> None:
-        """Source and target may have any lengths."""
 
     @cached_property
     def is_right_padded(self) -> bool:

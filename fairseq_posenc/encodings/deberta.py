@@ -100,9 +100,6 @@ class DeBERTa(PositionEncoding):
         self.query_projection = nn.Linear(width, width) if owns_query else None
         #: of queries and of keys, after ``bind_projections``
         self.word_projections: tuple[Projection, Projection] | None = None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for name, parameter in self.named_parameters():
             nn.init.normal_(parameter, std=0.0 if name.endswith("bias") else 0.02)  # the authors'
 

@@ -34,9 +34,6 @@ class DietRel(DistanceBias, ClippedEncoding):
 
     def add_tables(self) -> None:
         self.relative_bias = nn.Parameter(torch.empty(self.table_shape()))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         # The paper names no initializer; this is that of the BERT on which it builds.
         nn.init.normal_(self.relative_bias, std=0.02)
 
@@ -79,9 +76,6 @@ class DietAbs(PairBias):
         heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
         self.key_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for table in (self.query_positions, self.key_positions):
             nn.init.normal_(table, std=0.02)  # as diet_rel
 

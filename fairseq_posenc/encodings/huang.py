@@ -118,9 +118,6 @@ class Huang4(ClippedEncoding):
 
     def add_tables(self) -> None:
         self.relative_vectors = nn.Parameter(torch.empty(self.table_shape(self.head_dim)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         nn.init.normal_(self.relative_vectors, std=0.02)  # that of BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:

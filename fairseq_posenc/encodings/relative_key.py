@@ -41,9 +41,6 @@ class RelativeKey(PositionEncoding):
         self.position_sharing = position_sharing
         shape = table_heads(num_heads, position_sharing), left_clip + right_clip + 1, head_dim
         self.relative_keys = nn.Parameter(torch.empty(shape))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for head in self.relative_keys:
             nn.init.xavier_uniform_(head)  # as shaw
 

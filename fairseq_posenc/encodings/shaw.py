@@ -49,9 +49,6 @@ class Shaw(ClippedEncoding):
         shape = self.table_shape(head_dim)
         self.relative_keys = nn.Parameter(torch.empty(shape)) if relative_keys else None
         self.relative_values = nn.Parameter(torch.empty(shape)) if relative_values else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         # tensor2tensor's initializer is Xavier-uniform over (2K + 1, d), whatever the number of heads.
         for table in self.parameters():
             for head in table:

@@ -51,9 +51,6 @@ class T5(DistanceBias):
         self.position_sharing = position_sharing
         self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
         self.relative_bias = nn.Parameter(torch.empty(table_heads(num_heads, position_sharing), num_buckets))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets
 
     def of_distances(self, positions: Positions) -> Tensor:

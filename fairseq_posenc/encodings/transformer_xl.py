@@ -42,9 +42,6 @@ class TransformerXL(PositionEncoding):
         self.relative_projection = nn.Parameter(torch.empty(num_heads, head_dim, width))
         self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
         self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)  # the authors'
 

@@ -47,9 +47,6 @@ class TupeAbs(PairBias):
         self.norm = nn.LayerNorm(width)
         self.query_projection = nn.Linear(width, width)
         self.key_projection = nn.Linear(width, width)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for weight in (self.position_vectors, self.query_projection.weight, self.key_projection.weight):
             nn.init.normal_(weight, std=0.02)  # the authors': that of BERT
         for projection in (self.query_projection, self.key_projection):
