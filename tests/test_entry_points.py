@@ -12,6 +12,7 @@ import time
 import pytest
 import torch
 
+import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
 from tests.toy import PACKAGE, TINY, binarize, generate, hypotheses, make_corpus, run_fairseq, train
 
 SHAW = "transformer_shaw_tiny"
