@@ -1,14 +1,14 @@
 """Position encodings for fairseq's Transformer. Importing it, as ``--user-dir`` does, registers everything."""
 
-from . import architectures, guards, length_penalty
-from .attention import attend
+from . import architectures, length_penalty, patches
+from .attention.core import attend
 from .checkpoints import allow_checkpoint_types, ignore_unsafe_switch
 from .encodings import build_encoding
 from .errors import show_sentences
 
 ignore_unsafe_switch()
 allow_checkpoint_types()
-guards.install()
+patches.install()
 show_sentences()
 
 __version__ = "0.1.0"

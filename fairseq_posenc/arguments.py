@@ -1,4 +1,4 @@
-"""The flags of this package's architectures: what they mean together, and what has no meaning."""
+"""The flags of this package's architectures: what they mean together, and which combinations are refused."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 
-from .backends import BACKENDS
-from .encodings import ENCODINGS
-from .encodings.base import (
-    BIAS_GAIN,
-    NUM_SEGMENTS,
-    Option,
-    default_options,
-    find_encoding,
-    flag,
-    flags_of,
-    known_options,
-    parse_bool,
-)
+from .attention.backends import BACKENDS
+from .encodings import ENCODINGS, find_encoding
+from .encodings.options import BIAS_GAIN, NUM_SEGMENTS, Option, flag, flags_of, parse_bool
+from .encodings.registry import default_options, known_options
 from .errors import FlagError
 
 SIDES = ("source", "target")
@@ -66,7 +57,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def _argparse_type(parse: Any) -> Any:
-    """``parse``, so that argparse prints the words of its ValueError. Of float it has words of its own."""
+    """``parse``, so that argparse prints the message of its ValueError; for types argparse has its own message."""
 
     def convert(text: str) -> Any:
         try:
@@ -87,18 +78,18 @@ def encoding_of(args: Any, side: str) -> str:
     own = getattr(args, f"{side}_position_encoding", None)
     if own is not None:
         return own
-    # what an encoding is not defined for in a decoder, another does
+    # an encoding that is not defined in a decoder is replaced there
     return (side == "target" and find_encoding(args.position_encoding).in_decoder) or args.position_encoding
 
 
 def input_positions_of(args: Any, side: str) -> str:
-    """What is added to the embeddings of this side: what the user said, else what its encoding wants."""
+    """What is added to the embeddings of this side: the user's choice, else the encoding's."""
     return getattr(args, "input_positions", None) or find_encoding(encoding_of(args, side)).input_positions
 
 
 def typed_options(args: Any, encoding: str) -> dict[str, Any]:
-    """The user's values of an encoding's flags, without those that do nothing beside the others: they may be meant for
-    the encoding of the other side."""
+    """The user's values of an encoding's flags, without those that have no effect beside the others: they may be meant
+    for the encoding of the other side."""
     cls = find_encoding(encoding)
     typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
     given = {name: value for name, value in typed.items() if value is not None}
@@ -114,10 +105,10 @@ def options_of(args: Any, encoding: str) -> dict[str, Any]:
 
 
 def check_arguments(args: Namespace) -> None:
-    """Refuses what has no meaning together, before anything is built.
+    """Refuses flags that have no meaning together, before anything is built.
 
     Raises:
-        ValueError: one sentence that names the flag and the mend.
+        ValueError: one sentence that names the flag and the fix.
     """
     arch = arch_of(args)
     encodings = {side: encoding_of(args, side) for side in SIDES}
@@ -148,11 +139,11 @@ def check_arguments(args: Namespace) -> None:
             )
     if args.cross_attention_positions and args.no_cross_attention:
         raise FlagError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
-    if args.cross_attention_positions and not find_encoding(encodings["target"]).crosses:
-        crossing = ", ".join(name for name, cls in ENCODINGS.items() if cls.crosses)
+    if args.cross_attention_positions and not find_encoding(encodings["target"]).supports_cross_attention:
+        supported = ", ".join(name for name, cls in ENCODINGS.items() if cls.supports_cross_attention)
         raise FlagError(
             f"--cross-attention-positions: {encodings['target']} is not defined between source and target; the "
-            f"decoder's encoding must be one of {crossing}."
+            f"decoder's encoding must be one of {supported}."
         )
     if args.num_segments is not None and args.segment_separator is None:
         raise FlagError("--num-segments has no meaning without --segment-separator, which tells segments apart.")
@@ -166,7 +157,7 @@ def check_arguments(args: Namespace) -> None:
 
 
 def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None:
-    """Refuses a misspelt key of fairseq-hydra-train, which fairseq takes in silence for a model with presets.
+    """Refuses a misspelled key of fairseq-hydra-train, which fairseq silently ignores for a model with presets.
 
     Raises:
         ValueError: one sentence that names the key.
@@ -178,7 +169,7 @@ def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None
     known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"}
     for key in vars(args):
         if key not in known:
-            raise FlagError(f"model.{key} is no option of {args._name}: mend its spelling or leave it out.")
+            raise FlagError(f"model.{key} is no option of {args._name}: fix its spelling or leave it out.")
 
 
 def input_flags(args: Any) -> dict[str, bool]:

@@ -8,7 +8,7 @@ import torch
 from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor
 
-from .encodings.gain import LearnedScalars, resolve_gain, stretched
+from .encodings.shared.gain import LearnedScalars, resolve_gain, stretched
 
 
 class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
@@ -24,7 +24,7 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
     recorded_as: ClassVar[str] = "input_gain"
 
     def __init__(self, stock: LearnedPositionalEmbedding, bias_gain: float | str | None) -> None:
-        with torch.device("meta"):  # draws no random numbers, so that a seed gives the rest of the model as before
+        with torch.device("meta"):  # draws no random numbers, so the seed gives the rest of the model the same values
             super().__init__(stock.num_embeddings, stock.embedding_dim, stock.padding_idx)
         self.weight = stock.weight
         self.set_gain(resolve_gain(bias_gain, stock.embedding_dim))

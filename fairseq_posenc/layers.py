@@ -1,9 +1,9 @@
-"""The fairseq seam: an encoder and a decoder whose attention takes a position encoding, and whose learned
-input positions a gain; nothing else."""
+"""fairseq's encoder and decoder, with a position encoding in attention and a gain on learned input positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.distributed import fsdp_wrap
@@ -13,21 +13,21 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .attention import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
-from .encodings.base import PositionEncoding
+from .attention.module import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
+from .attention.positions import CrossPositions, Positions, count_separators
+from .encodings import PositionEncoding
 from .input_positions import add_gain
-from .positions import CrossPositions, Positions, count_separators
 
 
 class LayerEncodings:
-    """Makes the encoding of each layer, and lets layers share what they should."""
+    """Makes the encoding of each layer; layers may share it, or some of its parameters."""
 
     def __init__(self, make_encoding: Callable[[], PositionEncoding]) -> None:
         self._make_encoding = make_encoding
         self._first: PositionEncoding | None = None
 
     def next(self) -> PositionEncoding:
-        """For one more layer: a new one, or the one that all layers share."""
+        """The next layer's encoding: a new one, or the one that all layers share."""
         if self._first is None:
             self._first = self._make_encoding()
             return self._first
@@ -38,40 +38,34 @@ class LayerEncodings:
         return encoding
 
 
+@dataclass(frozen=True)
 class Stack:
-    """What the layers of one stack share: who makes their encodings, and how positions are told.
+    """What the layers of one stack have in common.
 
     Args:
-        self_attention: the encodings of its layers.
-        cross: those of encoder-decoder attention; None leaves that to fairseq.
-        separator: the token that ends a segment; None where segments are not told apart.
-        recomputed: under activation checkpointing.
+        self_attention: the encodings of self-attention.
+        cross_attention: those of cross-attention; None leaves it to fairseq.
+        separator: the token that ends a segment; None if segments are not told apart.
+        recomputed: whether layers run again in the backward pass (activation checkpointing).
         backend: how self-attention is computed.
     """
 
-    def __init__(
-        self,
-        self_attention: LayerEncodings,
-        cross: LayerEncodings | None = None,
-        separator: int | None = None,
-        recomputed: bool = False,
-        backend: str = "auto",
-    ) -> None:
-        self.self_attention = self_attention
-        self.cross = cross
-        self.separator = separator
-        self.recomputed = recomputed
-        self.backend = backend
+    self_attention: LayerEncodings
+    cross_attention: LayerEncodings | None = None
+    separator: int | None = None
+    recomputed: bool = False
+    backend: str = "auto"
 
     def segments(self, tokens: Tensor) -> Tensor | None:
+        """The segment of each token."""
         return None if self.separator is None else count_separators(tokens, self.separator)
 
 
 class _PositionLayer(nn.Module):
-    """What both kinds of layer do to hand the stack's positions to their attention.
+    """Passes the stack's positions to the attention of a layer.
 
-    They travel as an argument of ``forward``, since fairseq's activation checkpointing calls ``forward`` a second time
-    long after the pass is over, with the arguments of the first.
+    They are an argument of ``forward``, since activation checkpointing calls ``forward`` again with the same arguments
+    in the backward pass, when the context of the forward pass is gone.
     """
 
     def __init__(self, cfg: Any, *args: Any, stack: Stack, **kwargs: Any) -> None:
@@ -85,56 +79,46 @@ class _PositionLayer(nn.Module):
         with passing(positions):
             return super().forward(*args, **kwargs)
 
+    def _attention(self, cls: Any, embed_dim: int, heads: int, encodings: LayerEncodings, cfg: Any, **more: Any) -> Any:
+        return cls(
+            *(embed_dim, heads, encodings.next()),
+            dropout=cfg.attention_dropout,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+            **more,
+        )
+
+    def _self_attention(self, embed_dim: int, heads: int, cfg: Any) -> PositionAttention:
+        settings = {"self_attention": True, "backend": self.stack.backend}
+        return self._attention(PositionAttention, embed_dim, heads, self.stack.self_attention, cfg, **settings)
+
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
+    """fairseq's encoder layer with positions in its attention."""
+
     def build_self_attention(self, embed_dim: int, cfg: Any) -> PositionAttention:
-        return PositionAttention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            self.stack.self_attention.next(),
-            self_attention=True,
-            backend=self.stack.backend,
-            **_attention_settings(self, cfg),
-        )
+        return self._self_attention(embed_dim, cfg.encoder.attention_heads, cfg)
 
 
 class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
+    """fairseq's decoder layer with positions in its attention."""
+
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> PositionAttention:
-        return PositionAttention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            self.stack.self_attention.next(),
-            self_attention=True,
-            backend=self.stack.backend,
-            **_attention_settings(self, cfg),
-        )
+        return self._self_attention(embed_dim, cfg.decoder.attention_heads, cfg)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> MultiheadAttention:
-        if self.stack.cross is None:
+        encodings = self.stack.cross_attention
+        if encodings is None:
             return super().build_encoder_attention(embed_dim, cfg)
-        return PositionCrossAttention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            self.stack.cross.next(),
-            encoder_decoder_attention=True,
-            kdim=cfg.encoder.embed_dim,
-            vdim=cfg.encoder.embed_dim,
-            **_attention_settings(self, cfg),
-        )
-
-
-def _attention_settings(layer: Any, cfg: Any) -> dict[str, Any]:
-    return {
-        "dropout": cfg.attention_dropout,
-        "q_noise": layer.quant_noise,
-        "qn_block_size": layer.quant_noise_block_size,
-    }
+        source = {"encoder_decoder_attention": True, "kdim": cfg.encoder.embed_dim, "vdim": cfg.encoder.embed_dim}
+        heads = cfg.decoder.attention_heads
+        return self._attention(PositionCrossAttention, embed_dim, heads, encodings, cfg, **source)
 
 
 def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Activation checkpointing and sharding, in the order and under the conditions of fairseq's stacks."""
+    """Wraps a layer for activation checkpointing and sharding as fairseq's stacks do."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
@@ -160,7 +144,7 @@ class PositionEncoder(TransformerEncoderBase):
         )
         with passing(positions):
             output = super().forward(src_tokens, *args, **kwargs)
-        output["src_tokens"] = [src_tokens]  # for attention from the decoder; fairseq reorders them with the beams
+        output["src_tokens"] = [src_tokens]  # for cross-attention; fairseq reorders them with the beams
         return output
 
 
@@ -183,7 +167,7 @@ class PositionDecoder(TransformerDecoderBase):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        # In cached decoding fairseq hands over the whole prefix and computes its last token only.
+        # In cached decoding fairseq passes the whole prefix, but only the last token is computed.
         keys = prev_output_tokens.size(1)
         queries = keys if incremental_state is None else 1
         positions = Positions(
@@ -194,14 +178,16 @@ class PositionDecoder(TransformerDecoderBase):
             recomputed=self.stack.recomputed,
             generation=None if incremental_state is None else incremental_state.setdefault("positions", {}),
         )
-        if self.stack.cross is not None and encoder_out is not None:
+        if self.stack.cross_attention is not None and encoder_out is not None:
             source = encoder_out["src_tokens"][0]
-            positions.cross = CrossPositions(positions, source.eq(self.padding_idx), self.stack.segments(source))
+            positions.cross_attention = CrossPositions(
+                positions, source.eq(self.padding_idx), self.stack.segments(source)
+            )
         with passing(positions):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)
 
 
-#: our classes, and what fairseq calls dropout in those that they stand for
+#: the names that dropout has in the fairseq classes that these classes replace
 _NAMES_OF_DROPOUT = {
     "PositionEncoder": "TransformerEncoder",
     "PositionDecoder": "TransformerDecoder",
@@ -213,7 +199,7 @@ _NAMES_OF_DROPOUT = {
 
 
 def name_dropout_as_stock(model: nn.Module) -> None:
-    """Gives dropout the names that it has in fairseq's Transformer: ``--retain-dropout-modules`` selects by them, and
+    """Gives dropout the names that it has in fairseq's Transformer, by which ``--retain-dropout-modules`` selects;
     fairseq takes them from the names of classes."""
     for module in model.modules():
         if isinstance(module, FairseqDropout):

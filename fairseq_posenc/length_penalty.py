@@ -13,12 +13,11 @@ The task is fairseq's `translation` in all else, also for models that were train
     model = PositionTransformer.from_pretrained(DIRECTORY, FILE, DATA, task={"_name": TASK, "data": DATA})
     model.translate(text, lenpen=0.6)
 
-**How.** fairseq writes its penalty in one place, `eos_scores /= (step + 1) ** self.len_penalty` (`finalize_hypos`;
-step + 1 is |Y|). Python asks the right operand of ``**`` when the left one, an int, does not know it: so here the
-generator's `len_penalty` is a `WuPenalty`, and the search stays fairseq's, whatever its kind: n-best lists, prefixes
-(their tokens count, as in fairseq), sampling, diverse beams, constraints, ensembles, alignments. `--unnormalized`
-means no penalty at all, as ever. `--score-reference` has none either: fairseq's scorer gives the mean log-probability
-of a token.
+**How.** fairseq writes its penalty in one place, `eos_scores /= (step + 1) ** self.len_penalty` (`finalize_hypos`; step
++ 1 is |Y|). Here `len_penalty` is a `WuPenalty`, whose `__rpow__` Python then calls. The search stays fairseq's, of
+every kind: n-best lists, prefixes (their tokens count, as in fairseq), sampling, diverse beams, constraints, ensembles,
+alignments. `--unnormalized` means no penalty, as in fairseq. `--score-reference` has none either: fairseq's scorer
+gives the mean log-probability of a token.
 
 **What still differs from tensor2tensor.** Its search takes finished hypotheses from the best 2 * beam candidates of a
 step, keeps the best `beam` of all steps, and ends when the best living one can no longer overtake the finished ones,
@@ -42,7 +41,7 @@ TASK = "translation_gnmt_penalty"
 class WuPenalty:
     """An exponent: ``length ** WuPenalty(alpha)`` is ((5 + length) / 6) ** alpha.
 
-    Not a float, though it could be a subclass: whatever does something else with it than this shall fail.
+    Not a subclass of float: any other operation with it must fail.
     """
 
     def __init__(self, alpha: float) -> None:

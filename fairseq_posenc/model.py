@@ -27,8 +27,8 @@ from .arguments import (
     input_positions_of,
     typed_options,
 )
-from .encodings.base import PositionEncoding, build_encoding, find_encoding
-from .encodings.gain import modules_with_scalars, stretched
+from .encodings import PositionEncoding, build_encoding, find_encoding
+from .encodings.shared.gain import modules_with_scalars, stretched
 from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
@@ -43,7 +43,8 @@ _starts_fine_tuning: ContextVar[bool] = ContextVar("starts_fine_tuning", default
 
 @contextmanager
 def fine_tuning(starts: bool = True) -> Iterator[None]:
-    """Inside, if it starts, models take parameters of a checkpoint with other positions instead of refusing it."""
+    """Within the context, if ``starts``, models take parameters of a checkpoint with other positions instead of
+    refusing it."""
     token = _starts_fine_tuning.set(starts)
     try:
         yield
@@ -59,8 +60,8 @@ class PositionMismatch(CheckpointError):
 class PositionTransformer(TransformerModel):
     """fairseq's Transformer with the position encoding that its architecture names.
 
-    Parameters have stock names. One buffer more, ``position_version`` (:mod:`.signature`), holds the encoding and its
-    options, so that a checkpoint cannot be loaded into a model that treats positions otherwise.
+    Parameters have fairseq's names. One more buffer, ``position_version`` (:mod:`.signature`), holds the encoding and
+    its options, so that a checkpoint cannot be loaded into a model that treats positions differently.
     """
 
     def __init__(self, args: Any, encoder: PositionEncoder, decoder: PositionDecoder) -> None:
@@ -100,13 +101,13 @@ class PositionTransformer(TransformerModel):
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionDecoder:
-        cross = None
+        cross_attention = None
         if cfg.cross_attention_positions:
             longest = max(cfg.max_source_positions, cfg.max_target_positions)
-            cross = _layer_encodings(cfg, "target", cfg.decoder, longest, bidirectional=True)
+            cross_attention = _layer_encodings(cfg, "target", cfg.decoder, longest, bidirectional=True)
         stack = Stack(
             _layer_encodings(cfg, "target", cfg.decoder, cfg.max_target_positions, bidirectional=False),
-            cross,
+            cross_attention,
             separator=_separator(cfg, tgt_dict, "target"),
             recomputed=cfg.checkpoint_activations,
             backend=cfg.attention_backend or "auto",
@@ -129,7 +130,7 @@ class PositionTransformer(TransformerModel):
         theirs = state_dict.get(SIGNATURE)
         restores_average = theirs is None and not strict  # what fairseq's moving average puts back into its own model
         if theirs is not None and same_positions(theirs, own[SIGNATURE]):
-            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions spelled it otherwise
+            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions wrote it differently
         elif not restores_average:
             found = "stock fairseq" if theirs is None else read_signature(theirs)
             wanted = read_signature(own[SIGNATURE])
@@ -146,7 +147,7 @@ class PositionTransformer(TransformerModel):
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
-        """``state_dict`` with parameters that mean under this model's --bias-gain what they meant under theirs."""
+        """``state_dict`` with scalars that act under this model's --bias-gain as they did under the checkpoint's."""
         gains = {"encoder": trained_with, "decoder": trained_with.get("target", trained_with)}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
@@ -158,8 +159,8 @@ class PositionTransformer(TransformerModel):
         return changed
 
     def _transplant(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
-        """``state_dict`` with the position parameters that this model has: the checkpoint's where name and shape are
-        the same, else fresh ones."""
+        """``state_dict`` with exactly this model's position parameters: the checkpoint's where name and shape are the
+        same, else fresh ones."""
 
         def positional(name: str) -> bool:
             return ".position_encoding." in name or ".embed_positions." in name
@@ -170,8 +171,8 @@ class PositionTransformer(TransformerModel):
             if positional(name) and (name not in state_dict or state_dict[name].shape != tensor.shape)
         }
         logger.info("fine-tuning: fresh position parameters: %s", ", ".join(sorted(fresh)) or "none")
-        kept = {name: tensor for name, tensor in state_dict.items() if name in own or not positional(name)}
-        return {**kept, **fresh, SIGNATURE: own[SIGNATURE]}
+        taken = {name: tensor for name, tensor in state_dict.items() if name in own or not positional(name)}
+        return {**taken, **fresh, SIGNATURE: own[SIGNATURE]}
 
 
 def _with_input_positions(cfg: Any, side: str) -> Any:
@@ -211,7 +212,7 @@ def _make_encoding(
     """An encoding for one layer.
 
     Raises:
-        ValueError: it needs segments, and nobody tells them.
+        ValueError: it needs segments, and there is no separator.
     """
     encoding = build_encoding(name, num_heads, head_dim, num_segments, **options)
     if encoding.needs_segments and num_segments is None:

@@ -1,8 +1,8 @@
-"""``position_version``, the record in a checkpoint of how its model treats positions, and when two say the same.
+"""``position_version``, the record in a checkpoint of how its model treats positions.
 
-An option at its default is not written, so that a record stays valid when an encoding gets another option. Records of
-early versions hold every option: both sides of a comparison are read without defaults. So the default of an option must
-never change; a better value needs an option, or an encoding, of its own.
+An option at its default is not written, so a record stays valid when an encoding gets another option. Records of early
+versions hold every option, so two records are compared without defaults. The default of an option must never change: a
+better value needs a new option or a new encoding.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from .arguments import SIDES, encoding_of, input_positions_of, options_of
-from .encodings.base import DEFAULT_NUM_SEGMENTS, ENCODINGS, default_options
-from .encodings.gain import resolve_gain
+from .encodings import ENCODINGS
+from .encodings.options import DEFAULT_NUM_SEGMENTS
+from .encodings.registry import default_options
+from .encodings.shared.gain import resolve_gain
 
 #: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
 SIGNATURE = "position_version"
@@ -25,8 +27,7 @@ STACKS = {"source": "encoder", "target": "decoder"}
 
 
 def describe_positions(args: Any) -> dict[str, Any]:
-    """What makes two models treat positions alike: the encodings, their options, and what is added to the input; what
-    stands at its default is left out."""
+    """The encodings, their options and the input positions of a model, without what is at its default."""
     source, target = (_describe_side(args, side) for side in SIDES)
     description = source if source == target else {**source, "target": target}
     if args.cross_attention_positions:
@@ -51,20 +52,21 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
 
 
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description of positions without the values that are defaults of its encodings; of an encoding that is not
-    registered nothing is known, so that all of them stay."""
+    """A description of positions without the values that are defaults of its encodings; all values of an encoding that
+    is not registered stay."""
     cls = ENCODINGS.get(description.get("encoding", ""))
     defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1, "input_gain": 1}
     if cls is not None:
         defaults |= {"input_positions": cls.input_positions, **default_options(cls)}
-    kept = {key: value for key, value in description.items() if key not in defaults or value != defaults[key]}
-    if isinstance(kept.get("target"), dict):
-        kept["target"] = without_defaults(kept["target"])
-    return kept
+    stated = {key: value for key, value in description.items() if key not in defaults or value != defaults[key]}
+    if isinstance(stated.get("target"), dict):
+        stated["target"] = without_defaults(stated["target"])
+    return stated
 
 
 def encode_signature(description: Mapping[str, Any]) -> Tensor:
-    """As int64, which neither half precision nor a sum changes, and of which fairseq's averages make no float."""
+    """As int64, which half precision and sums leave unchanged, and which fairseq's averaging does not turn into
+    floats."""
     return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
 
 
@@ -95,10 +97,10 @@ def parse_signature(signature: Any) -> dict[str, Any]:
 
 
 def read_signature(signature: Tensor) -> str:
-    """The record's text in the spelling in which equal records are equal: JSON without defaults."""
+    """The record's text in canonical form: JSON without defaults."""
     return json.dumps(without_defaults(parse_signature(signature)), sort_keys=True)
 
 
 def same_positions(one: Tensor, other: Tensor) -> bool:
-    """Whether two records mean the same."""
+    """Whether two records describe the same positions."""
     return read_signature(one) == read_signature(other)

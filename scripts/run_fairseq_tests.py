@@ -213,7 +213,7 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
             rows = read(output) if output.exists() else []
         except ValueError as error:
             raise click.UsageError(f"--output {error}") from None
-    from fairseq_posenc.encodings.base import find_encoding
+    from fairseq_posenc.encodings import find_encoding
 
     for encoding in encodings:
         try:

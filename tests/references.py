@@ -157,7 +157,7 @@ def alibi(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> P
 
 @reference_for("rotary")
 def rotary(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    def turned(x: Any, position: int) -> np.ndarray:
+    def rotated(x: Any, position: int) -> np.ndarray:
         result, half = np.zeros(len(x)), len(x) // 2
         for t in range(half):
             a, b = (2 * t, 2 * t + 1) if encoding.rotary_layout == "interleaved" else (t, t + half)
@@ -166,7 +166,7 @@ def rotary(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> 
             result[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
         return result
 
-    return content(turned(q, i), turned(k, j)), v
+    return content(rotated(q, i), rotated(k, j)), v
 
 
 def tupe_vector(encoding: Any, projection: Any, head: int, row_: int) -> np.ndarray:

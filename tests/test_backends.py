@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch.nn.attention import flex_attention as torch_flex
 
-from fairseq_posenc import attend, backends, build_encoding, flex
-from fairseq_posenc.backends import BACKENDS, check_backend
+from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.attention import backends, flex_kernel
+from fairseq_posenc.attention.backends import BACKENDS, check_backend
+from fairseq_posenc.attention.masks import Masks
 from fairseq_posenc.benchmark.memory import peak_bytes
-from fairseq_posenc.encodings import band
-from fairseq_posenc.masks import Masks
+from fairseq_posenc.encodings.shared import band
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.variants import ALONE, converted
@@ -29,7 +30,7 @@ def small_blocks(monkeypatch):
 def flex_has_gradients_on_a_cpu(monkeypatch):
     """PyTorch refuses them, though its plain form of FlexAttention, which runs where nothing is compiled, has them."""
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)
-    monkeypatch.setattr(flex, "TRAINS_ON_CPU", True)
+    monkeypatch.setattr(flex_kernel, "TRAINS_ON_CPU", True)
 
 
 def make(name, options, dtype=torch.float64):
@@ -242,7 +243,7 @@ def test_what_a_backend_cannot_do_is_refused(name, backend, reason):
 
 
 def test_flex_says_that_it_trains_on_a_gpu_only(monkeypatch):
-    monkeypatch.setattr(flex, "TRAINS_ON_CPU", False)
+    monkeypatch.setattr(flex_kernel, "TRAINS_ON_CPU", False)
     with pytest.raises(ValueError, match="--attention-backend flex trains on a GPU only"):
         attend(*inputs(), make("t5", {}), backend="flex")
 
@@ -265,7 +266,7 @@ def test_auto_takes_what_was_measured(monkeypatch):
 
     def chosen(encoding, queries=LENGTH):
         masks = Masks(None, None, q.dtype)
-        return backends.choose(backends.Attention(q[:, :, :queries], k, k, encoding, positions, masks, 0.0))
+        return backends.choose(backends.AttentionInputs(q[:, :, :queries], k, k, encoding, positions, masks, 0.0))
 
     assert chosen(shaw) is backends.eager
     assert chosen(t5) is backends.eager  # its bias learns

@@ -9,7 +9,8 @@ import torch
 from click.testing import CliRunner
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
-from fairseq_posenc.encodings.base import default_options, flag
+from fairseq_posenc.encodings.options import flag
+from fairseq_posenc.encodings.registry import default_options
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]

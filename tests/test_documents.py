@@ -33,7 +33,7 @@ def checkpoint(data, tmp_path_factory):
     return directory / "checkpoint_last.pt"
 
 
-def test_documents_train_and_translate_by_every_door(documents, data, checkpoint):
+def test_documents_train_and_translate_by_every_entry_point(documents, data, checkpoint):
     state = torch.load(checkpoint)["model"]
     tables = [name for name in state if name.endswith("segments.segment_bias")]
     assert len(tables) == 6  # two layers of the encoder, and of the decoder, twice each

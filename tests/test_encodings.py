@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.attention.positions import count_separators
 from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
-from fairseq_posenc.positions import CrossPositions, Positions, count_separators
+from fairseq_posenc.positions import CrossPositions, Positions
 from tests.references import REFERENCES, naive_attention
 from tests.variants import ALONE, IN_ATTENTION, MASKABLE, converted, ignores_order
 
@@ -87,7 +88,7 @@ def test_one_query_equals_the_naive_reference(name, options, keys):
 
 @pytest.mark.parametrize(("name", "options"), MASKABLE)
 def test_full_causal_pass_equals_steps(name, options):
-    """Also with what one generation keeps over its steps."""
+    """Also with the cache of a generation."""
     encoding, (q, k, v), generation = make(name, options), inputs(), {}
     full, _ = attend(q, k, v, encoding, attn_mask=causal_mask())
     for t in range(LENGTH):
@@ -229,7 +230,7 @@ def test_a_separator_belongs_to_the_segment_that_it_ends():
 
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.crosses])
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
 def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
     """The distance is source position less target position, both counted among real tokens, in a full pass and in
     one step."""
@@ -320,7 +321,7 @@ def test_weights_for_interleaved_sinusoids_carry_over():
     for i in range(LENGTH):
         for j in range(LENGTH):
             angles = [(i - j) / 10000 ** (2 * m / width) for m in range(width // 2)]
-            r = torch.tensor([turn(angle) for angle in angles for turn in (np.sin, np.cos)])
+            r = torch.tensor([function(angle) for angle in angles for function in (np.sin, np.cos)])
             vectors = (linear_pos @ r).view(HEADS, DIM)
             logits[:, :, i, j] = ((q[:, :, i] + u) * k[:, :, j] + (q[:, :, i] + w) * vectors).sum(-1) / DIM**0.5
     reordered = torch.cat([linear_pos[:, 0::2], linear_pos[:, 1::2]], dim=1)
@@ -422,7 +423,7 @@ def test_a_module_in_single_precision_takes_queries_in_double(name, options):
 
 
 def test_one_pass_serves_many_encodings():
-    """What is kept for one that is gone is not taken for another that got its place in memory."""
+    """What was cached for an encoding that is gone is not taken for one that got its place in memory."""
     (q, k, v), positions = inputs(), Positions(LENGTH, LENGTH)
     for seed in range(30):
         torch.manual_seed(seed)

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from fairseq.modules import PositionalEmbedding
 
 from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.encodings.shared.buckets import clamped, log_buckets, signed_log_buckets
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
-from fairseq_posenc.positions import Positions, clamped, log_buckets, signed_log_buckets
+from fairseq_posenc.positions import Positions
 
 OWN = Path(__file__).parent / "golden"
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}

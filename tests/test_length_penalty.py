@@ -1,5 +1,5 @@
 """The papers' length penalty: a beam computed by hand, and a naive search over a real model (its use from fairseq's
-command lines is tested with all other doors)."""
+command lines is tested in test_entry_points.py)."""
 
 import math
 import pickle

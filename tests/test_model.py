@@ -1,4 +1,4 @@
-"""The conformance suite at the level of the whole model, and its kinship with stock fairseq."""
+"""The conformance suite at the level of the whole model, and comparisons with stock fairseq."""
 
 import copy
 import gc
@@ -16,10 +16,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import FairseqDropout
 
-import fairseq_posenc
 from fairseq_posenc.architectures import SIZES, architecture_name
+from fairseq_posenc.attention import module
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.encodings.base import flag
+from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
 from fairseq_posenc.positions import CrossPositions, Positions
 from fairseq_posenc.signature import SIGNATURE, decode_signature
@@ -224,7 +224,7 @@ def test_layers_share_a_part(name, common, own):
     assert {key for key in first if first[key] is not second[key]} == own
 
 
-@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.crosses])
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_attention_to_a_source_padded_on_the_left_is_that_to_the_source_alone(task, name, beam):
     """Also when one sentence of the batch is left, and when fairseq tells the modules the beam."""
@@ -282,7 +282,7 @@ def test_one_model_serves_several_threads(task):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-# Kinship with stock fairseq
+# Comparisons with stock fairseq
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,8 @@ NEUTRAL = {
 
 @pytest.mark.parametrize(
     ("name", "cross"),
-    [(name, False) for name in NEUTRAL] + [(name, True) for name in NEUTRAL if ENCODINGS[name].crosses],
+    [(name, False) for name in NEUTRAL]
+    + [(name, True) for name in NEUTRAL if ENCODINGS[name].supports_cross_attention],
 )
 def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, name, cross):
     stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
@@ -598,9 +599,9 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
     flags = ["--segment-separator", "w3", "--cross-attention-positions", "true"]
     model = enlarge_positions(build_model("transformer_diet_rel_tiny", *flags))
     separator, seen = task.source_dictionary.index("w3"), []
-    attend = fairseq_posenc.attention.attend_transformed
+    attend = module.attend_transformed
     monkeypatch.setattr(
-        fairseq_posenc.attention,
+        module,
         "attend_transformed",
         lambda *given: seen.extend(value for value in given if isinstance(value, Positions)) or attend(*given),
     )
@@ -626,7 +627,7 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
 
 
 @pytest.mark.parametrize("name", ["diet_abs", "tupe_abs", "tupe_rel"])
-def test_matrices_of_positions_are_computed_once_a_pass_and_kept_over_a_generation(task, pairs, monkeypatch, name):
+def test_matrices_of_positions_are_computed_once_a_pass_and_cached_for_a_generation(task, pairs, monkeypatch, name):
     model, made = build_model(architecture_name(name, "tiny")), []
     cls = ENCODINGS[name]
     matrix = cls.matrix
@@ -654,7 +655,7 @@ def test_nothing_but_the_flags_decides_about_segments(task, pairs):
     torch.testing.assert_close(logits(model, source, previous), logits(plain, source, previous), rtol=0, atol=1e-12)
 
 
-# A whole model of somebody else's
+# A whole model of another implementation
 
 
 def test_whole_model_equals_ctranslate2(shared):

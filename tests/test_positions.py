@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from fairseq_posenc.attention.positions import CrossPositions, Positions, absolute_positions, relative_distances
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
-from fairseq_posenc.positions import CrossPositions, Positions, absolute_positions, relative_distances
 
 
 def test_distance_is_key_minus_query_with_queries_at_the_end():
@@ -16,7 +16,7 @@ def test_absolute_positions_count_real_tokens_only():
     assert absolute_positions(left.flip(1)).tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]]
 
 
-def test_positions_are_columns_unless_padding_stands_on_the_left():
+def test_positions_are_columns_unless_padding_is_on_the_left():
     mask = torch.tensor([[True, True, False, False, False], [False] * 5])
     left, right = Positions(2, 5, mask), Positions(2, 5, mask.flip(1))
     assert left.key_positions.tolist() == [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]

@@ -28,7 +28,11 @@ SMALL = (
 )
 MODELS = [
     *((name, ()) for name in ENCODINGS),
-    *((name, ("--cross-attention-positions", "true")) for name, cls in ENCODINGS.items() if cls.crosses),
+    *(
+        (name, ("--cross-attention-positions", "true"))
+        for name, cls in ENCODINGS.items()
+        if cls.supports_cross_attention
+    ),
     ("t5", ("--source-position-encoding", "shaw", "--input-positions", "sinusoidal")),
     ("xlnet", ("--query-biases", "false")),
 ]

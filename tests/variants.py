@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_posenc.encodings import ENCODINGS, build_encoding
-from fairseq_posenc.encodings.base import SHARING, Option, PositionEncoding, parse_bool
+from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
+from fairseq_posenc.encodings.options import SHARING, Option, parse_bool
 
 #: beside the default, for options of which any encoding may have some; a choice or a bool is tried in every value
 INTERESTING: dict[str, tuple[Any, ...]] = {
@@ -92,7 +92,7 @@ COMBINATIONS: list[Variant] = [
     *(
         (name, {"cross_attention_positions": True, "segment_separator": "w3", "num_segments": 3})
         for name, cls in ENCODINGS.items()
-        if cls.crosses
+        if cls.supports_cross_attention
     ),
     ("diet_abs", {"cross_attention_positions": True, "position_sharing": "none"}),
     ("shaw", {"target_position_encoding": "diet_abs", "cross_attention_positions": True, "clipping_distance": 2}),

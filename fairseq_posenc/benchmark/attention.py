@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import attend
-from ..backends import check_backend
-from ..encodings.base import build_encoding, find_encoding, known_options
+from ..attention.backends import check_backend
+from ..attention.core import attend
+from ..encodings import build_encoding, find_encoding
+from ..encodings.registry import known_options
 from .memory import compare_peaks
 from .models import DTYPES, Candidate, Setup, split_flags
 from .results import Result

@@ -1,4 +1,8 @@
-"""Position encodings: the contract, the registry, and one file a family."""
+"""Position encodings, one file a family.
+
+``base.py`` is their contract; ``options.py`` and ``registry.py`` are how users name and build them; ``shared/`` is what
+several of them have in common.
+"""
 
 from . import (  # noqa: F401 - each registers its encodings
     absolute,
@@ -15,6 +19,7 @@ from . import (  # noqa: F401 - each registers its encodings
     transformer_xl,
     tupe,
 )
-from .base import ENCODINGS, PositionEncoding, build_encoding, register_encoding
+from .base import PositionEncoding
+from .registry import ENCODINGS, build_encoding, find_encoding, register_encoding
 
-__all__ = ["ENCODINGS", "PositionEncoding", "build_encoding", "register_encoding"]
+__all__ = ["ENCODINGS", "PositionEncoding", "build_encoding", "find_encoding", "register_encoding"]

@@ -1,6 +1,7 @@
-"""Encodings that stand outside attention: fairseq adds them to the embeddings, or nobody does."""
+"""No encoding, and encodings that fairseq adds to the embeddings; in attention they do nothing."""
 
-from .base import PositionEncoding, register_encoding
+from .base import PositionEncoding
+from .registry import register_encoding
 
 
 @register_encoding("nopos")

@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from ..positions import Positions
-from .base import register_encoding
-from .distance import DistanceBias
+from ..attention.positions import Positions
+from .registry import register_encoding
+from .shared.distance import DistanceBias
 
 
 @register_encoding("alibi")

@@ -7,19 +7,13 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
+from ..attention.positions import Positions
 from ..errors import FlagError
-from ..positions import Positions, clamped, signed_log_buckets
-from .base import (
-    CLIPPING_DISTANCE,
-    MAX_DISTANCE,
-    Option,
-    PositionEncoding,
-    Projection,
-    integer,
-    parse_bool,
-    register_encoding,
-)
-from .tables import logits_of_keys, logits_of_queries
+from .base import PositionEncoding, Projection
+from .options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
+from .registry import register_encoding
+from .shared.buckets import clamped, signed_log_buckets
+from .shared.tables import logits_of_keys, logits_of_queries
 
 
 @register_encoding("deberta")
@@ -34,9 +28,9 @@ class DeBERTa(PositionEncoding):
     off leaves the scale too: 1/sqrt(2d), 1/sqrt(d).
 
     DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance, by
-    :func:`fairseq_posenc.positions.signed_log_buckets` with ``max_distance``: 2N rows, N in each direction, in
+    :func:`.shared.buckets.signed_log_buckets` with ``max_distance``: 2N rows, N in each direction, in
     decoders too. With ``share_key_projection``, the words' own projections make k^r and q^r, biases included; attention
-    lends them through ``bind_projections``.
+    passes them to ``bind_projections``.
 
     Parameters: ``relative_vectors`` (2K, H d), one table for all layers of a stack, row t is distance
     j - i = t - (K - 1), so the authors' table upside down, or (2N, H d) by bucket likewise; unless projections are
@@ -104,11 +98,8 @@ class DeBERTa(PositionEncoding):
         self.relative_vectors = nn.Parameter(torch.empty(2 * side, width))
         self.key_projection = nn.Linear(width, width, bias=False) if owns_key else None
         self.query_projection = nn.Linear(width, width) if owns_query else None
-        #: of queries and of keys, once they are bound
+        #: of queries and of keys, after ``bind_projections``
         self.word_projections: tuple[Projection, Projection] | None = None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for name, parameter in self.named_parameters():
             nn.init.normal_(parameter, std=0.0 if name.endswith("bias") else 0.02)  # the authors'
 
@@ -144,7 +135,7 @@ class DeBERTa(PositionEncoding):
         return sum(terms[1:], start=terms[0])
 
     def _projections(self) -> tuple[Projection | None, Projection | None]:
-        """Of q^r and of k^r; None where their term is switched off.
+        """The projections to q^r and to k^r; None where their term is switched off.
 
         Raises:
             ValueError: they are shared, and none are bound.
@@ -160,16 +151,19 @@ class DeBERTa(PositionEncoding):
         return query if self.position_to_content else None, key if self.content_to_position else None
 
     def _vectors(self, projection: Projection, rows: slice, positions: Positions) -> Tensor:
-        """k^r or q^r of these rows, (H, rows, d); all of them once in a generation."""
+        """k^r or q^r of these rows, (H, rows, d); in a generation all rows are projected once."""
         if positions.generation is None:
             return self._split_heads(projection(self.relative_vectors[rows]))
-        return positions.kept(projection, lambda _: self._split_heads(projection(self.relative_vectors)))[:, rows]
+        vectors = positions.cached_for_generation(
+            projection, lambda _: self._split_heads(projection(self.relative_vectors))
+        )
+        return vectors[:, rows]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
     def _rows(self, positions: Positions) -> tuple[slice, Tensor]:
-        """Where the distance j - i is looked up: the rows that can occur, and (T, S) indices into them."""
+        """The rows that can occur for the distance j - i, and (T, S) indices into them."""
         if self.position_buckets is None:
             return positions.clipped(self.clipping_distance - 1, self.clipping_distance)
 
@@ -182,7 +176,7 @@ class DeBERTa(PositionEncoding):
         return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
 
     def _mirrored(self, positions: Positions) -> tuple[slice, Tensor]:
-        """Where the distance i - j is looked up: all rows, and (T, S) indices into them."""
+        """All rows, and (T, S) indices into them for the distance i - j."""
         if self.position_buckets is not None:
             key = "mirrored log buckets", self.position_buckets, self.max_distance
             return slice(None), positions.cached(key, lambda: clamped(self.bucket_rows, -positions.distances))

@@ -5,18 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
-from .base import (
-    MAX_POSITIONS,
-    POSITION_SHARING,
-    Option,
-    positive_integer,
-    register_encoding,
-    table_heads,
-)
-from .clipped import CLIPPED, ClippedEncoding
-from .distance import DistanceBias
-from .pairs import PairBias
+from ..attention.positions import Positions
+from .options import MAX_POSITIONS, POSITION_SHARING, Option, positive_integer
+from .registry import register_encoding
+from .shared.clipped import ClippedEncoding
+from .shared.distance import DistanceBias
+from .shared.pairs import PairBias
+from .shared.tables import table_heads
 
 POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default that of a head")
 
@@ -34,18 +29,11 @@ class DietRel(DistanceBias, ClippedEncoding):
     Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
-    options = CLIPPED
-    crosses = True
+    supports_cross_attention = True
     scalars = {"relative_bias": 0.0}
 
-    def __init__(
-        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
-    ) -> None:
-        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+    def add_tables(self) -> None:
         self.relative_bias = nn.Parameter(torch.empty(self.table_shape()))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         # The paper names no initializer; this is that of the BERT on which it builds.
         nn.init.normal_(self.relative_bias, std=0.02)
 
@@ -60,8 +48,7 @@ class DietAbs(PairBias):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (1)
 
-    The product is not scaled. It is computed once a forward pass where layers share it, and kept over the steps of a
-    generation.
+    The product is not scaled. It is computed once a forward pass where layers share it, and cached for a generation.
 
     Parameters: ``query_positions`` and ``key_positions``, each (H, max_positions, D), or (1, max_positions, D) where
     heads share them; row t is position t, counted from 0 among the real tokens. Longer sequences are refused.
@@ -73,7 +60,7 @@ class DietAbs(PairBias):
         "position_sharing": POSITION_SHARING,
         "max_positions": MAX_POSITIONS,
     }
-    crosses = True
+    supports_cross_attention = True
 
     def __init__(
         self,
@@ -89,9 +76,6 @@ class DietAbs(PairBias):
         heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
         self.key_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for table in (self.query_positions, self.key_positions):
             nn.init.normal_(table, std=0.02)  # as diet_rel
 

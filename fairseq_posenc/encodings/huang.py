@@ -10,17 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..positions import Positions, look_up
-from .base import (
-    MAX_POSITIONS,
-    POSITION_SHARING,
-    PositionEncoding,
-    check_length,
-    register_encoding,
-    table_heads,
-)
-from .clipped import CLIPPED, ClippedEncoding
-from .tables import logits_of_keys, logits_of_queries
+from ..attention.positions import Positions, look_up
+from .base import PositionEncoding
+from .options import MAX_POSITIONS, POSITION_SHARING
+from .registry import register_encoding
+from .shared.clipped import ClippedEncoding
+from .shared.tables import check_length, logits_of_keys, logits_of_queries, table_heads
 
 
 @register_encoding("huang1")
@@ -61,13 +56,9 @@ class Huang2(ClippedEncoding):
     Extra time and memory: O(B H T S).
     """
 
-    options = CLIPPED
     scalars = {"relative_factors": 1.0}
 
-    def __init__(
-        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
-    ) -> None:
-        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+    def add_tables(self) -> None:
         self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
@@ -82,20 +73,15 @@ class Huang3(ClippedEncoding):
     .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
 
     The authors made a (T, S, d) tensor and could fit 2 sequences on a GPU instead of 20. Here the queries go in blocks
-    whose tensor is no larger than the logits, or than one query's (S, d) where that is more, and each block is computed
-    again for the gradient instead of kept.
+    whose tensor is no larger than the logits, or than one query's (S, d) where that is more, and each block is
+    recomputed in the backward pass.
 
     Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) where heads share it; row t is distance t - K.
     Time O(B H T S d), with no matrix product to speed it up; extra memory O(B H T S).
     """
 
-    options = CLIPPED
-
-    def __init__(
-        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
-    ) -> None:
-        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
-        self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(head_dim)))
+    def add_tables(self) -> None:
+        self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(self.head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self.rows_and_index(positions)
@@ -130,16 +116,8 @@ class Huang4(ClippedEncoding):
     Extra time O(B H (T + S) K d) and memory O(B H (T + S) K), K at most the length.
     """
 
-    options = CLIPPED
-
-    def __init__(
-        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
-    ) -> None:
-        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
-        self.relative_vectors = nn.Parameter(torch.empty(self.table_shape(head_dim)))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
+    def add_tables(self) -> None:
+        self.relative_vectors = nn.Parameter(torch.empty(self.table_shape(self.head_dim)))
         nn.init.normal_(self.relative_vectors, std=0.02)  # that of BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:

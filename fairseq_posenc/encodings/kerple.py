@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
-from .base import register_encoding
-from .distance import DistanceBias
+from ..attention.positions import Positions
+from .registry import register_encoding
+from .shared.distance import DistanceBias
 
 
 @register_encoding("kerple_log")

@@ -5,19 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions
-from .base import (
-    MAX_POSITIONS,
-    POSITION_SHARING,
-    SHARED_BY_LAYERS,
-    Option,
-    PositionEncoding,
-    check_length,
-    positive_integer,
-    register_encoding,
-    table_heads,
-)
+from ..attention.positions import Positions
+from .base import PositionEncoding
 from .diet import POSITION_RANK
+from .options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
+from .registry import register_encoding
+from .shared.tables import check_length, table_heads
 
 PROJECTION_LENGTH = Option(positive_integer, "number of mixtures of keys and values that Linformer attends to")
 
@@ -48,8 +41,8 @@ class LengthProjection(nn.Module):
 
 
 class _LengthProjecting(PositionEncoding):
-    """Attends to mixtures of the keys. A mixture of all keys would show a decoder the words that it is to predict, and
-    no causal projection of length exists: another encoding stands in a decoder."""
+    """Attends to mixtures of the keys. A mixture of all keys would show a decoder the words that it must predict, and a
+    causal projection of the length does not exist, so another encoding replaces it in a decoder."""
 
     def __init__(self, num_heads: int, head_dim: int, projection_length: int, max_positions: int) -> None:
         super().__init__(num_heads, head_dim)
@@ -140,5 +133,7 @@ class DietAbsLin(_LengthProjecting):
         def product() -> Tensor:
             return self.query_positions[:, : positions.keys] @ self.key_positions.transpose(1, 2)
 
-        matrix = positions.once(self.query_positions, product).to(q.dtype)  # (H or 1, keys, projection_length)
+        matrix = positions.cached(self.query_positions, product, learned=True).to(
+            q.dtype
+        )  # (H or 1, keys, projection_length)
         return matrix[:, positions.query_positions].transpose(0, 1)  # (B or 1, H or 1, T, projection_length)

@@ -4,11 +4,13 @@
 import torch
 from torch import Tensor, nn
 
+from ..attention.flex_kernel import ScoreMod
+from ..attention.positions import Positions
 from ..errors import FlagError
-from ..flex import ScoreMod
-from ..positions import Positions
-from .base import POSITION_SHARING, Option, PositionEncoding, integer, register_encoding, table_heads
-from .tables import logits_of_queries, per_head
+from .base import PositionEncoding
+from .options import POSITION_SHARING, Option, integer
+from .registry import register_encoding
+from .shared.tables import logits_of_queries, per_head, table_heads
 
 
 @register_encoding("relative_key")
@@ -39,9 +41,6 @@ class RelativeKey(PositionEncoding):
         self.position_sharing = position_sharing
         shape = table_heads(num_heads, position_sharing), left_clip + right_clip + 1, head_dim
         self.relative_keys = nn.Parameter(torch.empty(shape))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for head in self.relative_keys:
             nn.init.xavier_uniform_(head)  # as shaw
 

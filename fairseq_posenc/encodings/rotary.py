@@ -3,14 +3,16 @@
 import torch
 from torch import Tensor
 
+from ..attention.positions import Positions
 from ..errors import FlagError
-from ..positions import Positions
-from .base import Option, PositionEncoding, register_encoding
+from .base import PositionEncoding
+from .options import Option
+from .registry import register_encoding
 
 
 @register_encoding("rotary")
 class Rotary(PositionEncoding):
-    r"""Queries and keys turned by an angle that grows with their position, so that only the distance remains.
+    r"""Queries and keys rotated by an angle that grows with their position, so that logits depend on the distance.
 
     .. math::
         A_{ij} &= (q_i R_i) (k_j R_j)^T / \sqrt{d} = q_i R_{i - j} k_j^T / \sqrt{d} \\
@@ -35,7 +37,7 @@ class Rotary(PositionEncoding):
     ) -> None:
         super().__init__(num_heads, head_dim)
         if head_dim % 2:
-            raise FlagError(f"rotary turns pairs of dimensions: the width of a head must be even, not {head_dim}.")
+            raise FlagError(f"rotary rotates pairs of dimensions: the width of a head must be even, not {head_dim}.")
         if not 0 < rotary_base < float("inf"):
             raise FlagError(f"--rotary-base must be more than 0 and finite, not {rotary_base}.")
         self.rotary_layout = rotary_layout
@@ -43,36 +45,30 @@ class Rotary(PositionEncoding):
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         # Only distances count, so columns serve as positions, padded or not.
-        # There are no complex numbers of half precision to speak of.
+        # PyTorch has hardly any operation on complex numbers of half precision.
         precise = torch.promote_types(q.dtype, torch.float32)
-        owner = "rotary", self.head_dim, self.rotary_base, precise
+        rotations = positions.cached_for_generation(
+            ("rotary", self.head_dim, self.rotary_base, precise),
+            lambda length: self._rotations(length, q.device).to(precise.to_complex()),
+        )
+        of_queries = rotations[positions.first : positions.first + positions.queries]
+        of_keys = rotations[positions.keys - k.size(2) : positions.keys]
+        return self._rotate(q, of_queries, precise), self._rotate(k, of_keys, precise), v
 
-        def make(length: int) -> Tensor:
-            return self._turns(length, q.device).to(precise.to_complex())
-
-        if positions.generation is None:
-            turns = positions.cached(owner, lambda: make(positions.keys))
-        else:
-            turns = positions.kept(owner, make)
-        of_queries = turns[positions.first : positions.first + positions.queries]
-        of_keys = turns[positions.keys - k.size(2) : positions.keys]
-        return self._turn(q, of_queries, precise), self._turn(k, of_keys, precise), v
-
-    def _turns(self, length: int, device: torch.device) -> Tensor:
-        """The turn of each position and pair as a complex number of length 1, (length, d / 2); in double precision,
-        since single loses the angle of far positions."""
+    def _rotations(self, length: int, device: torch.device) -> Tensor:
+        """The rotation of each position and pair as a complex number of modulus 1, (length, d / 2); computed in double
+        precision, since single loses the angle of far positions."""
         pair = torch.arange(self.head_dim // 2, device=device, dtype=torch.float64)
         theta = self.rotary_base ** (-2 * pair / self.head_dim)
         angles = torch.arange(length, device=device)[:, None] * theta
         return torch.polar(torch.ones_like(angles), angles)
 
-    def _turn(self, x: Tensor, turns: Tensor, dtype: torch.dtype) -> Tensor:
-        """x (B, H, n, d), its pairs taken for complex numbers and multiplied, in a seventh of the time of
-        sines and cosines."""
+    def _rotate(self, x: Tensor, rotations: Tensor, dtype: torch.dtype) -> Tensor:
+        """x (B, H, n, d) with its pairs rotated as complex numbers, in a seventh of the time of sines and cosines."""
         pairs = self._in_pairs(x.to(dtype)).contiguous()
-        turned = torch.view_as_real(torch.view_as_complex(pairs) * turns)
+        rotated = torch.view_as_real(torch.view_as_complex(pairs) * rotations)
         half = self.rotary_layout == "half"
-        return (turned.transpose(-2, -1) if half else turned).flatten(-2).to(x.dtype)
+        return (rotated.transpose(-2, -1) if half else rotated).flatten(-2).to(x.dtype)
 
     def _in_pairs(self, x: Tensor) -> Tensor:
         """(B, H, n, d) as (B, H, n, d / 2, 2)."""

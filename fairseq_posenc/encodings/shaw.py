@@ -3,16 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from ..masks import Masks
-from ..positions import Positions
-from .band import clipped_attention
-from .base import (
-    Option,
-    parse_bool,
-    register_encoding,
-)
-from .clipped import CLIPPED, ClippedEncoding
-from .tables import logits_of_queries, per_head, weighted_sum
+from ..attention.masks import Masks
+from ..attention.positions import Positions
+from .options import Option, parse_bool
+from .registry import register_encoding
+from .shared.band import flex_clipped_attention
+from .shared.clipped import CLIPPED, ClippedEncoding
+from .shared.tables import logits_of_queries, per_head, weighted_sum
 
 
 @register_encoding("shaw")
@@ -52,9 +49,6 @@ class Shaw(ClippedEncoding):
         shape = self.table_shape(head_dim)
         self.relative_keys = nn.Parameter(torch.empty(shape)) if relative_keys else None
         self.relative_values = nn.Parameter(torch.empty(shape)) if relative_values else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         # tensor2tensor's initializer is Xavier-uniform over (2K + 1, d), whatever the number of heads.
         for table in self.parameters():
             for head in table:
@@ -76,6 +70,6 @@ class Shaw(ClippedEncoding):
         rows, index = self.rows_and_index(positions)
         return weighted_sum(weights, self.relative_values[:, rows], index)
 
-    def flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
+    def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
-        return clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)
+        return flex_clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)

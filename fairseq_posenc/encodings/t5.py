@@ -3,16 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions, clamped, log_buckets
-from .base import (
-    BIDIRECTIONAL,
-    MAX_DISTANCE,
-    NUM_BUCKETS,
-    POSITION_SHARING,
-    register_encoding,
-    table_heads,
-)
-from .distance import DistanceBias
+from ..attention.positions import Positions
+from .options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING
+from .registry import register_encoding
+from .shared.buckets import clamped, log_buckets
+from .shared.distance import DistanceBias
+from .shared.tables import table_heads
 
 
 @register_encoding("t5")
@@ -21,7 +17,7 @@ class T5(DistanceBias):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + b_{\mathrm{bucket}(j - i)}
 
-    Buckets are those of :func:`fairseq_posenc.positions.log_buckets`: in both directions in an encoder and between
+    Buckets are those of :func:`.shared.buckets.log_buckets`: in both directions in an encoder and between
     source and target, to the left only in a decoder. T5 itself does not scale q k^T and makes up for it by its
     initial weights; fairseq's Transformer keeps its scaling.
 
@@ -35,7 +31,7 @@ class T5(DistanceBias):
         "position_sharing": POSITION_SHARING,
         "bidirectional": BIDIRECTIONAL,
     }
-    crosses = True
+    supports_cross_attention = True
     scalars = {"relative_bias": 0.0}
     initial_values = 2  # 1: normally distributed, with a standard deviation of 0.02
     buckets: Tensor
@@ -55,9 +51,6 @@ class T5(DistanceBias):
         self.position_sharing = position_sharing
         self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
         self.relative_bias = nn.Parameter(torch.empty(table_heads(num_heads, position_sharing), num_buckets))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets
 
     def of_distances(self, positions: Positions) -> Tensor:

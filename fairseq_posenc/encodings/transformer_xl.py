@@ -6,10 +6,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..attention.positions import Positions
 from ..errors import FlagError
-from ..positions import Positions
-from .base import Option, PositionEncoding, parse_bool, register_encoding
-from .tables import logits_of_queries, per_head
+from .base import PositionEncoding
+from .options import Option, parse_bool
+from .registry import register_encoding
+from .shared.tables import logits_of_queries, per_head
 
 QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")
 
@@ -40,9 +42,6 @@ class TransformerXL(PositionEncoding):
         self.relative_projection = nn.Parameter(torch.empty(num_heads, head_dim, width))
         self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
         self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)  # the authors'
 
@@ -59,12 +58,15 @@ class TransformerXL(PositionEncoding):
         return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
-        """R_t W_R of every distance of ``positions.span``, (H, distances, d). In a generation those of keys before the
-        query are kept."""
+        """R_t W_R of every distance of ``positions.span``, (H, distances, d), cached over the steps of a generation."""
         if positions.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
-        known = positions.kept(self, lambda keys: self._project(Positions(1, keys, device=q.device), q.dtype))
-        return known[:, known.size(1) - positions.keys :]
+
+        def make(keys: int) -> Tensor:
+            return self._project(Positions(1, keys, device=q.device), q.dtype)
+
+        cached = positions.cached_for_generation(self, make)
+        return cached[:, cached.size(1) - positions.keys :]
 
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
         sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)

@@ -5,17 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..positions import clamped, log_buckets, relative_distances
-from .base import (
-    BIDIRECTIONAL,
-    MAX_DISTANCE,
-    MAX_POSITIONS,
-    NUM_BUCKETS,
-    Option,
-    parse_bool,
-    register_encoding,
-)
-from .pairs import PairBias
+from ..attention.positions import relative_distances
+from .options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, Option, parse_bool
+from .registry import register_encoding
+from .shared.buckets import clamped, log_buckets
+from .shared.pairs import PairBias
 
 UNTIE_FIRST_TOKEN = Option(
     parse_bool, "own biases from and to the first token, whatever the distance (TUPE's [CLS]), true or false"
@@ -53,9 +47,6 @@ class TupeAbs(PairBias):
         self.norm = nn.LayerNorm(width)
         self.query_projection = nn.Linear(width, width)
         self.key_projection = nn.Linear(width, width)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for weight in (self.position_vectors, self.query_projection.weight, self.key_projection.weight):
             nn.init.normal_(weight, std=0.02)  # the authors': that of BERT
         for projection in (self.query_projection, self.key_projection):

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..encodings.base import PositionEncoding
+from ..encodings import PositionEncoding
 from .errors import ExportError
 
 

@@ -9,7 +9,7 @@ import torch
 from ctranslate2.converters import fairseq as stock
 from ctranslate2.specs import common_spec, model_spec, transformer_spec
 
-from ..attention import PositionCrossAttention
+from ..attention.module import PositionCrossAttention
 from ..input_positions import LearnedPositions
 from .errors import ExportError
 from .positions import place_of, refusal

@@ -181,8 +181,7 @@ def draw(name: str, path: Path) -> None:
 )
 def main(names: tuple[str, ...], output: Path) -> None:
     """Draws what the encodings of these NAMES, by default all, do to attention: one NAME.png each."""
-    from fairseq_posenc.encodings import ENCODINGS
-    from fairseq_posenc.encodings.base import find_encoding
+    from fairseq_posenc.encodings import ENCODINGS, find_encoding
 
     try:
         for name in names:

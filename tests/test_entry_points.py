@@ -1,4 +1,4 @@
-"""Every door of fairseq, opened as a user opens it: its command lines in processes of their own, on a toy corpus."""
+"""Every entry point of fairseq as users call it: its command lines, in processes of their own, on a toy corpus."""
 
 import json
 import math
@@ -12,6 +12,7 @@ import time
 import pytest
 import torch
 
+import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
 from tests.toy import PACKAGE, TINY, binarize, generate, hypotheses, make_corpus, run_fairseq, train
 
 SHAW = "transformer_shaw_tiny"
@@ -30,9 +31,21 @@ def posenc_train(data, save_dir, arch, *flags, **options):
     return train(data, save_dir, arch, *flags, user_dir=PACKAGE, **options)
 
 
+def hydra_train(data, save_dir, model, *settings, **options):
+    """fairseq-hydra-train of a few updates, with this `model={...}`."""
+    return run_fairseq(
+        "hydra_train",
+        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
+        *("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.01]", "dataset.max_tokens=200"),
+        *("dataset.num_workers=0", "dataset.data_buffer_size=0", "dataset.disable_validation=true"),
+        *(f"model={model}", f"checkpoint.save_dir={save_dir}", f"hydra.run.dir={save_dir / 'hydra'}", *settings),
+        **options,
+    )
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("doors") / "text", lines={"train": 600, "valid": 21, **LINES})
+    return make_corpus(tmp_path_factory.mktemp("corpus") / "text", lines={"train": 600, "valid": 21, **LINES})
 
 
 @pytest.fixture(scope="module")
@@ -152,25 +165,9 @@ def test_print_alignment(data, shaw):
 def test_interactive_equals_generate(corpus, data, shaw):
     checkpoint = shaw[0] / "checkpoint_last.pt"
     expected = hypotheses(generate(data, checkpoint, user_dir=PACKAGE).stdout)
-    run = run_fairseq(
-        "interactive",
-        *(
-            data,
-            "--path",
-            checkpoint,
-            "--beam",
-            "2",
-            "--max-len-b",
-            "20",
-            "--buffer-size",
-            "9",
-            "--batch-size",
-            "4",
-            "--cpu",
-        ),
-        user_dir=PACKAGE,
-        stdin=(corpus / "test.en").read_text(),
-    )
+    flags = [data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu"]
+    flags += ["--buffer-size", "9", "--batch-size", "4"]
+    run = run_fairseq("interactive", *flags, user_dir=PACKAGE, stdin=(corpus / "test.en").read_text())
     assert hypotheses(run.stdout) == expected
 
 
@@ -235,28 +232,8 @@ print("FOUND " + json.dumps([[model.decode(row[0]["tokens"]), float(row[0]["scor
 
 
 def test_hydra_train_honours_preset_and_flags(data, tmp_path):
-    run_fairseq(
-        "hydra_train",
-        *(
-            "task=translation",
-            f"task.data={data}",
-            f"common.user_dir={PACKAGE}",
-            "common.cpu=true",
-            "criterion=cross_entropy",
-        ),
-        *("optimizer=adam", "optimization.lr=[0.01]", "optimization.max_update=2", "dataset.max_tokens=200"),
-        *(
-            "model={_name: transformer_shaw_tiny, clipping_distance: 3, encoder_layers: 1}",
-            f"checkpoint.save_dir={tmp_path}",
-        ),
-        *(
-            "dataset.num_workers=0",
-            "dataset.data_buffer_size=0",
-            "dataset.disable_validation=true",
-            f"hydra.run.dir={tmp_path / 'hydra'}",
-        ),
-        environment={"HYDRA_FULL_ERROR": "1"},
-    )
+    model = "{_name: transformer_shaw_tiny, clipping_distance: 3, encoder_layers: 1}"
+    hydra_train(data, tmp_path, model, "optimization.max_update=2", environment={"HYDRA_FULL_ERROR": "1"})
     state = torch.load(tmp_path / "checkpoint_last.pt")["model"]
     tables = {name: tensor.shape for name, tensor in state.items() if "relative_keys" in name}
     # fairseq's tiny preset is 2 heads, 64 wide, 2 layers; one encoder layer was asked for
@@ -279,32 +256,15 @@ def test_a_start_that_was_named_must_be_there(data, shaw, tmp_path):
         assert run.returncode != 0
         assert says in run.stderr
         assert not list((tmp_path / "new").glob("*.pt"))
-    run = run_fairseq(
-        "hydra_train",
-        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
-        *("criterion=cross_entropy", "optimizer=adam", "dataset.max_tokens=200", "optimization.max_update=1"),
-        *("model={_name: transformer_shaw_tiny}", f"checkpoint.save_dir={tmp_path / 'new'}"),
-        *(f"checkpoint.restore_file={missing}", f"hydra.run.dir={tmp_path / 'hydra'}"),
-        check=False,
-    )
+    settings = ["optimization.max_update=1", f"checkpoint.restore_file={missing}"]
+    run = hydra_train(data, tmp_path / "new", "{_name: transformer_shaw_tiny}", *settings, check=False)
     assert run.returncode != 0
     assert f"--restore-file {missing} does not exist; name a file" in run.stdout + run.stderr
 
 
-def test_hydra_train_refuses_a_key_that_nobody_knows(data, tmp_path):
-    run = run_fairseq(
-        "hydra_train",
-        *(
-            "task=translation",
-            f"task.data={data}",
-            f"common.user_dir={PACKAGE}",
-            "common.cpu=true",
-            "criterion=cross_entropy",
-        ),
-        *("optimizer=adam", "optimization.max_update=1", "dataset.max_tokens=200", f"checkpoint.save_dir={tmp_path}"),
-        *("model={_name: transformer_shaw_tiny, clip_distance: 3}", f"hydra.run.dir={tmp_path / 'hydra'}"),
-        check=False,
-    )
+def test_hydra_train_refuses_an_unknown_key(data, tmp_path):
+    model = "{_name: transformer_shaw_tiny, clip_distance: 3}"
+    run = hydra_train(data, tmp_path, model, "optimization.max_update=1", check=False)
     assert run.returncode != 0
     assert "model.clip_distance is no option of transformer_shaw_tiny" in run.stdout + run.stderr
 
@@ -339,17 +299,8 @@ def test_two_processes_equal_one_with_twice_the_batches(data, tmp_path):
         *(data, "--arch", SHAW, *TINY, "--save-dir", tmp_path / "two", "--cpu", "--user-dir", PACKAGE),
         *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--seed", "1", "--num-workers", "0"),
         *("--required-batch-size-multiple", "1", "--disable-validation", "--no-progress-bar", "--log-format", "simple"),
-        *(
-            "--log-interval",
-            "1",
-            "--data-buffer-size",
-            "0",
-            *common,
-            "--distributed-backend",
-            "gloo",
-            "--distributed-world-size",
-            "2",
-        ),
+        *("--log-interval", "1", "--data-buffer-size", "0", *common),
+        *("--distributed-backend", "gloo", "--distributed-world-size", "2"),
         *("--distributed-init-method", "env://", "--distributed-no-spawn", "--distributed-rank", "-1"),
     ]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script]
@@ -388,17 +339,11 @@ def test_with_a_suffix_fine_tuning_starts_and_goes_on_by_the_files_of_that_suffi
 
 
 def test_hydra_train_fine_tunes(data, stock, tmp_path):
-    run = run_fairseq(
-        "hydra_train",
-        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
-        *("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.01]", "optimization.max_update=1"),
-        *("dataset.max_tokens=200", "dataset.num_workers=0", "dataset.data_buffer_size=0"),
-        *("dataset.disable_validation=true", f"checkpoint.finetune_from_model={stock[0]}"),
-        "model={_name: transformer_shaw_tiny, encoder_layers: 2, encoder_embed_dim: 16, encoder_ffn_embed_dim: 32, "
-        "encoder_attention_heads: 2, decoder_layers: 2, decoder_embed_dim: 16, decoder_ffn_embed_dim: 32, "
-        "decoder_attention_heads: 2}",
-        *(f"checkpoint.save_dir={tmp_path}", f"hydra.run.dir={tmp_path / 'hydra'}"),
-    )
+    sizes = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
+    same = ", ".join(f"{stack}_{name}: {size}" for stack in ("encoder", "decoder") for name, size in sizes.items())
+    model = f"{{_name: transformer_shaw_tiny, {same}}}"
+    settings = ["optimization.max_update=1", f"checkpoint.finetune_from_model={stock[0]}"]
+    run = hydra_train(data, tmp_path, model, *settings)
     assert "fresh position parameters" in run.stdout + run.stderr
 
 
@@ -415,14 +360,8 @@ def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path, arch, fl
 
 
 def test_generating_with_other_positions_is_refused(data, shaw):
-    run = generate(
-        data,
-        shaw[0] / "checkpoint_last.pt",
-        "--model-overrides",
-        "{'clipping_distance': 5}",
-        user_dir=PACKAGE,
-        check=False,
-    )
+    overrides = ["--model-overrides", "{'clipping_distance': 5}"]
+    run = generate(data, shaw[0] / "checkpoint_last.pt", *overrides, user_dir=PACKAGE, check=False)
     assert run.returncode != 0
     assert "trained with other positions" in run.stderr
 
@@ -445,7 +384,7 @@ class Evil:
         return os.system, ("touch EXPLOITED",)
 
 
-def test_pickle_that_would_run_code_is_refused_by_every_door(data, shaw, tmp_path, monkeypatch):
+def test_pickle_that_would_run_code_is_refused_by_every_entry_point(data, shaw, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     state = torch.load(shaw[0] / "checkpoint_last.pt")
     torch.save({**state, "extra_state": Evil()}, tmp_path / "checkpoint_last.pt")

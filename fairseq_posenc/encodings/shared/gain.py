@@ -1,4 +1,4 @@
-"""The gain of learned parameters, ``--bias-gain``: how a constant factor makes them learn faster, for all encodings."""
+"""The gain of learned scalars, ``--bias-gain``: a constant factor that makes them learn faster."""
 
 from __future__ import annotations
 

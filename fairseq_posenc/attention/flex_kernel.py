@@ -1,5 +1,5 @@
-"""Attention by PyTorch's FlexAttention, which makes a fused kernel of a function of one logit: memory grows with the
-length, not with its square. https://pytorch.org/blog/flexattention/"""
+"""PyTorch's FlexAttention, https://pytorch.org/blog/flexattention/: it compiles a fused kernel from a function of one
+logit, so that memory grows with the length, not with its square."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from .masks import Masks
 from .positions import Positions
 
-#: PyTorch's plain form, which runs where nothing is compiled, has gradients, but PyTorch refuses them
+#: False since PyTorch refuses gradients on a CPU, though its uncompiled form has them; tests set it
 TRAINS_ON_CPU = False
 
-#: of a logit, and the indices of sentence, head, query and key: the new logit
+#: the new logit, of a logit and the indices of its sentence, head, query and key
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-#: of the indices of query and key among all keys: whether they meet
-Where = Callable[[Tensor, Tensor], Tensor]
+#: whether a query attends to a key, of their indices among all keys
+PairMask = Callable[[Tensor, Tensor], Tensor]
 
 
-def kernel(
+def flex_kernel(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     positions: Positions,
     masks: Masks,
     score_mod: ScoreMod | None = None,
-    where: tuple[str, Where] | None = None,
+    pair_mask: tuple[str, PairMask] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Output (B, H, T, d) and logarithm of the summed exponentials (B, H, T), -inf where a query sees nothing.
+    """Output (B, H, T, d), and logsumexp of the logits (B, H, T), -inf where a query attends to nothing.
 
     Args:
         q: (B, H, T, d), scaled.
-        where: the pairs to which attention is restricted, with a name under which its mask is kept for the pass.
+        score_mod: what is done to the logits before masks.
+        pair_mask: restricts attention to some pairs; its name tells block masks apart in the cache of the pass.
     """
-    adds = masks.adds
-    if adds is not None:
-        score_mod = both(score_mod, dense_score_mod(adds))
+    if masks.attn_bias is not None:
+        score_mod = chained(score_mod, dense_score_mod(masks.attn_bias))
     attention: Any = _compiled() if q.is_cuda else flex_attention
     output, logsumexp = attention(
         q,
         k,
         v,
         score_mod=score_mod,
-        block_mask=_block_mask(q, k, positions, masks, where),
+        block_mask=_block_mask(q, k, positions, masks, pair_mask),
         scale=1.0,
         return_lse=True,  # its successor, return_aux, is younger than the oldest PyTorch that this package works with
     )
@@ -66,46 +66,46 @@ def _compiled() -> Any:
 
 
 def dense_score_mod(bias: Tensor) -> ScoreMod:
-    """Adds a tensor broadcastable to (B, H, T, S), of four dimensions."""
-    entry = entries(bias)
+    """Adds a bias of four dimensions, broadcastable to (B, H, T, S)."""
+    entry = reader(bias)
     return lambda score, b, h, i, j: score + entry(b, h, i, j)
 
 
-def entries(x: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Reads a tensor broadcastable to (B, H, T, S), of four dimensions, at sentence, head, query and key."""
+def reader(x: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """A function that reads x, of four dimensions, broadcastable to (B, H, T, S), at sentence, head, query and key."""
     batch, heads, queries, keys = (size > 1 for size in x.shape)
     return lambda b, h, i, j: x[b * batch, h * heads, i * queries, j * keys]
 
 
-def both(first: ScoreMod | None, second: ScoreMod) -> ScoreMod:
-    """One after the other."""
+def chained(first: ScoreMod | None, second: ScoreMod) -> ScoreMod:
+    """The first, then the second."""
     if first is None:
         return second
     return lambda score, b, h, i, j: second(first(score, b, h, i, j), b, h, i, j)
 
 
 def _block_mask(
-    q: Tensor, k: Tensor, positions: Positions, masks: Masks, where: tuple[str, Where] | None
+    q: Tensor, k: Tensor, positions: Positions, masks: Masks, pair_mask: tuple[str, PairMask] | None
 ) -> BlockMask | None:
-    """Which blocks of queries and keys need no work; made once a pass."""
-    padding, forbids = masks.key_padding_mask, masks.forbids
-    if padding is None and forbids is None and where is None:
+    """Which blocks of queries and keys need no work, cached for the pass."""
+    padding, forbidden = masks.key_padding_mask, masks.forbidden
+    if padding is None and forbidden is None and pair_mask is None:
         return None
     first = positions.first
-    forbidden = None if forbids is None else entries(forbids)
+    is_forbidden = None if forbidden is None else reader(forbidden)
 
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         seen = j >= 0
-        if where is not None:
-            seen = seen & where[1](i + first, j)
+        if pair_mask is not None:
+            seen = seen & pair_mask[1](i + first, j)
         if padding is not None:
             seen = seen & ~padding[b, j]
-        if forbidden is not None:
-            seen = seen & ~forbidden(b, h, i, j)
+        if is_forbidden is not None:
+            seen = seen & ~is_forbidden(b, h, i, j)
         return seen
 
-    by_sentence = padding is not None or (forbids is not None and forbids.size(0) > 1)
-    by_head = forbids is not None and forbids.size(1) > 1
+    by_sentence = padding is not None or (forbidden is not None and forbidden.size(0) > 1)
+    by_head = forbidden is not None and forbidden.size(1) > 1
 
     def make() -> BlockMask:
         make_mask: Any = _compiled_block_mask() if q.is_cuda else create_block_mask
@@ -118,4 +118,4 @@ def _block_mask(
             device=q.device,
         )
 
-    return positions.cached(("block mask", id(masks), where and where[0]), make)
+    return positions.cached(("block mask", masks, pair_mask and pair_mask[0]), make)

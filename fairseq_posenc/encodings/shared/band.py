@@ -1,4 +1,4 @@
-"""Clipped relative vectors by FlexAttention: far keys on either side, and a band of near ones."""
+"""Clipped relative vectors with FlexAttention: far keys on either side, and a band of near ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..flex import Where, kernel
-from ..masks import Masks
-from ..positions import Positions
+from ...attention.flex_kernel import PairMask, flex_kernel
+from ...attention.masks import Masks
+from ...attention.positions import Positions
 from .tables import take_distances, weighted_sum
 
 
-def clipped_attention(
+def flex_clipped_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -24,9 +24,9 @@ def clipped_attention(
 ) -> Tensor:
     r"""Shaw's attention, output (B, H, T, d), in three parts that share one softmax.
 
-    Keys at a distance of K or more to one side all have that side's last vector: on each side that is plain attention
-    with one number added for each query, and one vector for all its weight. Only the 2K - 1 distances between are
-    computed one by one, so that beside two masked flash attentions it takes O(n K d) time and O(n K) memory.
+    All keys at a distance of K or more to one side share the last vector of that side, so each side is plain attention
+    plus one logit for each query and one value vector. Only the 2K - 1 distances between are computed one by one, in
+    O(n K d) time and O(n K) memory beside the two calls of FlexAttention.
 
     .. math:: z_i = \sum_{p} \frac{e^{s_p}}{\sum_{p'} e^{s_{p'}}} z_{ip}, \quad
         s_p = \log \sum_{j \in p} e^{e_{ij}}
@@ -37,15 +37,15 @@ def clipped_attention(
         value_table: a^V (H or 1, 2K + 1, d), or None without relative values.
     """
     reach = clipping_distance
-    sides: list[tuple[int, tuple[str, Where] | None]] = [(0, None)]  # K = 0: one row for every distance
+    sides: list[tuple[int, tuple[str, PairMask] | None]] = [(0, None)]  # K = 0: one row for every distance
     if reach > 0:
         sides = [
             (0, (f"left of {reach}", lambda i, j: j <= i - reach)),
             (2 * reach, (f"right of {reach}", lambda i, j: j >= i + reach)),
         ]
     outputs, sums = [], []
-    for row, where in sides:
-        output, logsumexp = kernel(q, k, v, positions, masks, where=where)
+    for row, pair_mask in sides:
+        output, logsumexp = flex_kernel(q, k, v, positions, masks, pair_mask=pair_mask)
         if key_logits is not None:
             logsumexp = logsumexp + key_logits[..., row]
         if value_table is not None:
@@ -74,8 +74,8 @@ def _band(
     key_logits: Tensor | None,
     value_table: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention at distances less than ``reach``: output (B, H, T, d), logsumexp (B, H, T). Blocks of queries meet
-    windows of keys that overlap."""
+    """Attention at distances less than ``reach``: output (B, H, T, d), logsumexp (B, H, T). Each block of queries
+    attends to a window of keys; windows overlap."""
     queries, side = q.size(2), reach - 1
     block = min(BAND_BLOCK, queries)
     number = -(-queries // block)
@@ -98,10 +98,10 @@ def _band(
     if key_logits is not None:
         padded = F.pad(key_logits, (0, 0, 0, number * block - queries))
         logits = logits + take_distances(padded, rows).unflatten(2, (number, block))
-    if masks.adds is not None:
-        logits = logits + _at(masks.adds, row, j)
-    if masks.forbids is not None:
-        exists = exists & ~_at(masks.forbids, row, j)
+    if masks.attn_bias is not None:
+        logits = logits + _at(masks.attn_bias, row, j)
+    if masks.forbidden is not None:
+        exists = exists & ~_at(masks.forbidden, row, j)
     if masks.key_padding_mask is not None:
         exists = exists & ~masks.key_padding_mask[:, None][:, :, j]
     logits = logits.masked_fill(~exists, masks.forbidden_logit)

@@ -1,4 +1,4 @@
-"""What guards.py wraps still takes all that fairseq's own function takes."""
+"""Patched functions still take all that fairseq's own functions take."""
 
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion

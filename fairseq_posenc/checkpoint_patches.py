@@ -1,13 +1,13 @@
-"""fairseq's functions that read checkpoints, made to run nothing in them and to say in one sentence what is wrong.
+"""Patches of fairseq's functions that read checkpoints: they run no code from them, and explain errors in one sentence.
 
-* fairseq reads a checkpoint without saying that it wants data only, evaluates some of its settings, and reads the
-  files of embeddings that they name, though the embeddings are in the checkpoint.
-* A damaged checkpoint, or one of another model, ends in an error that names no file, or that hides the reason.
+* fairseq unpickles a checkpoint without restriction to data, evaluates some of its settings, and reads the files of
+  embeddings that they name, though the embeddings are in the checkpoint.
+* A damaged checkpoint, or one of another model, ends in an error that does not name the file or hides the reason.
 * A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
-  are passed over: the training starts from random parameters, exit status 0.
+  are ignored: the training starts from random parameters, exit status 0.
 * Models are not told whether a checkpoint is resumed or fine-tuned, which decides whether its positions may differ.
-* ``FastaDataset`` gives the names of files to a shell as they are; ``from_pretrained`` unpacks archives whose files may
-  go anywhere on the disk.
+* ``FastaDataset`` passes file names unquoted to a shell; ``from_pretrained`` unpacks archives whose files may go
+  anywhere on the disk.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from .model import fine_tuning
 
 
 def unpack_inside() -> None:
-    """Makes it the default of tarfile, as from Python 3.14 on, that nothing leaves the directory of an extraction."""
+    """Makes tarfile extract nothing outside the target directory by default, as from Python 3.14 on."""
     if tarfile.TarFile.extraction_filter is None:  # none was chosen
         tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
 
 @contextlib.contextmanager
 def explained(*sources: str) -> Iterator[None]:
-    """Makes every failure in loading these files a refusal that names them."""
+    """Turns every failure in loading these files into a refusal that names them."""
     try:
         yield
     except Exception as error:
-        # fairseq's trainer replaces the reason by an Exception without one.
+        # fairseq's trainer replaces the error by a bare Exception.
         reason = (error.__context__ or error) if type(error) is Exception else error
         if not isinstance(reason, Refusal):
             raise CheckpointError(
@@ -57,7 +57,7 @@ def explained(*sources: str) -> Iterator[None]:
 
 
 def read_safely(load_checkpoint_to_cpu: Any) -> Any:
-    """fairseq's own steps, but what they work on was checked, and is not read a second time."""
+    """fairseq's own steps, on a checkpoint that was checked and is read only once."""
 
     @functools.wraps(load_checkpoint_to_cpu)
     def load(path: str, arg_overrides: Any = None, load_on_all_ranks: bool = False) -> dict[str, Any]:
@@ -86,6 +86,8 @@ def _forget_embedding_files(model: dict[str, Any]) -> None:
 
 
 def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
+    """fairseq's own result: the averaged parameters in place of the model's."""
+
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
         ignore_unsafe_switch()
@@ -120,7 +122,7 @@ def explain_models(load_model_ensemble_and_task: Any) -> Any:
 
 
 def name_unknown(kind: str, known: Container[str]) -> Callable[[Any], Any]:
-    """For functions that build a task or a model by name: fairseq prints the whole configuration and all names."""
+    """Explains an unknown name of a task or a model; fairseq would print the whole configuration and all names."""
 
     def wrap(build: Any) -> Any:
         @functools.wraps(build)
@@ -136,9 +138,9 @@ def name_unknown(kind: str, known: Container[str]) -> Callable[[Any], Any]:
 
 
 def know_the_start(load_checkpoint: Any) -> Any:
-    """Refuses a start that is not there, and tells models when one is fine-tuned.
+    """Refuses to start from a missing checkpoint, and tells models when one is fine-tuned.
 
-    Only the training's own last checkpoint need not be there yet; any other was named by the user.
+    Only the training's own last checkpoint may be missing; any other was named by the user.
     """
 
     @functools.wraps(load_checkpoint)

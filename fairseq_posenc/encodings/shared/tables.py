@@ -1,7 +1,12 @@
-"""Products with tables of vectors by distance, without ever laying the vectors out by query and key."""
+"""Products with tables of vectors by distance, which never make a tensor of the vectors by query and key."""
+
+from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from ...errors import FlagError
+from ..base import PositionEncoding
 
 
 def per_head(x: Tensor, tables: Tensor) -> Tensor:
@@ -44,3 +49,22 @@ def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
     by_row = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
     by_row = by_row.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
     return per_head(by_row.to(weights.dtype), table)
+
+
+def table_heads(num_heads: int, position_sharing: str) -> int:
+    """The number of heads in a table: 1 if heads share it ("head" and "all")."""
+    return 1 if position_sharing in ("head", "all") else num_heads
+
+
+def check_length(encoding: PositionEncoding, length: int, max_positions: int) -> None:
+    """Refuses a sequence longer than the encoding's tables.
+
+    Raises:
+        ValueError: it is.
+    """
+    if length > max_positions:
+        raise FlagError(
+            f"{encoding.name} was built for sequences of at most {max_positions} positions, not {length}: build it "
+            "with a larger max_positions (of a model: --max-source-positions, --max-target-positions) or split the "
+            "sequence."
+        )

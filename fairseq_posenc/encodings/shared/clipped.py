@@ -1,30 +1,41 @@
-"""What encodings with tables of clipped distances have in common."""
+"""Encodings with tables of clipped distances."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import FlagError
-from ..positions import Positions
-from .base import CLIPPING_DISTANCE, POSITION_SHARING, PositionEncoding, table_heads
+from ...attention.positions import Positions
+from ...errors import FlagError
+from ..base import PositionEncoding
+from ..options import CLIPPING_DISTANCE, POSITION_SHARING
+from .tables import table_heads
 
 CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
 
 
 class ClippedEncoding(PositionEncoding):
-    """Has tables of 2K + 1 rows, row t of which is distance j - i = t - K; distances beyond K clip."""
+    """Has tables of 2K + 1 rows, row t of which is distance j - i = t - K; distances beyond K clip. Most subclasses
+    make them in :meth:`add_tables`."""
 
-    def __init__(self, num_heads: int, head_dim: int, clipping_distance: int, position_sharing: str) -> None:
+    options = CLIPPED
+
+    def __init__(
+        self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
+    ) -> None:
         super().__init__(num_heads, head_dim)
         if clipping_distance < 0:
             raise FlagError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
         self.clipping_distance = clipping_distance
         self.position_sharing = position_sharing
+        self.add_tables()
+
+    def add_tables(self) -> None:
+        """Makes the tables, once the options are set."""
 
     def table_shape(self, *width: int) -> tuple[int, ...]:
         """(H, 2K + 1, ...), or (1, 2K + 1, ...) where heads share the table."""
         return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
 
     def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
-        """The rows of a table that can occur, and where among them the distance of each query and key stands."""
+        """The rows of a table that can occur, and indices into them by query and key."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)

@@ -1,4 +1,4 @@
-"""What queries may not see, padding and the future: brought into one form once for all layers of a pass."""
+"""Masks of padding and of the future, converted once a pass to the forms that backends need."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Masks:
     """
 
     def __init__(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype) -> None:
+        self._given = key_padding_mask  # alive as long as its place in memory identifies it, see of_pass
         self.key_padding_mask = None if key_padding_mask is None else key_padding_mask.bool()
         self.attn_mask = attn_mask
         self.dtype = dtype
@@ -28,18 +29,13 @@ class Masks:
     def of_pass(
         cls, positions: Positions, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
     ) -> Masks:
-        """One object for all layers that are given the same masks."""
-
-        def make() -> tuple[Masks, Tensor | None, Tensor | None]:
-            # The tensors are kept beside it, so that no other can come to stand in their place in memory.
-            return cls(key_padding_mask, attn_mask, dtype), key_padding_mask, attn_mask
-
+        """The same object for all layers that are given the same masks."""
         # fairseq makes a new view of the same mask for every layer.
         key = ("masks", _place(key_padding_mask), _place(attn_mask), dtype)
-        return positions.cached(key, make)[0]
+        return positions.cached(key, lambda: cls(key_padding_mask, attn_mask, dtype))
 
     def part(self, start: int, stop: int, keys: int) -> Masks:
-        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys."""
+        """The masks of the queries from ``start`` to ``stop`` and of the first ``keys`` keys."""
         mask = self.attn_mask
         if mask is not None and mask.dim() > 1 and mask.size(-2) > 1:
             mask = mask[..., start:stop, :]
@@ -55,8 +51,8 @@ class Masks:
         return torch.finfo(self.dtype).min / 4
 
     @cached_property
-    def forbids(self) -> Tensor | None:
-        """Where ``attn_mask`` forbids, of its shape in four dimensions, bool."""
+    def forbidden(self) -> Tensor | None:
+        """Where ``attn_mask`` forbids attention, of its shape in four dimensions, bool."""
         if self.attn_mask is None:
             return None
         mask = self.attn_mask
@@ -65,16 +61,17 @@ class Masks:
         return four_dimensions(mask)
 
     @cached_property
-    def adds(self) -> Tensor | None:
-        """What a float ``attn_mask`` adds beside what it forbids, in four dimensions; None where that is nothing."""
+    def attn_bias(self) -> Tensor | None:
+        """What a float ``attn_mask`` adds where it does not forbid, in four dimensions; None if that is nothing."""
         if self.attn_mask is None or not self.attn_mask.is_floating_point():
             return None
-        adds = self.attn_mask.to(self.dtype).masked_fill(self.attn_mask <= self.forbidden_logit, 0)
-        return four_dimensions(adds) if adds.any() else None
+        bias = self.attn_mask.to(self.dtype).masked_fill(self.attn_mask <= self.forbidden_logit, 0)
+        return four_dimensions(bias) if bias.any() else None
 
     @cached_property
     def additive(self) -> Tensor | None:
-        """All in one tensor to be added, (B or 1, H or 1, T or 1, S); None where there is nothing to add."""
+        """All masks as one tensor to add to the logits, (B or 1, H or 1, T or 1, S); None if there is nothing to
+        add."""
         mask = self.attn_mask
         merged = None
         if mask is not None and mask.is_floating_point():
@@ -93,15 +90,15 @@ class Masks:
     def last_visible(self) -> list[int]:
         """For each query the number of keys up to the last that ``attn_mask`` lets it see in any sentence and head;
         empty where it may see all."""
-        if self.forbids is None or 1 in self.forbids.shape[-2:]:
+        if self.forbidden is None or 1 in self.forbidden.shape[-2:]:
             return []
-        visible = ~self.forbids.all(dim=0).all(dim=0)
+        visible = ~self.forbidden.all(dim=0).all(dim=0)
         from_the_end = visible.flip(-1).to(torch.uint8).argmax(dim=-1)
         return (visible.size(-1) - from_the_end).tolist()
 
 
 def _place(x: Tensor | None) -> tuple[object, ...] | None:
-    """What two tensors share that hold the same numbers at the same place."""
+    """Equal for tensors that are views of the same numbers at the same place in memory."""
     return None if x is None else (x.data_ptr(), x.dtype, x.shape, x.stride())
 
 

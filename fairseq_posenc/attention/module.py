@@ -1,0 +1,175 @@
+"""The attention modules of fairseq's layers: its projections and cache around :func:`.core.attend`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from ..encodings.base import PositionEncoding
+from .backends import check_backend
+from .core import attend_transformed, check_positions
+from .key_value_cache import append, reorder
+from .positions import Positions
+
+#: of the current forward pass of this thread; fairseq's layers pass no further arguments on to their attention
+_positions: ContextVar[Positions | None] = ContextVar("positions", default=None)
+
+IncrementalState = dict[str, dict[str, Tensor | None]]
+
+
+@contextmanager
+def passing(positions: Positions | None) -> Iterator[None]:
+    """Within the context, ``positions`` are those of the current forward pass."""
+    token = _positions.set(positions)
+    try:
+        yield
+    finally:
+        _positions.reset(token)
+
+
+def current_positions() -> Positions | None:
+    """The positions of the current forward pass."""
+    return _positions.get()
+
+
+class PositionAttention(MultiheadAttention):
+    """Self-attention of a fairseq layer with a position encoding.
+
+    Parameters and incremental state have the names of fairseq's :class:`MultiheadAttention`, so that stock checkpoints
+    load; the encoding's own parameters are under ``position_encoding``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        encoding: PositionEncoding,
+        dropout: float,
+        backend: str = "auto",
+        **other: Any,
+    ) -> None:
+        check_backend(backend, encoding, dropout)
+        super().__init__(embed_dim, num_heads, dropout=dropout, **other)
+        self.position_encoding = encoding
+        self.backend = backend
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Tensor | None = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As fairseq's: query and output are (T, B, C); weights are (B, T, S), or (H, B, T, S) with
+        ``need_head_weights``."""
+        assert not before_softmax, "nothing in fairseq asks for the logits"
+        self.position_encoding.bind_projections(self.q_proj, self.k_proj)
+        # Queries first, as in fairseq: gradients are then summed in the same order, and are bitwise equal.
+        q = self._split_heads(self.q_proj(query))
+        q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)
+        output, weights = attend_transformed(
+            q,
+            k,
+            v,
+            self.position_encoding,
+            key_padding_mask,
+            attn_mask,
+            need_weights or need_head_weights,
+            self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
+            positions,
+            self.backend if incremental_state is None else "auto",
+        )
+        output = self.out_proj(output.permute(2, 0, 1, 3).reshape(query.shape))
+        if weights is None:
+            return output, None
+        return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """As fairseq's, when beams are reordered."""
+        saved = self._get_input_buffer(incremental_state)
+        if saved:
+            reorder(saved, new_order)
+            self._set_input_buffer(incremental_state, saved)
+        return incremental_state
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """(length, B, C) into (B, H, length, d)."""
+        return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+
+    def _transformed(
+        self,
+        q: Tensor,
+        query: Tensor,
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
+        """q (B, H, T, d), k and v (B, H, S, d) after the encoding's ``transform``, positions, and padding (B, S). Keys
+        and values are cached after it, batch-first as in fairseq."""
+        k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
+        saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
+        earlier = saved.get("prev_key")
+        keys = k.size(2) + (0 if earlier is None else earlier.size(2))
+        if earlier is not None:
+            key_padding_mask = self._append_prev_key_padding_mask(
+                key_padding_mask, saved.get("prev_key_padding_mask"), k.size(0), keys, static_kv=False
+            )
+        positions = current_positions() or Positions(q.size(2), keys, key_padding_mask, q.device)
+        check_positions(positions, q, keys, key_padding_mask)
+        q, k, v = self.position_encoding.transform(q, k, v, positions)
+        if incremental_state is not None:
+            k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
+            self._save(incremental_state, k, v, key_padding_mask)
+        return q, k, v, positions, key_padding_mask
+
+    def _save(self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
+        """Caches them for the next steps, under fairseq's names."""
+        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+        self._set_input_buffer(incremental_state, buffer)
+
+
+class PositionCrossAttention(PositionAttention):
+    """Cross-attention of a fairseq layer with a position encoding."""
+
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """As fairseq's, at once, since no step appends to the keys and values of the source."""
+        return MultiheadAttention.reorder_incremental_state(self, incremental_state, new_order)
+
+    def set_beam_size(self, beam_size: int) -> None:
+        """Ignored: fairseq would then cache the source once for all beams, each of which needs its own biases here."""
+
+    def _transformed(
+        self,
+        q: Tensor,
+        query: Tensor,
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
+        """q (B, H, T, d), k and v (B, H, S, d) of the source, projected in the first step of a generation, positions,
+        and padding (B, S)."""
+        assert not self.position_encoding.overrides("transform"), "k and v of the source are cached as they are"
+        of_pass = current_positions()
+        if of_pass is None or of_pass.cross_attention is None:
+            raise RuntimeError(
+                "attention to the source with positions works inside a forward pass of the decoder only."
+            )
+        saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
+        k, v = saved.get("prev_key"), saved.get("prev_value")
+        if k is None or v is None:
+            assert key is not None, "the source is there in the first step"
+            k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
+            if incremental_state is not None:
+                self._save(incremental_state, k, v, key_padding_mask)
+        return q, k, v, of_pass.cross_attention, saved.get("prev_key_padding_mask", key_padding_mask)

@@ -1,0 +1,102 @@
+"""The registry of encodings: they are found and built by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import FlagError
+from .base import PositionEncoding
+from .options import BIAS_GAIN, NUM_SEGMENTS, Option, flag, parse_option, spelled
+
+ENCODINGS: dict[str, type[PositionEncoding]] = {}
+
+
+def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[PositionEncoding]]:
+    """Class decorator: makes an encoding available under ``name``, and with it its architectures and flags.
+
+    Raises:
+        ValueError: the name is taken, the class is no PositionEncoding, or its options are not keywords with defaults.
+    """
+
+    def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
+        if name in ENCODINGS:
+            raise ValueError(f"the encoding {name!r} is registered already, by {ENCODINGS[name].__name__}.")
+        if not (isinstance(cls, type) and issubclass(cls, PositionEncoding)):
+            raise ValueError(f"{cls!r} must derive from PositionEncoding to be registered as {name!r}.")
+        if set(default_options(cls)) != set(cls.options):
+            raise ValueError(
+                f"{cls.__name__}.options must name exactly the keywords with defaults of its constructor, "
+                f"{sorted(default_options(cls))}."
+            )
+        for option, meaning in cls.options.items():
+            if known_options().get(option, meaning) != meaning:
+                raise ValueError(f"the option {option!r} of {name!r} has another meaning in another encoding.")
+        cls.name = name
+        ENCODINGS[name] = cls
+        return cls
+
+    return register
+
+
+def known_options() -> dict[str, Option]:
+    """Every option of every registered encoding."""
+    return {name: option for cls in ENCODINGS.values() for name, option in cls.options.items()}
+
+
+def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
+    """The defaults of an encoding's options, read from its constructor."""
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def find_encoding(name: str) -> type[PositionEncoding]:
+    """The class registered as ``name``.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in ENCODINGS:
+        raise FlagError(f"there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}.")
+    return ENCODINGS[name]
+
+
+def build_encoding(
+    name: str,
+    num_heads: int,
+    head_dim: int,
+    num_segments: int | None = None,
+    bias_gain: float | str | None = None,
+    **options: Any,
+) -> PositionEncoding:
+    """An encoding outside any model.
+
+    Args:
+        name: as registered, for example "shaw".
+        num_heads: H.
+        head_dim: d, the width of one head.
+        num_segments: adds segment attention between this many segments.
+        bias_gain: a positive factor on learned scalars, or "auto" for sqrt(head_dim); 1 by default.
+        options: the encoding's options; the others keep their defaults.
+
+    Raises:
+        ValueError: no such encoding or option, or a value out of range.
+    """
+    cls = find_encoding(name)
+    values = {}
+    for option, value in options.items():
+        if option not in cls.options:
+            own = ", ".join(spelled(name, option) for name, option in cls.options.items()) or "none"
+            raise FlagError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
+        if value is not None:
+            values[option] = parse_option(option, cls.options[option], value)
+    for option, reason in cls.idle_options(values).items():
+        if option in values:
+            raise FlagError(f"{flag(option)} has no meaning for {name} {reason}: leave it out.")
+    encoding = cls(num_heads, head_dim, **values)
+    if num_segments is not None:
+        encoding.add_segments(parse_option("num_segments", NUM_SEGMENTS, num_segments))
+    if bias_gain is not None:
+        encoding.add_gain(parse_option("bias_gain", BIAS_GAIN, bias_gain))
+    return encoding

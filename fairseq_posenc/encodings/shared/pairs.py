@@ -1,0 +1,34 @@
+"""Encodings whose bias is a scalar for each head and pair of absolute positions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ...attention.positions import Positions
+from ..base import PositionEncoding
+from .tables import check_length
+
+
+class PairBias(PositionEncoding):
+    """A bias that depends on the absolute positions of query and key and on no token: one (H, n, m) matrix for all
+    sentences, for all layers that share the encoding, and for all steps of a generation.
+
+    Positions count real tokens from 0. A subclass implements :meth:`matrix` and sets ``max_positions``.
+    """
+
+    bias_by_blocks = False
+    #: longest sequence of queries or keys
+    max_positions: int
+
+    def matrix(self, queries: int, keys: int) -> Tensor:
+        """The bias for query positions 0 to queries - 1 and key positions 0 to keys - 1, (H or 1, queries, keys)."""
+        raise NotImplementedError
+
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        extent = positions.extent
+        check_length(self, max(extent), self.max_positions)
+        if positions.generation is None:
+            matrix = self.cached_for_layers(positions, lambda: self.matrix(*extent))
+        else:
+            matrix = positions.cached_for_generation(self, lambda n: self.matrix(n, n), self.max_positions)
+        return positions.by_position(matrix.to(q.dtype))
