@@ -1,4 +1,4 @@
-"""Outputs of other people's implementations, see golden/README.md in the shared folder and in this one."""
+"""Outputs of other people's implementations: see golden/README.md."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from fairseq_posenc.encodings.shared.buckets import clamped, log_buckets, signed
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
 from fairseq_posenc.positions import Positions
 
-OWN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent / "golden"
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
@@ -204,36 +204,22 @@ FAMILIES = {
     "tupe_r__": (tupe, 2),
     "huang_method4__": (huang4, 6),
     "deberta__": (deberta, 5),
+    "deberta_v2__microsoft": (deberta_v2, 6),
+    "deberta_v2__hf": (deberta_v2, 2),
 }
 #: tested here and in test_model.py by other means
-OTHERS = ("t5_bucket_table__", "sinusoidal__", "learned_absolute__", "ct2_model__")
-#: the same in this folder
-OWN_FAMILIES = {"deberta_v2__microsoft": (deberta_v2, 6), "deberta_v2__hf": (deberta_v2, 2)}
-OWN_OTHERS = ("deberta_bucket_table__",)
+OTHERS = ("t5_bucket_table__", "deberta_bucket_table__", "sinusoidal__", "learned_absolute__", "ct2_model__")
 
 
-def test_no_golden_file_is_passed_over(shared):
-    for path in (shared / "golden").glob("*.npz"):
+def test_no_golden_file_is_passed_over():
+    for path in GOLDEN.glob("*.npz"):
         assert path.name.startswith((*FAMILIES, *OTHERS)), path.name
 
 
-def test_no_golden_file_of_our_own_is_passed_over():
-    for path in OWN.glob("*.npz"):
-        assert path.name.startswith((*OWN_FAMILIES, *OWN_OTHERS)), path.name
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_attention_equals_golden_outputs(shared, family):
-    compare(shared / "golden", family, *FAMILIES[family])
-
-
-@pytest.mark.parametrize("family", OWN_FAMILIES)
-def test_attention_equals_golden_outputs_of_our_own(family):
-    compare(OWN, family, *OWN_FAMILIES[family])
-
-
-def compare(folder, family, make, count):
-    paths = sorted(folder.glob(f"{family}*.npz"))
+def test_attention_equals_golden_outputs(family):
+    make, count = FAMILIES[family]
+    paths = sorted(GOLDEN.glob(f"{family}*.npz"))
     assert len(paths) >= count
     for path in paths:
         facts, arrays = load(path)
@@ -253,8 +239,8 @@ def compare(folder, family, make, count):
             torch.testing.assert_close(weights[defined], arrays["expected_probs"][defined], rtol=0, atol=tolerance)
 
 
-def test_buckets_equal_those_of_t5(shared):
-    paths = sorted((shared / "golden").glob("t5_bucket_table__*.npz"))
+def test_buckets_equal_those_of_t5():
+    paths = sorted(GOLDEN.glob("t5_bucket_table__*.npz"))
     assert len(paths) >= 6
     for path in paths:
         facts, arrays = load(path)
@@ -263,7 +249,7 @@ def test_buckets_equal_those_of_t5(shared):
 
 
 def test_buckets_equal_those_of_deberta():
-    tables = np.load(OWN / "deberta_bucket_table__microsoft.npz")
+    tables = np.load(GOLDEN / "deberta_bucket_table__microsoft.npz")
     assert len(tables) >= 10
     for name, theirs in tables.items():
         buckets, furthest = (int(number) for number in name.split("_")[1:])
@@ -272,8 +258,8 @@ def test_buckets_equal_those_of_deberta():
         assert torch.equal(-clamped(found, distances), torch.from_numpy(theirs).long()), name
 
 
-def test_rotated_queries_and_keys_equal_golden_outputs(shared):
-    paths = sorted((shared / "golden").glob("rope_*.npz"))
+def test_rotated_queries_and_keys_equal_golden_outputs():
+    paths = sorted(GOLDEN.glob("rope_*.npz"))
     assert len(paths) >= 4
     for path in paths:
         facts, arrays = load(path)
@@ -284,8 +270,8 @@ def test_rotated_queries_and_keys_equal_golden_outputs(shared):
         torch.testing.assert_close(k, arrays["expected_rotated_k"], rtol=0, atol=1e-5)
 
 
-def test_sinusoids_of_transformer_xl_equal_golden_ones(shared):
-    paths = sorted((shared / "golden").glob("transformer_xl__*.npz"))
+def test_sinusoids_of_transformer_xl_equal_golden_ones():
+    paths = sorted(GOLDEN.glob("transformer_xl__*.npz"))
     assert len(paths) >= 3
     for path in paths:
         _, arrays = load(path)
@@ -299,9 +285,9 @@ def test_sinusoids_of_transformer_xl_equal_golden_ones(shared):
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned_absolute"])
-def test_input_positions_equal_golden_outputs(shared, kind):
+def test_input_positions_equal_golden_outputs(kind):
     """They are fairseq's own modules, as the architectures of `sinusoidal` and `learned` build them."""
-    paths = sorted((shared / "golden").glob(f"{kind}__fairseq__*.npz"))
+    paths = sorted(GOLDEN.glob(f"{kind}__fairseq__*.npz"))
     assert len(paths) >= 3
     for path in paths:
         facts, arrays = load(path)

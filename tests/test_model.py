@@ -7,6 +7,7 @@ import json
 import pickle
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -658,8 +659,8 @@ def test_nothing_but_the_flags_decides_about_segments(task, pairs):
 # A whole model of another implementation
 
 
-def test_whole_model_equals_ctranslate2(shared):
-    golden = dict(np.load(shared / "golden" / "ct2_model__shaw_kv_k3.npz"))
+def test_whole_model_equals_ctranslate2():
+    golden = dict(np.load(Path(__file__).parent / "golden" / "ct2_model__shaw_kv_k3.npz"))
     model = build_model(
         *("transformer_shaw_tiny", "--clipping-distance", "3", "--position-sharing", "head"),
         *("--encoder-embed-dim", "32", "--decoder-embed-dim", "32", "--encoder-ffn-embed-dim", "48"),
