@@ -1,0 +1,38 @@
+"""scripts/test.sh, and what holds for every shell script."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_check_runs_even_after_one_failed(tmp_path: Path) -> None:
+    clone = tmp_path / "a clone"
+    (clone / "scripts").mkdir(parents=True)
+    for name in ("setup.py", "pyproject.toml", "scripts/test.sh"):
+        shutil.copy(ROOT / name, clone / name)
+    (clone / "scripts" / "env.sh").write_text(f"export PYTHON={sys.executable}\n")
+    (clone / "fairseq_posenc").mkdir()
+    (clone / "fairseq_posenc" / "wrong.py").write_text("import os\n")
+    (clone / "tests").mkdir()
+    (clone / "tests" / "test_one.py").write_text("def test_one() -> None:\n    assert True\n")
+    environment = os.environ | {"NO_COLOR": "1"}
+    words = ["bash", "scripts/test.sh", "-q"]
+    result = subprocess.run(words, cwd=clone, env=environment, text=True, capture_output=True, check=False, timeout=300)
+    outcomes = re.findall(r"^(\w+) +(passed|FAILED) in \d+ s$", result.stdout, re.MULTILINE)
+    assert [name for name, _ in outcomes] == ["ruff", "shellcheck", "mypy", "pytest"]
+    assert dict(outcomes)["ruff"] == "FAILED"
+    assert dict(outcomes)["pytest"] == "passed"
+    assert "1 passed" in result.stdout
+    assert result.returncode == 1
+
+
+def test_shell_scripts_stop_at_the_first_error() -> None:
+    scripts = [ROOT / ".ci/run", *ROOT.glob("scripts/*.sh"), *ROOT.glob("recipes/*/*.sh")]
+    assert len(scripts) >= 3
+    for path in scripts:
+        assert "set -euo pipefail" in path.read_text(), path

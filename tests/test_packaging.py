@@ -1,0 +1,163 @@
+"""What pip installs: the requirements and their pins, the package alone, and the command that names its directory."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
+from tests.toy import binarize, make_corpus
+
+ROOT = Path(__file__).resolve().parents[1]
+#: the part of the package that only works with an extra
+EXTRA_FOLDER = "fairseq_posenc/export"
+#: by these a user chooses a Python
+CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
+
+
+def run(command: list[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=cwd, env=clean() | environment, text=True, capture_output=True, check=False, timeout=300
+    )
+
+
+def clean() -> dict[str, str]:
+    """This process's environment, but with no Python chosen."""
+    return {name: value for name, value in os.environ.items() if name not in CHOICES}
+
+
+# python -m fairseq_posenc
+
+
+def test_prints_only_the_directory_from_anywhere(tmp_path: Path) -> None:
+    result = run([sys.executable, "-m", "fairseq_posenc"], tmp_path, PYTHONPATH=str(ROOT))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{ROOT / 'fairseq_posenc'}\n"
+
+
+def test_takes_no_arguments(tmp_path: Path) -> None:
+    # As a file, which spares the import of fairseq.
+    result = run([sys.executable, ROOT / "fairseq_posenc" / "__main__.py", "--arch"], tmp_path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "takes no arguments (got '--arch')" in result.stderr
+
+
+# what is installed
+
+
+def pins() -> dict[NormalizedName, Version]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    assert all(len(pair) == 2 for pair in pairs)
+    found = {canonicalize_name(name): Version(version) for name, version in pairs}
+    assert len(found) == len(pairs), "a package is named twice"
+    return found
+
+
+def declared() -> dict[str, list[Requirement]]:
+    """The requirements in setup.py, those of the package itself under the name ''."""
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setup"
+    )
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    groups = {"": ast.literal_eval(given["install_requires"]), **ast.literal_eval(given["extras_require"])}
+    return {name: [Requirement(text) for text in texts] for name, texts in groups.items()}
+
+
+def test_every_declared_range_admits_the_pinned_version() -> None:
+    pinned = pins()
+    for requirement in (each for group in declared().values() for each in group):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+
+
+def test_all_that_gets_installed_is_pinned() -> None:
+    """Follows the requirements of the installed packages, torch's CUDA packages too where it has CUDA."""
+    pinned = pins()
+    assert {"pip", "setuptools", "uv"} <= set(pinned)  # which scripts/env.sh asks for
+    waiting = [(requirement, "") for group in declared().values() for requirement in group]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        requirement, extra = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if not applies or (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        assert name in pinned, f"{requirement} is not in constraints.txt"
+        try:
+            texts = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:  # an environment that is not made by scripts/env.sh
+            continue
+        waiting += [(Requirement(text), one) for text in texts for one in {"", *requirement.extras}]
+    assert {name for name, _ in seen} > {"torch", "ve-fairseq", "numpy", "antlr4-python3-runtime"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The top-level names of all absolute imports in a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("folder", "groups"),
+    [
+        ("fairseq_posenc", [""]),
+        (EXTRA_FOLDER, ["", "export"]),
+        ("recipes", ["", "recipes"]),
+        ("scripts", [""]),
+        ("tests", ["", "recipes", "export", "dev"]),
+    ],
+)
+def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
+    offered = {canonicalize_name(requirement.name) for group in groups for requirement in declared()[group]}
+    own = {"fairseq_posenc", "recipes", "scripts", "tests", *sys.stdlib_module_names}
+    distributions = importlib.metadata.packages_distributions()
+    files = sorted((ROOT / folder).rglob("*.py"))
+    if folder != EXTRA_FOLDER:
+        files = [path for path in files if ROOT / EXTRA_FOLDER not in path.parents]
+    assert files
+    for path in files:
+        # A file beside this one may be imported by its own name.
+        beside = {each.stem for each in path.parent.iterdir()}
+        for name in set(imports(path)) - own - beside:
+            providers = {canonicalize_name(each) for each in distributions.get(name, [name])}
+            assert providers & offered, f"{path} imports {name}, which setup.py does not ask for"
+
+
+@pytest.mark.slow
+def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None:
+    """Needs a package index, and some GB of disk."""
+    copy = tmp_path / "source"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "output*", "data", "*.egg-info", "build"))
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    # Constrained, so that it takes the PyTorch that scripts/env.sh took.
+    install = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), "."]
+    subprocess.run(install, cwd=copy, check=True)
+    printed = subprocess.check_output([python, "-m", "fairseq_posenc"], cwd="/", env=clean(), text=True)
+    path = Path(printed.rstrip("\n"))
+    assert path.parent.name == "site-packages"
+    assert not {"recipes", "scripts", "tests"} & {each.name for each in path.parent.iterdir()}
+    data = binarize(make_corpus(tmp_path / "text"), tmp_path / "data-bin")
+    size = ["--encoder-embed-dim", "16", "--decoder-embed-dim", "16", "--max-tokens", "200", "--max-update", "2"]
+    arch = ["--arch", "transformer_shaw_tiny", "--clipping-distance", "4", *size]
+    train: list[str | Path] = [Path(python).parent / "fairseq-train", data, "--user-dir", path]
+    trained = run([*train, *arch, "--cpu", "--optimizer", "adam"], tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert (tmp_path / "checkpoints" / "checkpoint_last.pt").exists()
