@@ -89,7 +89,8 @@ def input_positions_of(args: Any, side: str) -> str:
 
 def typed_options(args: Any, encoding: str) -> dict[str, Any]:
     """The user's values of an encoding's flags, without those that have no effect beside the others: they may be meant
-    for the encoding of the other side."""
+    for the encoding of the other side.
+    """
     cls = find_encoding(encoding)
     typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
     given = {name: value for name, value in typed.items() if value is not None}

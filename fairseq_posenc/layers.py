@@ -200,7 +200,8 @@ _NAMES_OF_DROPOUT = {
 
 def name_dropout_as_stock(model: nn.Module) -> None:
     """Gives dropout the names that it has in fairseq's Transformer, by which ``--retain-dropout-modules`` selects;
-    fairseq takes them from the names of classes."""
+    fairseq takes them from the names of classes.
+    """
     for module in model.modules():
         if isinstance(module, FairseqDropout):
             module.module_name = _NAMES_OF_DROPOUT.get(module.module_name, module.module_name)

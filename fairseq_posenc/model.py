@@ -44,7 +44,8 @@ _starts_fine_tuning: ContextVar[bool] = ContextVar("starts_fine_tuning", default
 @contextmanager
 def fine_tuning(starts: bool = True) -> Iterator[None]:
     """Within the context, if ``starts``, models take parameters of a checkpoint with other positions instead of
-    refusing it."""
+    refusing it.
+    """
     token = _starts_fine_tuning.set(starts)
     try:
         yield
@@ -160,7 +161,8 @@ class PositionTransformer(TransformerModel):
 
     def _transplant(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
         """``state_dict`` with exactly this model's position parameters: the checkpoint's where name and shape are the
-        same, else fresh ones."""
+        same, else fresh ones.
+        """
 
         def positional(name: str) -> bool:
             return ".position_encoding." in name or ".embed_positions." in name

@@ -103,7 +103,8 @@ def keep_every_sentence(batch_by_size: Any) -> Any:
 
 def dummies_first(chunk_iterator: Any) -> Any:
     """Sorts dummies to the front: the trainer treats all batches of an update as dummies if the last one is. None is
-    left out, since sharded models need the same number of passes in each process."""
+    left out, since sharded models need the same number of passes in each process.
+    """
 
     def is_real(batch: Any) -> bool:
         # Items without a length are no batches: the iterator groups items of any kind.

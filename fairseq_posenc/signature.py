@@ -53,7 +53,8 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
 
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
     """A description of positions without the values that are defaults of its encodings; all values of an encoding that
-    is not registered stay."""
+    is not registered stay.
+    """
     cls = ENCODINGS.get(description.get("encoding", ""))
     defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1, "input_gain": 1}
     if cls is not None:
@@ -66,7 +67,8 @@ def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
 
 def encode_signature(description: Mapping[str, Any]) -> Tensor:
     """As int64, which half precision and sums leave unchanged, and which fairseq's averaging does not turn into
-    floats."""
+    floats.
+    """
     return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
 
 

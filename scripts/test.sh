@@ -39,6 +39,7 @@ step() {
 }
 
 step ruff "$PYTHON" -m ruff check .
+step format "$PYTHON" -m ruff format --check .
 step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
 step mypy "$PYTHON" -m mypy
 # By files, whose tests share what they trained.

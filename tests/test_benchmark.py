@@ -80,7 +80,8 @@ def test_each_model_does_the_same_work_in_an_order_that_rotates():
 
 def test_ratios_are_taken_round_by_round():
     """By hand: the warm-up is not counted; 30 words in 3 s against 2 s, 40 in 2 s against 4 s, 60 in 6 s against 6 s.
-    The ratio of the medians would be 10 / 10 = 1 as well, that of the sums 12 / 11."""
+    The ratio of the medians would be 10 / 10 = 1 as well, that of the sums 12 / 11.
+    """
     clock = FakeClock({STOCK: [9, 2, 4, 6], "a": [100, 3, 2, 6]})
     timings = rounds.race({name: recorder(name, []) for name in (STOCK, "a")}, range(4), clock)
     stock, own = rounds.rates("training", "text", "words/s", [30, 40, 60], timings)
@@ -337,7 +338,8 @@ def test_every_model_generates_as_many_tokens(encoding, ends, monkeypatch):
 
 def test_peak_of_known_allocations():
     """Kept: 1 MiB. In the step: 3 MiB, then 2 MiB beside them, then all but 1 MiB is released and 4 MiB more are made:
-    1 + 3 + 2 = 6 MiB at once against 1 + 4 = 5."""
+    1 + 3 + 2 = 6 MiB at once against 1 + 4 = 5.
+    """
     quarter = memory.MIB // 4
 
     def prepare():
@@ -361,7 +363,8 @@ def test_peak_of_known_allocations():
 
 def test_peak_of_a_product_and_its_gradient():
     """y = (w x)² of n numbers each: beside w and x, w x is kept for the backward pass, and with it y; then the gradient
-    of y and the product of both gradients, 2 w x dy."""
+    of y and the product of both gradients, 2 w x dy.
+    """
     n = 1000
 
     def prepare():

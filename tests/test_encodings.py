@@ -233,7 +233,8 @@ def test_a_separator_belongs_to_the_segment_that_it_ends():
 @pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
 def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
     """The distance is source position less target position, both counted among real tokens, in a full pass and in
-    one step."""
+    one step.
+    """
     encoding, (q, _, _) = with_segments(name), inputs()
     torch.manual_seed(4)
     source_length = 9

@@ -1,5 +1,6 @@
 """--bias-gain: a constant factor on learned scalars and learned input positions, which changes how fast they learn and
-nothing else."""
+nothing else.
+"""
 
 import json
 import math

@@ -1,5 +1,6 @@
 """The papers' length penalty: a beam computed by hand, and a naive search over a real model (its use from fairseq's
-command lines is tested in test_entry_points.py)."""
+command lines is tested in test_entry_points.py).
+"""
 
 import math
 import pickle
@@ -70,7 +71,7 @@ def by_hand():
 
 
 def test_a_beam_by_hand_in_which_the_penalties_choose_differently():
-    """A beam of 2 after each step, with probabilities of the prefix:
+    """A beam of 2, with the probabilities of each prefix after each step.
 
     1. a .6, b .4
     2. bb .36, "a." .30 finished, then aa .18 (ab .12 falls out)
@@ -96,7 +97,8 @@ def test_a_beam_by_hand_in_which_the_penalties_choose_differently():
 
 def naive_search(model, task, sentence, beam, penalty, max_len):
     """Beam search as fairseq does it, on lists, with a full pass for every prefix: the `beam` first hypotheses that
-    finish among the best `beam` candidates of a step are the result."""
+    finish among the best `beam` candidates of a step are the result.
+    """
     dictionary = task.target_dictionary
     eos, pad = dictionary.eos(), dictionary.pad()
     finished, living = [], [((), 0.0)]

@@ -76,7 +76,8 @@ def test_sentence_alone_equals_sentence_in_a_batch(task, pairs, name, options):
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_cached_beam_search_scores_equal_a_full_pass(task, pairs, name, options):
     """Each finished hypothesis, whose beam was reordered many times, scores as it does in one uncached pass; and a
-    sentence is translated in a left-padded batch as it is alone."""
+    sentence is translated in a left-padded batch as it is alone.
+    """
     model, (sources, _) = variant(name, options), pairs
     for number, hypotheses in enumerate(translate(model, task, batch(task, sources, left_pad=True))):
         alone = translate(model, task, sources[number][None])[0]

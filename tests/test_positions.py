@@ -1,3 +1,5 @@
+"""Distances, segments and positions by their definitions."""
+
 import pytest
 import torch
 

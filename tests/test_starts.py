@@ -127,3 +127,17 @@ import fairseq_posenc
     missing = ["click", "rich", "matplotlib", "submitit", "sacremoses", "sentencepiece", "posenc_experiments"]
     process = run([sys.executable, "-c", code, *missing], ROOT)
     assert process.returncode == 0, process.stderr
+
+
+def test_the_command_is_installed_and_answers_without_torch() -> None:
+    command = Path(sys.executable).with_name("fairseq-posenc")
+    process = run([str(command), "--help"], ROOT)
+    assert process.returncode == 0, process.stderr
+    for name in ("run", "table", "compare", "average", "describe", "benchmark", "export"):
+        assert f"\n  {name} " in process.stdout
+    for name in ("run", "table", "compare"):
+        words = ["-c", f"import sys; from posenc_experiments.cli import group; group(['{name}', '--help'])"]
+        process = run([sys.executable, "-X", "importtime", *words], ROOT)
+        assert process.returncode == 0, process.stderr
+        assert "Usage: " in process.stdout
+        assert "| torch\n" not in process.stderr

@@ -176,7 +176,8 @@ def generate(
 
 def hypotheses(stdout: str) -> dict[int, str]:
     """The best hypothesis of each sentence id in what fairseq-generate or -interactive printed (`H-<id>`
-    lines)."""
+    lines).
+    """
     found: dict[int, str] = {}
     for line in stdout.splitlines():
         if line.startswith("H-"):

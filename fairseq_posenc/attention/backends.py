@@ -1,5 +1,6 @@
 """The backends, which compute the same attention in different ways: by PyTorch's fused kernel, by FlexAttention, with
-all logits at once, or in blocks of queries."""
+all logits at once, or in blocks of queries.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ BLOCK_LOGITS = 1 << 19
 
 def blocks(inputs: AttentionInputs) -> Tensor:
     """Some queries at a time, recomputed in the backward pass: memory grows with the length, not with its square,
-    unless the bias is computed as a whole (``bias_by_blocks``). Keys that no query of a block may see are left out."""
+    unless the bias is computed as a whole (``bias_by_blocks``). Keys that no query of a block may see are left out.
+    """
     batch, heads, queries, _ = inputs.q.shape
     keys = inputs.k.size(2)
     size = max(16, BLOCK_LOGITS // max(1, batch * heads * keys))
@@ -146,7 +148,8 @@ def flex(inputs: AttentionInputs) -> Tensor:
 
 def auto(inputs: AttentionInputs) -> Tensor:
     """The backend that was measured to be best (docs/performance.md): the fused kernel where it applies and is faster;
-    else all logits at once, or blocks where sentences are long."""
+    else all logits at once, or blocks where sentences are long.
+    """
     return choose(inputs)(inputs)
 
 

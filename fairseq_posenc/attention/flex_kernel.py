@@ -1,5 +1,6 @@
 """PyTorch's FlexAttention, https://pytorch.org/blog/flexattention/: it compiles a fused kernel from a function of one
-logit, so that memory grows with the length, not with its square."""
+logit, so that memory grows with the length, not with its square.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ Saved = dict[str, Tensor | None]
 
 def reorder(saved: Saved, order: Tensor) -> None:
     """Notes that row r continues row ``order[r]``. Nothing is copied yet: the next step copies the cache anyway, to
-    append its own keys and values, and selects the rows then."""
+    append its own keys and values, and selects the rows then.
+    """
     earlier = saved.get("order")
     saved["order"] = order if earlier is None else earlier.index_select(0, order)
     padding = saved.get("prev_key_padding_mask")
@@ -21,7 +22,8 @@ def reorder(saved: Saved, order: Tensor) -> None:
 
 def append(saved: Saved, name: str, new: Tensor) -> Tensor:
     """The tensor cached as ``name``, (B', H, S, d), in the order of the beams, followed by ``new`` (B, H, T, d):
-    (B, H, S + T, d)."""
+    (B, H, S + T, d).
+    """
     cached, order = saved.get(name), saved.get("order")
     if cached is None:
         return new

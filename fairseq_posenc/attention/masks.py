@@ -47,7 +47,8 @@ class Masks:
     @property
     def forbidden_logit(self) -> float:
         """A large negative number, not -inf: the row of a padded query that may attend to nothing (a left-padded target
-        under the causal mask) then stays finite, and so do its gradients."""
+        under the causal mask) then stays finite, and so do its gradients.
+        """
         return torch.finfo(self.dtype).min / 4
 
     @cached_property
@@ -71,7 +72,8 @@ class Masks:
     @cached_property
     def additive(self) -> Tensor | None:
         """All masks as one tensor to add to the logits, (B or 1, H or 1, T or 1, S); None if there is nothing to
-        add."""
+        add.
+        """
         mask = self.attn_mask
         merged = None
         if mask is not None and mask.is_floating_point():
@@ -89,7 +91,8 @@ class Masks:
     @cached_property
     def last_visible(self) -> list[int]:
         """For each query the number of keys up to the last that ``attn_mask`` lets it see in any sentence and head;
-        empty where it may see all."""
+        empty where it may see all.
+        """
         if self.forbidden is None or 1 in self.forbidden.shape[-2:]:
             return []
         visible = ~self.forbidden.all(dim=0).all(dim=0)

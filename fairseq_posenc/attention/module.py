@@ -72,7 +72,8 @@ class PositionAttention(MultiheadAttention):
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """As fairseq's: query and output are (T, B, C); weights are (B, T, S), or (H, B, T, S) with
-        ``need_head_weights``."""
+        ``need_head_weights``.
+        """
         assert not before_softmax, "nothing in fairseq asks for the logits"
         self.position_encoding.bind_projections(self.q_proj, self.k_proj)
         # Queries first, as in fairseq: gradients are then summed in the same order, and are bitwise equal.
@@ -116,7 +117,8 @@ class PositionAttention(MultiheadAttention):
         incremental_state: IncrementalState | None,
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
         """q (B, H, T, d), k and v (B, H, S, d) after the encoding's ``transform``, positions, and padding (B, S). Keys
-        and values are cached after it, batch-first as in fairseq."""
+        and values are cached after it, batch-first as in fairseq.
+        """
         k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         earlier = saved.get("prev_key")
@@ -158,7 +160,8 @@ class PositionCrossAttention(PositionAttention):
         incremental_state: IncrementalState | None,
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
         """q (B, H, T, d), k and v (B, H, S, d) of the source, projected in the first step of a generation, positions,
-        and padding (B, S)."""
+        and padding (B, S).
+        """
         assert not self.position_encoding.overrides("transform"), "k and v of the source are cached as they are"
         of_pass = current_positions()
         if of_pass is None or of_pass.cross_attention is None:

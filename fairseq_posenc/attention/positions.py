@@ -16,7 +16,8 @@ from torch import Tensor
 
 def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
     """Distance ``j - i`` of every query and key, (queries, keys), int64; ``first`` is the first query's place among the
-    keys, by default so that the queries are the last."""
+    keys, by default so that the queries are the last.
+    """
     first = keys - queries if first is None else first
     i = torch.arange(first, first + queries, device=device)
     j = torch.arange(keys, device=device)
@@ -95,7 +96,8 @@ class Positions:
 
     def block(self, start: int, stop: int, keys: int) -> Positions:
         """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, which reach at least to the last
-        query. A block is recomputed in the backward pass, so nothing that needs a gradient is cached for it."""
+        query. A block is recomputed in the backward pass, so nothing that needs a gradient is cached for it.
+        """
         return Positions(
             stop - start,
             keys,
@@ -115,7 +117,8 @@ class Positions:
     @cached_property
     def key_positions(self) -> Tensor:
         """Position of each key among the real tokens, from 0, (batch, keys), or (1, keys) if padding is on the
-        right; int64."""
+        right; int64.
+        """
         if self.padding_mask is None or self.is_right_padded:
             return torch.arange(self.keys, device=self.device)[None, :]
         return absolute_positions(self.padding_mask)
@@ -151,7 +154,8 @@ class Positions:
 
     def by_distance(self, values: Tensor) -> Tensor:
         """A value for each distance of ``span``, (H, distances), laid out by query and key: (H, T, S) or
-        (B, H, T, S)."""
+        (B, H, T, S).
+        """
         return look_up(values, self.span_index)
 
     def clipped(self, left: int, right: int) -> tuple[slice, Tensor]:
@@ -194,7 +198,8 @@ class Positions:
 
     def cached(self, key: Hashable, make: Callable[[], Any], learned: bool = False) -> Any:
         """``make()``, cached for this pass under ``key``. If it depends on parameters (``learned``), it is made again
-        for each layer where layers are recomputed."""
+        for each layer where layers are recomputed.
+        """
         if learned and self.recomputed:
             return make()
         if key not in self._cache:
@@ -203,7 +208,8 @@ class Positions:
 
     def cached_for_generation(self, key: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
         """``make(n)`` for n positions, cached under ``key`` for the whole generation; n, at most ``longest``, doubles
-        when it is outgrown. Outside a generation it is cached for this pass, and must not depend on parameters."""
+        when it is outgrown. Outside a generation it is cached for this pass, and must not depend on parameters.
+        """
         length = max(self.extent)
         if self.generation is None:
             return self.cached(key, lambda: make(length))

@@ -1,5 +1,6 @@
 """Attention alone, forward and backward: an encoding in :func:`attend` beside torch's scaled_dot_product_attention
-without positions. No projections, no mask, 8 heads of 64."""
+without positions. No projections, no mask, 8 heads of 64.
+"""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ def synthetic_task(vocabulary: int) -> TranslationTask:
 
 def fixed_batch(task: TranslationTask, length: int, tokens: int, seed: int) -> Any:
     """A batch of random sentences of exactly ``length`` tokens on both sides, </s> included, without padding: as many
-    as make ``tokens``, one at least."""
+    as make ``tokens``, one at least.
+    """
     generator = torch.Generator().manual_seed(seed)
     count = max(1, tokens // length)
     pairs = _pairs(task, [length] * count, [length] * count, generator)

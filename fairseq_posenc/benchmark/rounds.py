@@ -39,7 +39,8 @@ class Clock:
 
     def seconds(self, work: Callable[[], Any]) -> float:
         """How long ``work()`` takes, without Python's garbage collector: a full collection takes as long as a small
-        model's whole round, and falls to whoever comes next."""
+        model's whole round, and falls to whoever comes next.
+        """
         now = CLOCKS[self.kind]
         synchronize(self.device)
         gc.disable()

@@ -29,7 +29,8 @@ def trainer_step(candidate: Candidate, setup: Setup, task: TranslationTask) -> C
 
 def forward_pass(candidate: Candidate, setup: Setup, task: TranslationTask) -> Callable[[list[Any]], None]:
     """A forward pass of encoder and decoder over source and reference, without gradients: what DIET's Table 1 calls
-    inference."""
+    inference.
+    """
     model = build_inference_model(candidate, setup, task)
 
     @torch.no_grad()

@@ -84,7 +84,8 @@ _UNSAFE_SWITCH = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 def ignore_unsafe_switch() -> None:
     """Take away the environment variable that lets every `torch.load` run the code in a file, where the caller does
-    not say `weights_only`, as fairseq never does. With it and its opposite set, torch loads nothing at all."""
+    not say `weights_only`, as fairseq never does. With it and its opposite set, torch loads nothing at all.
+    """
     if os.environ.pop(_UNSAFE_SWITCH, None) is not None:
         logger.warning(
             f"{_UNSAFE_SWITCH} is ignored: it lets a checkpoint run code, and fairseq_posenc loads fairseq's "
@@ -94,7 +95,8 @@ def ignore_unsafe_switch() -> None:
 
 def allow_file_types() -> None:
     """Let `torch.load(weights_only=True)` build what the files of fairseq-train hold. Does not import
-    fairseq."""
+    fairseq.
+    """
     torch.serialization.add_safe_globals(_FILE_TYPES)
 
 

@@ -179,7 +179,8 @@ class _Sum:
 
     def mean(self) -> OrderedDict[str, Any]:
         """The means, in the dtypes and the order of the files. The sums are used up, so that memory does
-        not grow."""
+        not grow.
+        """
         values = dict(self.constants)
         for name in list(self.sums):
             values[name] = self.sums.pop(name).div_(self.count).to(self.dtypes[name])
@@ -251,7 +252,8 @@ def _equal(one: object, other: object) -> bool:
 
 def _leaders(model: Mapping[str, Any]) -> dict[str, str]:
     """For each name, the first name that stands for the very same piece of memory: itself, unless they are
-    tied."""
+    tied.
+    """
     first: dict[object, str] = {}
     leaders: dict[str, str] = {}
     for name, value in model.items():

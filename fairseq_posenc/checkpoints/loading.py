@@ -1,5 +1,6 @@
 """Loading a checkpoint without running code that it may carry, and saying in one sentence why one cannot be
-used."""
+used.
+"""
 
 from __future__ import annotations
 

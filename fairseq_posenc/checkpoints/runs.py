@@ -1,5 +1,6 @@
 """What makes another training run, by the configuration of a checkpoint: its seed, batches, optimization, start and
-data; as opposed to where, how fast and how long it ran, and what it saved and logged."""
+data; as opposed to where, how fast and how long it ran, and what it saved and logged.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """What a checkpoint's configuration says about its model, as opposed to how, where and how long it was
-trained."""
+trained.
+"""
 
 from __future__ import annotations
 

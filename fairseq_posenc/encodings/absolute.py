@@ -19,6 +19,7 @@ class Sinusoidal(PositionEncoding):
 @register_encoding("learned")
 class Learned(PositionEncoding):
     """A learned vector for each absolute position (Gehring et al., 2017), as stock fairseq adds it to the embeddings.
-    Nothing in attention."""
+    Nothing in attention.
+    """
 
     input_positions = "learned"

@@ -38,7 +38,8 @@ class ALiBi(DistanceBias):
 
 def slopes(num_heads: int) -> list[float]:
     """m_h: 2^(-8/H), 2^(-16/H), ... where H is a power of two; else, as in the authors' code, those of the next lower
-    power of two, then every other one of the next higher."""
+    power of two, then every other one of the next higher.
+    """
     lower = 2 ** int(math.log2(num_heads))
     own = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
     return own + [2 ** (-8 * (h + 1) / (2 * lower)) for h in range(0, 2 * (num_heads - lower), 2)]

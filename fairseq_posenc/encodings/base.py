@@ -68,7 +68,8 @@ class PositionEncoding(LearnedScalars):
     @property
     def needs_weights(self) -> bool:
         """Whether the logits or the weights themselves are needed, so that no fused kernel can be used. An encoding
-        that overrides ``context`` may return False if its options leave that out."""
+        that overrides ``context`` may return False if its options leave that out.
+        """
         return self.overrides("content") or self.overrides("context")
 
     @property
@@ -79,7 +80,8 @@ class PositionEncoding(LearnedScalars):
     @property
     def projects_length(self) -> bool:
         """Whether ``transform`` changes the number of keys. Masks of the old keys then have no meaning, and
-        ``transform`` leaves padding out."""
+        ``transform`` leaves padding out.
+        """
         return False
 
     @property
@@ -139,12 +141,14 @@ class PositionEncoding(LearnedScalars):
         Attention calls this at the start of each pass, so they are also right after the model was copied or a module
         replaced. To run an encoding alone, call it once before ``attend``. The projections stay the caller's: an
         encoding stores them in a tuple, which nn.Module does not register, so ``parameters`` and ``state_dict`` hold
-        them once, under attention's names, and moving the encoding does not move them."""
+        them once, under attention's names, and moving the encoding does not move them.
+        """
 
     @classmethod
     def idle_options(cls, given: Collection[str]) -> dict[str, str]:
         """Options without effect if only those in ``given`` are set, each with the reason, as it follows "has no
-        meaning"."""
+        meaning".
+        """
         return {}
 
     def overrides(self, hook: str) -> bool:
@@ -152,7 +156,8 @@ class PositionEncoding(LearnedScalars):
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         """New q (B, H, T, d), k and v (B, H, S, d); q is not yet scaled. In cached decoding k and v are those of the
-        last keys alone; attention caches what this returns."""
+        last keys alone; attention caches what this returns.
+        """
         return q, k, v
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
@@ -169,13 +174,15 @@ class PositionEncoding(LearnedScalars):
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
         """The bias as FlexAttention takes it, a function of one logit; q is scaled. By default it reads the whole bias,
-        one number for each query and key: an encoding that can do with less memory overrides it."""
+        one number for each query and key: an encoding that can do with less memory overrides it.
+        """
         bias = self.bias(q, k, positions)
         return None if bias is None else dense_score_mod(four_dimensions(bias))
 
     def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         """The output of attention by FlexAttention, (B, H, T, d); q is scaled. An encoding that overrides ``context``
-        must override this too, and handle all masks."""
+        must override this too, and handle all masks.
+        """
         score_mod = self.score_mod(q, k, positions) if self.overrides("bias") else None
         if self.segments is not None:
             score_mod = chained(score_mod, dense_score_mod(self.segments(positions).to(q.dtype)))

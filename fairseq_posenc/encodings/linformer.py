@@ -42,7 +42,8 @@ class LengthProjection(nn.Module):
 
 class _LengthProjecting(PositionEncoding):
     """Attends to mixtures of the keys. A mixture of all keys would show a decoder the words that it must predict, and a
-    causal projection of the length does not exist, so another encoding replaces it in a decoder."""
+    causal projection of the length does not exist, so another encoding replaces it in a decoder.
+    """
 
     def __init__(self, num_heads: int, head_dim: int, projection_length: int, max_positions: int) -> None:
         super().__init__(num_heads, head_dim)

@@ -13,7 +13,8 @@ from .shared.gain import parse_gain
 @dataclass(frozen=True)
 class Option:
     """One option of an encoding: a keyword of its constructor and, unless the model decides it, a flag of
-    fairseq-train."""
+    fairseq-train.
+    """
 
     parse: Callable[[Any], Any]
     help: str

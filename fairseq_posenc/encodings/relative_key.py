@@ -1,5 +1,6 @@
 """Shaw's vectors on the keys only, with a clip of its own on either side, as Wav2Vec2-BERT has them
-(Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187)."""
+(Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187).
+"""
 
 import torch
 from torch import Tensor, nn

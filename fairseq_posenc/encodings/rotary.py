@@ -57,7 +57,8 @@ class Rotary(PositionEncoding):
 
     def _rotations(self, length: int, device: torch.device) -> Tensor:
         """The rotation of each position and pair as a complex number of modulus 1, (length, d / 2); computed in double
-        precision, since single loses the angle of far positions."""
+        precision, since single loses the angle of far positions.
+        """
         pair = torch.arange(self.head_dim // 2, device=device, dtype=torch.float64)
         theta = self.rotary_base ** (-2 * pair / self.head_dim)
         angles = torch.arange(length, device=device)[:, None] * theta

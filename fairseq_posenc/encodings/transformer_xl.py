@@ -1,5 +1,6 @@
 """Relative positions of Dai et al. (2019), "Transformer-XL", https://arxiv.org/abs/1901.02860, and of Yang et al.
-(2019), "XLNet", https://arxiv.org/abs/1906.08237."""
+(2019), "XLNet", https://arxiv.org/abs/1906.08237.
+"""
 
 from __future__ import annotations
 

@@ -128,7 +128,8 @@ class TupeRel(TupeAbs):
 
 def with_first_token(matrix: Tensor, from_first: Tensor, to_first: Tensor) -> Tensor:
     """The matrix (H, n, m) with its first column replaced by ``to_first`` (H, 1), then its first row by
-    ``from_first``."""
+    ``from_first``.
+    """
     is_first = torch.zeros(matrix.shape[1:], dtype=torch.bool, device=matrix.device)
     column, row = is_first.clone(), is_first
     column[:, 0], row[0] = True, True

@@ -55,7 +55,8 @@ class Engine:
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
         """As :func:`fairseq_posenc.export.scoring.log_probabilities`, of targets that end in </s>, which CTranslate2
-        adds."""
+        adds.
+        """
         source_words, target_words = self.tokens(sources), words(self.trained.target, targets)
         found: dict[int, np.ndarray] = {}
         for numbers in pair_batches(sources, targets):
@@ -69,7 +70,8 @@ class Engine:
 
     def translate(self, sources: Sequence[Tensor], search: Search, **others: Any) -> list[tuple[Tensor, float]]:
         """The best translation of each sentence, ended by </s> unless it was cut at the longest length, and the score
-        of the search, which is log P / length^lenpen."""
+        of the search, which is log P / length^lenpen.
+        """
         options = search_options(self.trained, search) | others
         results = self.translator.translate_batch(
             self.tokens(sources), max_batch_size=32, return_scores=True, return_end_token=True, **options

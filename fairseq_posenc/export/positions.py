@@ -85,7 +85,8 @@ def register(*names: str) -> Callable[[Row], Row]:
 @register("nopos", "sinusoidal", "learned")
 def nothing(encoding: PositionEncoding, in_decoder: bool) -> Place:
     """Only what is added to the embeddings, which the stack tells; where that is nothing, biases of zero stand in
-    attention, for without any CTranslate2 would add sinusoids."""
+    attention, for without any CTranslate2 would add sinusoids.
+    """
     return biases(torch.zeros(encoding.num_heads, 1), in_decoder)
 
 

@@ -28,7 +28,8 @@ class Search:
 
 def batches(sources: Sequence[Tensor], max_tokens: int) -> Iterator[list[int]]:
     """Numbers of sentences of about one length, at most as many source tokens together, padding counted, or as many
-    as the longest has."""
+    as the longest has.
+    """
     order = np.array(sorted(range(len(sources)), key=lambda number: len(sources[number])), dtype=np.int64)
     most = max(max_tokens, max(map(len, sources), default=0))
     for batch in data_utils.batch_by_size(order, lambda number: len(sources[number]), max_tokens=most):

@@ -51,7 +51,8 @@ class Panels(NamedTuple):
 
 def build(name: str) -> tuple[PositionEncoding, str]:
     """The encoding for the toy sentence, whose parameters of two and more dimensions are the initial ones plus noise;
-    and a line that says how it was built."""
+    and a line that says how it was built.
+    """
     import torch
 
     from fairseq_posenc import build_encoding

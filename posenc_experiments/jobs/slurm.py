@@ -108,7 +108,8 @@ def _prepare_child() -> None:
 
 class Slurm:
     """Jobs of a cluster. They are asked for by name, so a runner that lost everything else still knows them; squeue
-    works where no accounting (sacct) is."""
+    works where no accounting (sacct) is.
+    """
 
     poll_seconds = 10.0
     keeps_jobs = True

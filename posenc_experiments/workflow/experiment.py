@@ -299,7 +299,8 @@ def _hardware(experiment: Experiment) -> Flags:
 
 def train_environment(run: Run) -> dict[str, str]:
     """Threads for training on the CPU, and memory that glibc keeps: giving every large tensor back to the system and
-    asking for it again took a tenth of the time, 1.2 times as many words/s in all."""
+    asking for it again took a tenth of the time, 1.2 times as many words/s in all.
+    """
     # torchrun starts its processes without the -P that it was started with.
     safe = {"PYTHONSAFEPATH": "1"} if run.workers > 1 else {}
     if run.gpus:

@@ -75,7 +75,8 @@ def _band(
     value_table: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Attention at distances less than ``reach``: output (B, H, T, d), logsumexp (B, H, T). Each block of queries
-    attends to a window of keys; windows overlap."""
+    attends to a window of keys; windows overlap.
+    """
     queries, side = q.size(2), reach - 1
     block = min(BAND_BLOCK, queries)
     number = -(-queries // block)

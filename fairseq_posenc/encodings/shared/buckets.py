@@ -67,6 +67,7 @@ def signed_log_buckets(position_buckets: int, max_distance: int) -> list[int]:
 
 def clamped(table: Tensor, distances: Tensor) -> Tensor:
     """Entries of a 1-dimensional table of the distances from -m to m, of the shape of ``distances``; those beyond m
-    share the last."""
+    share the last.
+    """
     furthest = len(table) // 2
     return table[distances.clamp(-furthest, furthest) + furthest]

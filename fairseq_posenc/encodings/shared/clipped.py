@@ -15,7 +15,8 @@ CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_
 
 class ClippedEncoding(PositionEncoding):
     """Has tables of 2K + 1 rows, row t of which is distance j - i = t - K; distances beyond K clip. Most subclasses
-    make them in :meth:`add_tables`."""
+    make them in :meth:`add_tables`.
+    """
 
     options = CLIPPED
 

@@ -11,7 +11,8 @@ from ..base import PositionEncoding
 
 class DistanceBias(PositionEncoding):
     """A bias that depends on the distance and on no token: one (H, T, S) tensor for all sentences, and for all layers
-    that share the encoding. A subclass implements :meth:`of_distances`."""
+    that share the encoding. A subclass implements :meth:`of_distances`.
+    """
 
     def of_distances(self, positions: Positions) -> Tensor:
         """The bias of every distance of ``positions.span``, (H or 1, distances)."""

@@ -71,7 +71,8 @@ def parse_gain(value: Any) -> float | str:
 
 def resolve_gain(bias_gain: float | str | None, width: int) -> float:
     """The number that is meant: ``auto`` is the square root of the width, None is 1. The width is that of a head for
-    scalars in attention, that of the embeddings for vectors that are added to them."""
+    scalars in attention, that of the embeddings for vectors that are added to them.
+    """
     if bias_gain == "auto":
         return math.sqrt(width)
     return 1.0 if bias_gain is None else float(bias_gain)

@@ -41,7 +41,8 @@ def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
 
 def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
     """sum_j w_{ij} a_{ij}, (B, H, T, d), of weights (B, H, T, S) and row ``index[i, j]`` of the table
-    (H or 1, rows, d)."""
+    (H or 1, rows, d).
+    """
     if len(index) == 1:
         return per_head(weights, table[:, index[0]])
     # Many keys can fall on one clipped distance: half precision would lose the small weights among them.

@@ -1,4 +1,6 @@
-"""Makes the checkpoint beside this file, with the code of fairseq 0.9.0. Run it once:
+"""Makes the checkpoint beside this file, with the code of fairseq 0.9.0.
+
+Run it once:
 
     PYTHONPATH=CHECKOUT python -P make.py OUTDIR
 
