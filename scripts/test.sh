@@ -7,7 +7,7 @@
 #   bash scripts/test.sh                            what CI runs
 #   bash scripts/test.sh -m slow                    only the slow tests, which the plain run leaves out
 #   bash scripts/test.sh -m "slow or not slow"      all tests
-#   bash scripts/test.sh tests/test_encodings.py -k shaw
+#   bash scripts/test.sh tests/encodings/test_encodings.py -k shaw
 #   bash scripts/test.sh -n 0                       tests in this process, not in one for each core (at most 4)
 set -euo pipefail
 

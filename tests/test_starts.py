@@ -10,7 +10,7 @@ import pytest
 
 from posenc_experiments.evaluation.score import score_command
 from posenc_experiments.workflow.experiment import Experiment, train_command, train_environment
-from tests.recipes.tiny import make_recipe, make_run
+from tests.experiments.tiny import make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[1]
 #: modules that a start of ours imports, and those that Python itself takes for `python -m`

@@ -19,7 +19,7 @@ import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.workflow.stages import file_hash, fingerprint, read_json
-from tests.recipes.test_download import serve
+from tests.experiments.data.test_download import serve
 from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from posenc_experiments.workflow.check_settings import Checked, check_data, chec
 from posenc_experiments.workflow.experiment import Experiment, derive_batch
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Flags, read_recipe
-from tests.recipes.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run
 
 BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
 

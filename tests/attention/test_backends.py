@@ -96,7 +96,7 @@ def test_equals_eager_with_all_gradients(name, options, backend, pads, causal):
             check_backend(backend, encoding)
         return
     if causal and encoding.projects_length:
-        return  # a causal mask is refused, see tests/test_encodings.py
+        return  # a causal mask is refused, see tests/encodings/test_encodings.py
     mask = None if pads is None else padding(left=pads == "left")
     given = encoding, mask, causal_mask() if causal else None
     expected = attention_and_gradients(given[0], "eager", *given[1:])

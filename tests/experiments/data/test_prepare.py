@@ -16,7 +16,7 @@ from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Prepare, read_recipe
 from posenc_experiments.workflow.stages import read_json
-from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
+from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ODD = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 
@@ -226,7 +226,7 @@ def test_subwords_are_learnt_from_what_they_will_see(tmp_path: Path, method: str
     assert learnt.decode(next(learnt.encode(["Zwei Kinder, die SPIELEN!"]))) == "zwei kinder, die spielen!"
 
 
-MULTI30K = Path(__file__).resolve().parents[2] / "recipes/multi30k/multi30k.conf"
+MULTI30K = Path(__file__).resolve().parents[3] / "recipes/multi30k/multi30k.conf"
 BOTH = ["test_2016_flickr", "test_2018_flickr"]
 ALL = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr"]
 

@@ -7,9 +7,9 @@ import pytest
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
 from posenc_experiments.workflow.stages import not_default
-from tests.recipes.tiny import CONF, make_recipe
+from tests.experiments.tiny import CONF, make_recipe
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", ["multi30k", "quickstart"])

@@ -15,7 +15,7 @@ from fairseq_posenc.encodings.shared.buckets import clamped, log_buckets, signed
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
 from fairseq_posenc.positions import Positions
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_shaw_tiny/seed1"
 FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
 

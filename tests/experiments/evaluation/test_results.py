@@ -17,7 +17,7 @@ import pytest
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation import plot, pooling, results, tables
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 WORDS = [f"w{number}" for number in range(30)]
 LINES = 60
 

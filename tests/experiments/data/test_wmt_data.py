@@ -18,11 +18,11 @@ from posenc_experiments.data.sources import read_archives, read_counts, read_sou
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Corpus, read_recipe
 from posenc_experiments.workflow.stages import file_hash, read_json
-from tests.recipes.test_download import serve
-from tests.recipes.tiny import make_run
+from tests.experiments.data.test_download import serve
+from tests.experiments.tiny import make_run
 from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "recipes"
 WMT14, WMT18 = RECIPES / "wmt14", RECIPES / "wmt18"
 # What SacreBLEU calls the test sets.
@@ -152,7 +152,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from posenc_experiments.data import download, prepare
-from tests.recipes.tiny import make_run
+from tests.experiments.tiny import make_run
 conf, directory, source, cpus = sys.argv[1:]
 run = make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus))
 download.download(run)

@@ -23,9 +23,9 @@ from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import read_recipe
 from posenc_experiments.workflow.stages import fingerprint, read_json
-from tests.recipes.tiny import make_run
+from tests.experiments.tiny import make_run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FROZEN = Path(__file__).parent / "frozen"
 SETTING = "frozen/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 FINGERPRINT = "57dbd2fe61a2aabbf4baf0c38ba29767adb3848cd0c51df106460fe46e7568b5"

@@ -19,7 +19,7 @@ from posenc_experiments.evaluation import score, testsets
 from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.stages import file_hash, read_json
-from tests.recipes.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run
 
 TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"
 

@@ -14,9 +14,9 @@ from posenc_experiments.data import download, fetch, text
 from posenc_experiments.data.sources import read_archives, read_sources, wanted_archives
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.run import Run
-from tests.recipes.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
+from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
 
 

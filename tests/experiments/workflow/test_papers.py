@@ -8,7 +8,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.workflow.rows import read_table
 from posenc_experiments.workflow.settings import flag_words, read_recipe
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 COMMON = {
     "batch": 32768,
     "max-tokens": "4096",

@@ -30,9 +30,9 @@ from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
 from posenc_experiments.workflow.rows import COLUMNS, Planned, make_rows, read_table
 from posenc_experiments.workflow.run import STAGES
 from posenc_experiments.workflow.stages import read_json, write_json
-from tests.recipes.tiny import CONF, make_recipe
+from tests.experiments.tiny import CONF, make_recipe
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted(path for path in (ROOT / "recipes").glob("*/tables/*.tsv"))
 HEADER = "\t".join(COLUMNS)
 ROW = "K = 2\ten-de\ttiny\tshaw-k2\ttest\tsacrebleu\t25.8"

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from tests.recipes import tiny
+from tests.experiments import tiny
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 # Dropout would draw other numbers in each process.
 CONF = tiny.CONF.replace("max-tokens = 200", "max-tokens = 100").replace("[train]", "dropout = 0\n[train]")

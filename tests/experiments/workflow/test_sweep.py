@@ -11,9 +11,9 @@ from posenc_experiments.workflow.check_flags import check_flags
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.settings import Recipe, flag_words, parse_flags, read_recipe
 from posenc_experiments.workflow.sweep import MOST, as_option, choose_experiments
-from tests.recipes.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ROWS = """
 shaw-k16 = shaw --clipping-distance 16
 shaw-keys = shaw --relative-values false --clipping-distance 16

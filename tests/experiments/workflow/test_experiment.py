@@ -18,9 +18,9 @@ from posenc_experiments.workflow.experiment import (
     train_command,
 )
 from posenc_experiments.workflow.settings import read_recipe
-from tests.recipes.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def experiment(tmp_path: Path, name: str = "shaw-k2", conf: str = CONF, **options: object) -> Experiment:

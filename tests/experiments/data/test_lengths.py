@@ -7,7 +7,7 @@ import pytest
 from posenc_experiments.data import download, lengths, prepare
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.run import Run
-from tests.recipes.tiny import make_recipe, make_run
+from tests.experiments.tiny import make_recipe, make_run
 
 
 @pytest.fixture(scope="module")

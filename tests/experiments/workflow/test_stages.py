@@ -67,7 +67,7 @@ def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
         "with atomic_path(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('ne'); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     process = subprocess.run([sys.executable, "-c", code, str(path)], cwd=root, check=False)
     assert process.returncode == -9
     assert read_json(path) == "old"

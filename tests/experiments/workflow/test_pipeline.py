@@ -25,9 +25,9 @@ from posenc_experiments.workflow import check_flags
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.settings import read_recipe
 from posenc_experiments.workflow.stages import file_hash, fingerprint, read_json, write_json
-from tests.recipes.tiny import CONF, make_recipe, make_run, write_sources
+from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 
 
