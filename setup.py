@@ -35,6 +35,7 @@ setup(
             "tensorboardX>=2.6,<3",
         ],
         "export": [
+            "tabulate>=0.9,<1",
             "click>=8.1,<9",
             "sacrebleu>=2.4,<3",
             # from 4.8.3 on, layers may have biases of their own

@@ -20,7 +20,8 @@ from tests.toy import binarize, make_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 #: the part of the package that only works with an extra
-EXTRA_FOLDER = "fairseq_posenc/export"
+#: what an extra is needed for, in the plugin
+EXTRA_FOLDERS = {"fairseq_posenc/export": ["", "export"], "fairseq_posenc/benchmark": ["", "recipes"]}
 #: by these a user chooses a Python
 CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
 
@@ -118,19 +119,20 @@ def imports(path: Path) -> Iterator[str]:
     ("folder", "groups"),
     [
         ("fairseq_posenc", [""]),
-        (EXTRA_FOLDER, ["", "export"]),
+        *EXTRA_FOLDERS.items(),
+        ("posenc_experiments", ["", "recipes"]),
         ("recipes", ["", "recipes"]),
-        ("scripts", [""]),
+        ("scripts", ["", "recipes"]),
         ("tests", ["", "recipes", "export", "dev"]),
     ],
 )
 def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
     offered = {canonicalize_name(requirement.name) for group in groups for requirement in declared()[group]}
-    own = {"fairseq_posenc", "recipes", "scripts", "tests", *sys.stdlib_module_names}
+    own = {"fairseq_posenc", "posenc_experiments", "recipes", "scripts", "tests", *sys.stdlib_module_names}
     distributions = importlib.metadata.packages_distributions()
     files = sorted((ROOT / folder).rglob("*.py"))
-    if folder != EXTRA_FOLDER:
-        files = [path for path in files if ROOT / EXTRA_FOLDER not in path.parents]
+    others = [ROOT / other for other in EXTRA_FOLDERS if other != folder]
+    files = [path for path in files if not set(others).intersection(path.parents)]
     assert files
     for path in files:
         # A file beside this one may be imported by its own name.

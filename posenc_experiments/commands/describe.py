@@ -29,7 +29,7 @@ def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
     flags = archs[len(names) :]
     logging.disable(logging.WARNING)  # of libraries at their import
-    from fairseq_posenc import describe
+    from posenc_experiments import describe
 
     formats = {"text": describe.as_text, "markdown": describe.as_markdown, "csv": describe.as_csv}
     if not names:

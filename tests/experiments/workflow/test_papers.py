@@ -94,7 +94,7 @@ def test_transformer_tiny_on_multi30k() -> None:
 
 def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     """2.57M, with the 9,712 entries that 10,000 merges leave of Multi30k's training text."""
-    from fairseq_posenc.describe import describe
+    from posenc_experiments.describe import describe
 
     recipe = read_recipe(RECIPES / "multi30k/published.conf")
     made = describe(f"transformer_sinusoidal_{recipe.size}", flag_words(recipe.model), 9712)

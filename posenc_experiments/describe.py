@@ -18,11 +18,11 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from .architectures import SIZES
-from .arguments import SIDES, encoding_of
-from .encodings import ENCODINGS
-from .errors import FlagError
-from .model import PositionTransformer
+from fairseq_posenc.architectures import SIZES
+from fairseq_posenc.arguments import SIDES, encoding_of
+from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.errors import FlagError
+from fairseq_posenc.model import PositionTransformer
 
 VOCABULARY = 32768
 COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "cross", "input", "total", "share")

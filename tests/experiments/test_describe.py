@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_posenc import describe
 from fairseq_posenc.architectures import architecture_name
-from fairseq_posenc.describe import DescriptionError
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments import describe
+from posenc_experiments.describe import DescriptionError
 from tests.models import build_model, make_task
 from tests.toy import TINY
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "describe.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "describe.py"
 LAYERS, HEADS, HEAD_DIM, LENGTH = 12, 12, 64, 512
 WIDTH = HEADS * HEAD_DIM
 
