@@ -5,12 +5,17 @@
 #   bash scripts/test.sh [arguments for pytest]
 #
 #   bash scripts/test.sh                            what CI runs
+#   bash scripts/test.sh --quick                    the same without tests that start trainings or are very many
 #   bash scripts/test.sh -m slow                    only the slow tests, which the plain run leaves out
 #   bash scripts/test.sh -m "slow or not slow"      all tests
 #   bash scripts/test.sh tests/encodings/test_encodings.py -k shaw
 #   bash scripts/test.sh -n 0                       tests in this process, not in one for each core (at most 4)
 set -euo pipefail
 
+if [[ "${1:-}" == --quick ]]; then
+    shift
+    set -- -m "not slow and not long" "$@"
+fi
 # What is tested is this repository's code, whatever paths the shell exports.
 unset CDPATH PYTHONPATH PYTHONSAFEPATH
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

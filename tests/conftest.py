@@ -4,6 +4,25 @@ from pathlib import Path
 
 import pytest
 
+#: files whose tests start trainings or other processes, or are very many: `scripts/test.sh --quick` leaves them out
+LONG = (
+    *("attention/test_backends.py", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
+    *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "test_describe.py")),
+    *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
+    *(f"experiments/workflow/test_{name}.py" for name in ("check_settings", "frozen", "pipeline")),
+    *(
+        f"test_{name}.py"
+        for name in ("checks", "documents", "entry_points", "fairseq_tests", "lengths", "model", "setup")
+    ),
+    *(f"test_{name}.py" for name in ("starts", "training")),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if str(item.path.relative_to(Path(__file__).parent)).startswith(LONG):
+            item.add_marker(pytest.mark.long)
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

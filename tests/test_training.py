@@ -87,7 +87,6 @@ def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
         ),
         *("--data-buffer-size", "0", "--no-progress-bar", "--log-format", "json", "--log-interval", "20"),
         user_dir=PACKAGE,
-        timeout=1800,
     )
     rows = [
         json.loads(line[line.index("{") :])

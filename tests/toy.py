@@ -9,7 +9,7 @@ Everything here is a plain function without pytest, so that fixtures of any scop
     run = generate(data, tmp / "model" / "checkpoint_last.pt", user_dir=PACKAGE)
     hypotheses(run.stdout)                                    # {0: "w3 w1", 1: ...}, by line of the corpus
 
-fairseq's tools run as subprocesses, as a user runs them, each with one thread.
+fairseq's tools run as processes of their own, each with one thread (:mod:`tests.forked`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests import forked
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_posenc"
 """What a user gives to `--user-dir`."""
@@ -77,28 +78,18 @@ def run_fairseq(
     user_dir: str | Path | None = None,
     check: bool = True,
     stdin: str | None = None,
-    timeout: float = 600,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m fairseq_cli.<module> arguments` and return the finished process (outputs as text).
 
     With `check`, a non-zero exit is an AssertionError that shows the command and the end of both outputs.
     """
-    command = [sys.executable, "-m", f"fairseq_cli.{module}", *map(str, arguments)]
-    if user_dir is not None:
-        command += ["--user-dir", str(user_dir)]
-    run = subprocess.run(
-        command,
-        check=False,  # a failed run is reported below with its output
-        input=stdin,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+    words = [*map(str, arguments), *([] if user_dir is None else ["--user-dir", str(user_dir)])]
+    run = forked.run(
+        f"fairseq_cli.{module}", words, stdin, {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
     )
     if check and run.returncode != 0:
-        raise AssertionError(f"{' '.join(command)}\nexit {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-5000:]}")
+        raise AssertionError(f"{' '.join(run.args)}\nexit {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-5000:]}")
     return run
 
 
@@ -127,7 +118,6 @@ def train(
     validate: bool = False,
     user_dir: str | Path | None = None,
     check: bool = True,
-    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Train `arch`, shrunk by TINY, on binarized `data` with fairseq_cli.train, on the CPU.
 
@@ -146,7 +136,6 @@ def train(
         *flags,
         user_dir=user_dir,
         check=check,
-        timeout=timeout,
     )
 
 
@@ -156,7 +145,6 @@ def generate(
     *flags: str | Path,
     user_dir: str | Path | None = None,
     check: bool = True,
-    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Translate the test split of `data` with fairseq_cli.generate, beam 2, on the CPU; flags come last.
 
@@ -170,7 +158,6 @@ def generate(
         *flags,
         user_dir=user_dir,
         check=check,
-        timeout=timeout,
     )
 
 
