@@ -19,8 +19,10 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    assert [name for name in LONG if not (folder / name).exists()] == []
     for item in items:
-        if str(item.path.relative_to(Path(__file__).parent)).startswith(LONG):
+        if str(item.path.relative_to(folder)).startswith(LONG):
             item.add_marker(pytest.mark.long)
 
 

@@ -1,7 +1,8 @@
 """Runs fairseq's command lines in forks of one process that has imported fairseq.
 
-Each is a process of its own, which loads the plugin or not, reads its environment and ends as `python -m` would: but to
-start Python and to import torch and fairseq takes longer than most of what the tests run.
+Each is a process of its own, which loads the plugin or not and ends as `python -m` would; what Python itself reads from
+the environment is that of the first process. To start Python and to import torch and fairseq takes longer than most of
+what the tests run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def run(module: str, arguments: list[str], stdin: str | None, environment: Mappi
         call = {"module": module, "arguments": arguments, "environment": dict(environment), "directory": os.getcwd()}
         server.stdin.write(json.dumps({**call, "files": list(map(str, files))}) + "\n")
         server.stdin.flush()
-        code = int(server.stdout.readline())
+        answer = server.stdout.readline()
+        assert answer, "the process that runs fairseq's commands ended"
+        code = int(answer)
         outputs = [file.read_text() for file in files[1:]]
     return subprocess.CompletedProcess([sys.executable, "-m", module, *arguments], code, *outputs)
 

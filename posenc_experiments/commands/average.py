@@ -4,10 +4,8 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
 
-
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.option(
     "-o",
     "--output",

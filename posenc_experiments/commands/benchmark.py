@@ -14,8 +14,6 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
-
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch: its profiler would tell of every start and stop
 import torch
 
@@ -77,7 +75,7 @@ def check_writable(path: Path) -> None:
         path.unlink()
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("measures", callback=parse_measures, metavar="MEASURE[,MEASURE...]")
 @click.argument("encodings", nargs=-1, metavar="[ENCODING[:KEY=VALUE,...]]... [-- FLAGS...]")
 @click.option(

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
 
-
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by SacreBLEU's paired bootstrap.")

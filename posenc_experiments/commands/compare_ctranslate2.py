@@ -5,13 +5,11 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
-
 FILE = click.Path(path_type=Path)
 NUMBER = click.IntRange(min=1)
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("checkpoint", type=FILE)
 @click.argument("directory", type=FILE)
 @click.option("--source", type=FILE, required=True, help="Raw source text, a sentence a line.")

@@ -8,11 +8,10 @@ import logging
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
 from posenc_experiments.errors import RecipeError
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("archs", nargs=-1, required=True, metavar="ARCH... [-- FLAGS...]")
 @click.option(
     "--vocabulary",

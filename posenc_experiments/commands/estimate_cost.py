@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from posenc_experiments.cli import HELP_OPTIONS
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.rows import read_table
 from posenc_experiments.workflow.settings import read_recipe
@@ -34,7 +33,7 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     return int(of_encoder + of_decoder + decoder * vocabulary)
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--words-per-second",

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
-
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option(

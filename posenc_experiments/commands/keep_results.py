@@ -8,14 +8,13 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
 from posenc_experiments.errors import RecipeError
 
 KEPT = ("experiment.json", "training.json", "*.hyp", "*.sacrebleu.json", "*.historical.json")
 COMMAND = "command.sh"
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("output", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("results", type=click.Path(path_type=Path, file_okay=False))
 def main(output: Path, results: Path) -> None:

@@ -4,12 +4,14 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.jobs.slurm import parse_slurm
@@ -105,6 +107,7 @@ class Call:
 
     def __init__(self, options: dict[str, Any], gpus_per_job: int | None, nodes: Nodes | None = None) -> None:
         self.options, self.nodes = options, nodes or Nodes()
+        self.console, self.stop = Console(), threading.Event()  # one of each, for all runs of the call
         source = options["source"]
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
@@ -145,6 +148,8 @@ class Call:
             rendezvous=self.nodes.rendezvous,
             source_dir=options["source"].absolute() if options["source"] else None,
             extra=parse_flags(list(options["extra"]), "the flags behind --"),
+            console=self.console,
+            stop=self.stop,
             gpus=self.sizes["gpus"],
             cpus=self.sizes["cpus"],
             jobs=self.sizes["jobs"],

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -171,7 +169,7 @@ def draw(name: str, path: Path) -> None:
     figure.savefig(path, dpi=80, bbox_inches="tight", metadata={"Software": None})
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.argument("names", nargs=-1)
 @click.option(
     "--output",

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
 from posenc_experiments.commands.options import Call, Nodes, shared_options
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.workflow.experiment import make_experiments
-from posenc_experiments.workflow.pipeline import compare_plan, finish, run_plan
+from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import STAGES
 from posenc_experiments.workflow.settings import Recipe, read_recipe
@@ -53,7 +53,7 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
     return path
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
 @click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
@@ -103,4 +103,4 @@ def main(
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.slurm is not None)
     finish(plan, run_plan(plan, call.hardware))
     if "compare" in wanted and not node_rank:
-        compare_plan(plan)
+        compare(run, plan.experiments)

@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from posenc_experiments.cli import HELP_OPTIONS
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
@@ -13,7 +12,7 @@ from posenc_experiments.workflow.rows import make_rows, read_table
 from posenc_experiments.workflow.run import STAGES
 
 
-@click.command(context_settings=HELP_OPTIONS)
+@click.command()
 @click.option("--recipe", "folder", type=click.Path(path_type=Path), required=True, help="Set by table.sh.")
 @click.argument("name", required=False)
 @click.option("--show", is_flag=True, help="Only print the table of what is there.")

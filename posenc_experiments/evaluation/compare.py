@@ -1,6 +1,7 @@
-"""Stage `compare`: the table and the plot of one call's experiments, as scripts/compare.py makes them."""
+"""Stage `compare`: the table and the plot of one call's experiments, as `fairseq-posenc compare` makes them."""
 
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.evaluation.score import Score
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.stages import atomic_path
@@ -14,7 +15,7 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         run.dry([*run.module("posenc_experiments"), "compare", "--plot", folder / "compare.png", *directories])
         return
     for experiment in experiments:
-        if not experiment.markers.is_done("score", experiment.score_inputs()):
+        if not Score().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Here, because it imports sacrebleu, which --help and --dry-run need not wait for.
     from posenc_experiments.evaluation import plot, pooling, results, tables

@@ -34,6 +34,7 @@ class Line:
 
     row: TableRow
     scored: Row | None  # over the seeds that were scored
+    has_metric: bool  # whether they have the metric that the paper used
     missing: str  # why something is; empty if nothing is
 
     @property
@@ -53,7 +54,7 @@ class Line:
         """By the metric that the paper used."""
         if self.row.metric not in TOKENIZED:
             return self.bleu
-        return NOTHING if self.missing.endswith(_needs(self.row)) else self.historical
+        return self.historical if self.has_metric else NOTHING
 
     @property
     def difference(self) -> float | None:
@@ -75,15 +76,13 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
         else:
             scores.append(_read(experiment, row.test))
     scored = Row(tuple(scores)) if scores else None
+    has_metric = scored is not None
     if scored is not None and row.metric in TOKENIZED:
         made = planned.experiments[0].run.recipe.score.tokenized == TOKENIZED[row.metric]
-        if not made or scored.historical is None:
-            missing.append(_needs(row))
-    return Line(row, scored, "; ".join(missing))
-
-
-def _needs(row: TableRow) -> str:
-    return f"no {METRIC_NAMES[row.metric]}: set 'tokenized = {TOKENIZED[row.metric]}' in [score]"
+        has_metric = made and scored.historical is not None
+        if not has_metric:
+            missing.append(f"no {METRIC_NAMES[row.metric]}: set 'tokenized = {TOKENIZED[row.metric]}' in [score]")
+    return Line(row, scored, has_metric, "; ".join(missing))
 
 
 def _why_missing(experiment: Experiment, failed: set[Path]) -> str:

@@ -6,8 +6,6 @@ by number, and each source line must have one. Subwords are removed here, by wha
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from posenc_experiments.data import prepare, text
@@ -17,7 +15,7 @@ from posenc_experiments.training.average import Average
 from posenc_experiments.workflow.experiment import Experiment, generate_command, threads
 from posenc_experiments.workflow.run import run_command, write_command
 from posenc_experiments.workflow.stage import Stage
-from posenc_experiments.workflow.stages import atomic_path, empty_directory, locked
+from posenc_experiments.workflow.stages import atomic_path, empty_directory
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
@@ -26,6 +24,7 @@ class Translate(Stage):
     name = "translate"
     after = Average()
     missing = "has no translations yet"
+    reads_data = True
 
     def inputs(self, experiment: Experiment) -> str:
         return experiment.translate_inputs()
@@ -33,11 +32,6 @@ class Translate(Stage):
     def dry_run(self, experiment: Experiment) -> None:
         for test in pair_tests(experiment.run):
             experiment.run.dry(generate_command(experiment, test, _temporary(experiment)))
-
-    @contextmanager
-    def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
-        with prepare.in_use(experiment.run) as data, locked(experiment.directory) as lock:
-            yield (lock, data)
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         tests = pair_tests(experiment.run)

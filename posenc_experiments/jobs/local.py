@@ -35,7 +35,7 @@ class Local:
         return {job: "running" for job in jobs if job in self.threads and self.threads[job].is_alive()}
 
     def failure(self, job: Job) -> str | None:
-        """Why a job that ended failed; raises what is nobody's to fix but ours."""
+        """Why a job that ended failed; raises unexpected errors."""
         error = self.errors.get(job)
         if error is None:
             return None

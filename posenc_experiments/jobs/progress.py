@@ -47,6 +47,8 @@ class Progress:
         elif not self.elsewhere:
             if (state, detail) == ("done", "before"):
                 self.say(f"{job.title}: done before")
+            elif state == "failed":
+                self.say(f"{job.title}: failed: {detail}")
         else:
             more = f" ({detail})" if detail not in ("", state) else ""
             where = f", log {job.log}" if state in ("running", "failed") else ""

@@ -107,7 +107,7 @@ class Runner:
                 self.progress.set(job, "done")
             else:
                 self.failures[job] = reason
-                self.progress.set(job, "failed")
+                self.progress.set(job, "failed", reason)
 
     def _start(self) -> None:
         for job in list(self.waiting):

@@ -2,11 +2,8 @@
 
 import shutil
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from posenc_experiments.data import prepare
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.training import superseded
 from posenc_experiments.training.nodes import announced
@@ -14,7 +11,7 @@ from posenc_experiments.training.train_log import TrainLog
 from posenc_experiments.workflow.experiment import Experiment, derive_batch, train_command, train_environment
 from posenc_experiments.workflow.run import run_command, write_command
 from posenc_experiments.workflow.stage import Stage
-from posenc_experiments.workflow.stages import TEMPORARY, atomic_path, locked, write_json
+from posenc_experiments.workflow.stages import TEMPORARY, atomic_path, write_json
 
 
 class Train(Stage):
@@ -23,6 +20,7 @@ class Train(Stage):
     name = "train"
     missing = "is not trained yet"
     says_done = True
+    reads_data = True
 
     def __init__(self, which: str = "1 of 1") -> None:
         self.which = which
@@ -37,12 +35,7 @@ class Train(Stage):
     def say(self, experiment: Experiment, text: str) -> None:
         experiment.run.say(f"train {self.which}: {experiment.title}: {text}")
 
-    @contextmanager
-    def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
-        with prepare.in_use(experiment.run) as data, locked(experiment.directory) as lock:
-            yield (lock, data)
-
-    def found(self, experiment: Experiment, inputs: str) -> bool:
+    def restore(self, experiment: Experiment, inputs: str) -> bool:
         taken_back = superseded.exchange(experiment, inputs) and experiment.markers.is_done("train", inputs)
         if taken_back:
             self.say(experiment, "done before, with these settings")
@@ -89,7 +82,7 @@ def whole_checkpoint(path: Path) -> bool:
 
 
 def make_ready(experiment: Experiment, inputs: str) -> bool:
-    """Leaves `checkpoints/` as this training may go on from; whether there is anything to go on from."""
+    """Prepares `checkpoints/` for resuming; returns whether there is a checkpoint to resume from."""
     directory, origin = experiment.checkpoints, experiment.checkpoints / "inputs.json"
     directory.mkdir(parents=True, exist_ok=True)
     if not origin.is_file():

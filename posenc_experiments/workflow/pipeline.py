@@ -4,12 +4,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.errors import RecipeError, sentence
-from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.local import Local
 from posenc_experiments.jobs.progress import Progress
@@ -17,8 +16,9 @@ from posenc_experiments.jobs.runner import Executor, Runner
 from posenc_experiments.jobs.slurm import Slurm, slurm_parameters
 from posenc_experiments.training.nodes import forget_attempts, join
 from posenc_experiments.workflow.check_flags import check_flags
+from posenc_experiments.workflow.check_settings import check_data
 from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, check_when_prepared
+from posenc_experiments.workflow.plan import DATA, TRAIN, Plan
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.stages import locked
 
@@ -28,7 +28,7 @@ class Hardware:
     """Where jobs run: in `slots` of this machine at a time, or, with SLURM's parameters, in its queue."""
 
     slots: list[str]  # of SLURM: as many as may be in the queue at a time; none: as many as there are jobs
-    slurm: dict[str, Any] | None = field(default=None)
+    slurm: dict[str, Any] | None = None
 
 
 def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
@@ -61,25 +61,11 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
 
 def finish(plan: Plan, failures: dict[Job, str]) -> None:
     """Raises what failed; with several, says each."""
-    *others, last = failures.values() if failures else [None]
-    for reason in others:
+    reasons = list(failures.values())
+    for reason in reasons[:-1]:
         plan.experiments[0].run.say(f"Error: {reason}")
-    if last is not None:
-        raise RecipeError(last)
-
-
-def compare_plan(plan: Plan) -> None:
-    """The stage `compare`, for each pair."""
-    for group in by_run(plan.experiments):
-        compare(group[0].run, group)
-
-
-def by_run(experiments: list[Experiment]) -> list[list[Experiment]]:
-    """Experiments of one .conf and pair each."""
-    groups: dict[int, list[Experiment]] = {}
-    for experiment in experiments:
-        groups.setdefault(id(experiment.run), []).append(experiment)
-    return list(groups.values())
+    if reasons:
+        raise RecipeError(reasons[-1])
 
 
 def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
@@ -133,16 +119,17 @@ def _say_missing_tests(plan: Plan) -> None:
 
 def _check_flags(plan: Plan) -> None:
     """Has fairseq read the flags of what is not done, before the data takes hours."""
-    checked = []
-    for group in by_run(plan.experiments):
-        missing = [one for one in group if one.directory in plan.trainings and not _done(plan, one)]
-        if missing:
-            checked += check_flags(missing[0].run, missing, plan.stages)
-    check_when_prepared(plan, checked)
-
-
-def _done(plan: Plan, experiment: Experiment) -> bool:
-    return plan.trainings[experiment.directory].is_done()
+    groups: dict[int, list[Experiment]] = {}  # of one .conf and pair each
+    for experiment in plan.experiments:
+        job = plan.trainings.get(experiment.directory)
+        if job is not None and not job.is_done():
+            groups.setdefault(id(experiment.run), []).append(experiment)
+    for group in groups.values():
+        checked = check_flags(group[0].run, group, plan.stages)
+        if "prepare" in plan.stages:
+            plan.checks.setdefault(group[0].run.pair_dir, []).extend(checked)
+        else:
+            check_data(checked)
 
 
 def dry_run(plan: Plan, hardware: Hardware) -> None:

@@ -1,8 +1,7 @@
 """From experiments to the jobs that make them: the data of each pair once, each experiment once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from posenc_experiments.data import download, prepare
@@ -35,6 +34,8 @@ class Plan:
     stages: list[str]
     data: list[Job]
     trainings: dict[Path, Job]  # by the experiment's directory
+    #: what is checked against the prepared data as soon as it is there, by the directory of the pair's data
+    checks: dict[Path, list[Checked]]
 
     @property
     def to_do(self) -> list[Job]:
@@ -50,18 +51,19 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: b
         RecipeError: two of them would have one directory, or prepare one pair differently.
     """
     experiments, kept = list(experiments), dict[Path, Experiment]()
-    runs: dict[str, Run] = {}
+    runs: dict[Path, Run] = {}
     for experiment in experiments:
-        _require_same_data(runs.setdefault(experiment.run.pair, experiment.run), experiment.run)
+        _require_same_data(runs.setdefault(experiment.run.pair_dir, experiment.run), experiment.run)
     for experiment in experiments:
         require_same(kept.setdefault(experiment.directory, experiment), experiment)
-    data = {pair: _data_jobs(run, stages, elsewhere) for pair, run in runs.items()}
+    checks: dict[Path, list[Checked]] = {}
+    data = {directory: _data_jobs(run, stages, elsewhere, checks) for directory, run in runs.items()}
     trainings = {
-        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair][-1:])
+        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair_dir])
         for number, (directory, experiment) in enumerate(kept.items(), 1)
         if any(stage.name in stages for stage in stages_of())
     }
-    return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings)
+    return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings, checks)
 
 
 def _require_same_data(one: Run, other: Run) -> None:
@@ -70,25 +72,6 @@ def _require_same_data(one: Run, other: Run) -> None:
             f"{one.recipe.path.name} and {other.recipe.path.name} prepare {one.pair} differently: let both extend one "
             "file with [corpus] and [prepare], or run them with different --data-dir."
         )
-
-
-def check_when_prepared(plan: Plan, checked: list[Checked]) -> None:
-    """Has settings checked against the data as soon as it is there."""
-    for pair in dict.fromkeys(each.run.pair for each in checked):
-        check = partial(check_data, [each for each in checked if each.run.pair == pair])
-        preparing = [job for job in plan.data if job.title == f"prepare {pair}"]
-        if preparing:
-            preparing[0].work = _then(preparing[0].work, check)
-        else:
-            check()
-
-
-def _then(work: Callable[[str, Show | None], None], check: Callable[[], None]) -> Callable[[str, Show | None], None]:
-    def both(slot: str, show: Show | None) -> None:
-        work(slot, show)
-        check()
-
-    return both
 
 
 def _command(run: Run, stages: Iterable[str], cpus: int, *options: str) -> list[str]:
@@ -102,8 +85,13 @@ def _jobs_directory(run: Run) -> Path:
     return run.output_dir / run.recipe.corpus.name / "jobs"
 
 
-def _data_jobs(run: Run, stages: list[str], elsewhere: bool) -> list[Job]:
+def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, list[Checked]]) -> list[Job]:
     """Download, then prepare: what is there already is found by the stages themselves."""
+
+    def prepare_and_check(slot: str, show: Show | None) -> None:
+        prepare.prepare(run)
+        check_data(checks.get(run.pair_dir, []))
+
     jobs: list[Job] = []
     if "download" in stages:
         downloading = Job(
@@ -120,7 +108,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool) -> list[Job]:
     if "prepare" in stages:
         preparing = Job(
             title=f"prepare {run.pair}",
-            work=lambda slot, show: prepare.prepare(run),
+            work=prepare_and_check,
             command=_command(run, ["prepare"], run.cpus, "--gpus", "0"),
             is_done=lambda: prepare.is_prepared(run),
             directory=_jobs_directory(run) / run.pair / "prepare",

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from posenc_experiments.data import prepare
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.stages import locked
@@ -21,6 +22,8 @@ class Stage(ABC):
     missing: ClassVar[str] = ""
     #: whether the user is told that it was done before
     says_done: ClassVar[bool] = False
+    #: whether the prepared data must not change while the stage runs
+    reads_data: ClassVar[bool] = False
 
     @abstractmethod
     def inputs(self, experiment: Experiment) -> str:
@@ -42,15 +45,16 @@ class Stage(ABC):
         """Tells the user about the stage."""
         experiment.run.say(f"{self.name}: {experiment.title}: {text}")
 
-    def found(self, experiment: Experiment, inputs: str) -> bool:
-        """Whether it was done in another place, from which its outputs were just taken; called under the lock."""
+    def restore(self, experiment: Experiment, inputs: str) -> bool:
+        """Restores an earlier result with these inputs, if there is one; called under the lock."""
         return False
 
     @contextmanager
     def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
         """Locks what it writes and reads; yields the locks' descriptors."""
-        with locked(experiment.directory) as lock:
-            yield (lock,)
+        with ExitStack() as stack:
+            data = [stack.enter_context(prepare.in_use(experiment.run))] if self.reads_data else []
+            yield (stack.enter_context(locked(experiment.directory)), *data)
 
     def run(self, experiment: Experiment) -> None:
         """Runs the stage if it is not done.
@@ -72,7 +76,7 @@ class Stage(ABC):
             )
         inputs = self.inputs(experiment)
         with self.hold(experiment) as locks:
-            if self.found(experiment, inputs):
+            if self.restore(experiment, inputs):
                 return
             experiment.markers.clear(self.name)
             experiment.markers.set_done(self.name, inputs, self.make(experiment, locks))
