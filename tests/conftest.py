@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path.relative_to(folder)).startswith(LONG):
             item.add_marker(pytest.mark.long)
+    # Files are spread over processes in this order: what takes long must not be left for the end.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")
