@@ -12,8 +12,7 @@ from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedCol
 from posenc_experiments.data.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
 from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives, wanted_sources
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import Run, run_command
-from posenc_experiments.workflow.stages import (
+from posenc_experiments.workflow.markers import (
     Markers,
     atomic_path,
     empty_directory,
@@ -24,6 +23,7 @@ from posenc_experiments.workflow.stages import (
     replace_directory,
     write_json,
 )
+from posenc_experiments.workflow.run import Run, run_command
 
 CHECKSUMS = "sha256.json"  # of each generated file, beside them
 

@@ -21,11 +21,10 @@ from posenc_experiments.data.lengths import read_sizes
 from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.raw import Raw, extract, has_members, raw_files
 from posenc_experiments.data.sources import known_counts, pair_tests
+from posenc_experiments.data.steps import Step, Steps
 from posenc_experiments.data.subwords import Subwords
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import Run, run_command
-from posenc_experiments.workflow.settings import Prepare
-from posenc_experiments.workflow.stages import (
+from posenc_experiments.workflow.markers import (
     Markers,
     fingerprint,
     locked,
@@ -34,7 +33,8 @@ from posenc_experiments.workflow.stages import (
     shared,
     write_json,
 )
-from posenc_experiments.workflow.steps import Step, Steps
+from posenc_experiments.workflow.run import Run, run_command
+from posenc_experiments.workflow.settings import Prepare
 
 
 def inputs(run: Run) -> str:

@@ -3,8 +3,8 @@
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation.score import Score
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import atomic_path
 from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.stages import atomic_path
 
 
 def compare(run: Run, experiments: list[Experiment]) -> None:

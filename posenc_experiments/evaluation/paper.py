@@ -13,8 +13,8 @@ from posenc_experiments.evaluation.pooling import Row
 from posenc_experiments.evaluation.results import Metric, Score, read_experiments
 from posenc_experiments.evaluation.tables import with_error
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import atomic_path
 from posenc_experiments.workflow.rows import Planned, Table, TableRow
-from posenc_experiments.workflow.stages import atomic_path
 
 METRIC_NAMES = {"historical": "historical BLEU", "lowercase": "lowercased BLEU", "sacrebleu": "BLEU"}
 # The metrics of TEST.historical.json, and what [score] tokenized must be for them.

@@ -21,8 +21,8 @@ from typing import Any
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.runner import NotAccepted
+from posenc_experiments.workflow.markers import empty_directory, read_json, write_json
 from posenc_experiments.workflow.run import ROOT, die_with_parent, last_words
-from posenc_experiments.workflow.stages import empty_directory, read_json, write_json
 
 LOCK, ABOUT = "lock", "job.json"
 STARTED = "=== "  # begins the line of a start in the log

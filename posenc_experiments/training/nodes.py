@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from posenc_experiments.workflow.experiment import Experiment, train_command, train_environment
+from posenc_experiments.workflow.markers import write_json
 from posenc_experiments.workflow.run import POLL_SECONDS, run_command
-from posenc_experiments.workflow.stages import write_json
 
 
 def _path(experiment: Experiment) -> Path:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.stages import atomic_path, read_json
+from posenc_experiments.workflow.markers import atomic_path, read_json
 
 ABOUT = "experiment.json"
 KEPT = (".lock", ABOUT)  # what holds experiment.json is one to compare

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from posenc_experiments.data import download
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.fairseq_flags import Refused, file_problem, read, refusal, where_set
+from posenc_experiments.workflow.markers import file_hash, not_default
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Flags, Recipe, flag_words
-from posenc_experiments.workflow.stages import file_hash, not_default
 
 if TYPE_CHECKING:
     from posenc_experiments.workflow.experiment import Experiment

@@ -18,9 +18,9 @@ from posenc_experiments.training.nodes import forget_attempts, join
 from posenc_experiments.workflow.check_flags import check_flags
 from posenc_experiments.workflow.check_settings import check_data
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import locked
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan
 from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.stages import locked
 
 
 @dataclass(frozen=True)

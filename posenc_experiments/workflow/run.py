@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.markers import atomic_path
 from posenc_experiments.workflow.settings import Flags, Recipe
-from posenc_experiments.workflow.stages import atomic_path
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3

@@ -9,7 +9,7 @@ from typing import ClassVar
 from posenc_experiments.data import prepare
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.stages import locked
+from posenc_experiments.workflow.markers import locked
 
 
 class Stage(ABC):

@@ -15,8 +15,8 @@ from itertools import product
 
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.identity import value_of
+from posenc_experiments.workflow.markers import fingerprint
 from posenc_experiments.workflow.settings import Flags, Recipe, flag_words, parse_flags
-from posenc_experiments.workflow.stages import fingerprint
 
 MOST = 1000  # experiments of one sweep
 BRACKETS = {"(": ")", "[": "]", "{": "}"}

@@ -26,10 +26,10 @@ from posenc_experiments.jobs.progress import Progress
 from posenc_experiments.jobs.runner import Runner
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import read_json, write_json
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
 from posenc_experiments.workflow.rows import COLUMNS, Planned, make_rows, read_table
 from posenc_experiments.workflow.run import STAGES
-from posenc_experiments.workflow.stages import read_json, write_json
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,10 +12,10 @@ from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow import pipeline
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import read_json
 from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Prepare, read_recipe
-from posenc_experiments.workflow.stages import read_json
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ODD = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -137,7 +137,7 @@ def test_a_full_disk_leaves_nothing_half_done_and_with_room_it_goes_on(tmp_path:
     shutil.copytree(run.data_dir, whole.data_dir)
     said: list[str] = []
     prepare.make_steps(whole, whole.pair_dir / "prepare.work").run(said.append)
-    assert said[:2] == ["goes on with the step clean", "clean..."]
+    assert said[:2] == ["resumes with the step clean", "clean..."]
 
 
 def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from sacrebleu.dataset import DATASETS
 
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.sources import read_archives, read_counts, read_sources
+from posenc_experiments.workflow.markers import file_hash, read_json
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import Corpus, read_recipe
-from posenc_experiments.workflow.stages import file_hash, read_json
 from tests.experiments.data.test_download import serve
 from tests.experiments.tiny import make_run
 from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
@@ -187,7 +187,7 @@ def test_killed_in_any_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
         done = list(STEPS[: STEPS.index(step)])
     process = start(broken, 2)
     assert process.wait(300) == 0, log.read_text()
-    assert "prepare: goes on with the step binarize" in log.read_text()
+    assert "prepare: resumes with the step binarize" in log.read_text()
     same = "data/wmt18/en-cs/prepared"
     assert contents(unbroken / same) == contents(broken / same)
     assert not work.exists()

@@ -158,7 +158,7 @@ def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: st
         ("num-workers = 0", "num-workers = 1", None),
     ],
 )
-def test_stages_are_done_again_from_the_first_that_a_setting_touches(
+def test_markers_are_done_again_from_the_first_that_a_setting_touches(
     tmp_path: Path, old: str, new: str, first: str | None, kind: str
 ) -> None:
     def inputs(conf: str) -> str:

@@ -20,9 +20,9 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.data import download
 from posenc_experiments.workflow import identity
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import fingerprint, read_json
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import read_recipe
-from posenc_experiments.workflow.stages import fingerprint, read_json
 from tests.experiments.tiny import make_run
 
 ROOT = Path(__file__).resolve().parents[3]

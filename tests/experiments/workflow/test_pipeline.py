@@ -23,8 +23,8 @@ from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import superseded, train
 from posenc_experiments.workflow import check_flags
 from posenc_experiments.workflow.experiment import Experiment
+from posenc_experiments.workflow.markers import file_hash, fingerprint, read_json, write_json
 from posenc_experiments.workflow.settings import read_recipe
-from posenc_experiments.workflow.stages import file_hash, fingerprint, read_json, write_json
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -531,7 +531,7 @@ def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
 
 def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
     from posenc_experiments.data.download import download
-    from posenc_experiments.workflow.stages import locked
+    from posenc_experiments.workflow.markers import locked
 
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.errors import RecipeError
+from posenc_experiments.workflow.markers import not_default
 from posenc_experiments.workflow.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
-from posenc_experiments.workflow.stages import not_default
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]

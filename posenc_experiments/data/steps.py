@@ -1,4 +1,4 @@
-"""A stage in steps, each of which is done once: killed at any moment and started again, it goes on with the first
+"""A stage in steps, each of which is done once: killed at any moment and started again, it resumes with the first
 step that is not done.
 
 A step writes into a directory of its own and returns facts (JSON). Outputs that no later step reads are deleted as
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.workflow.stages import Markers, empty_directory, read_json, write_json
+from posenc_experiments.workflow.markers import Markers, empty_directory, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Steps:
         """Does what is to do and returns the last step's directory; the caller deletes everything in the end."""
         todo = self.to_do()
         if len(todo) < len(self.steps):
-            say(f"goes on with the step {todo[0].name if todo else 'after the last'}")
+            say(f"resumes with the step {todo[0].name if todo else 'after the last'}")
         for number, step in enumerate(todo):
             say(f"{step.name}...")
             self._make(step)

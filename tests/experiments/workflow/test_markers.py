@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.stages import (
+from posenc_experiments.workflow.markers import (
     Markers,
     atomic_path,
     fingerprint,
@@ -63,7 +63,8 @@ def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     write_json(path, "old")
     code = (
-        "import os, signal, sys; from pathlib import Path; from posenc_experiments.workflow.stages import atomic_path\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from posenc_experiments.workflow.markers import atomic_path\n"
         "with atomic_path(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('ne'); os.kill(os.getpid(), signal.SIGKILL)"
     )
