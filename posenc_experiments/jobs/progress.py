@@ -39,7 +39,7 @@ class Progress:
 
     def set(self, job: Job, state: str, detail: str = "") -> None:
         """A job's new state; `detail` is the cluster's word for it, or why it failed."""
-        if (self.states[job], self.details[job]) == (state, detail):
+        if state == self.states[job] and detail in ("", state, self.details[job]):
             return
         self.states[job], self.details[job] = state, detail
         if self.live is not None:

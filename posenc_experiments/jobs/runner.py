@@ -42,6 +42,7 @@ class Runner:
         slots: what they run in at a time: of each pool, the names of its free ones.
         progress: shows their states.
         failures: why jobs failed that others of them need; those that are needed and not in it are done.
+        together: start nothing more after a failure, as other machines take part that have ended.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Runner:
         slots: dict[str, list[str]],
         progress: Progress,
         failures: Mapping[Job, str] = MappingProxyType({}),
+        together: bool = False,
     ) -> None:
+        self.together = together
         self.executor, self.slots, self.progress = executor, slots, progress
         self.waiting: list[Job] = []
         self.running: dict[Job, str | None] = {}  # and the slot that each holds; None of an earlier process's
@@ -112,6 +115,8 @@ class Runner:
     def _start(self) -> None:
         for job in list(self.waiting):
             failed = [need for need in job.needs if need in self.failures or need in self.not_started]
+            if self.together:
+                failed += self.failures
             if failed:
                 self.waiting.remove(job)
                 self.not_started.add(job)

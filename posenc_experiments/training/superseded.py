@@ -33,6 +33,12 @@ def exchange(experiment: Experiment, inputs: str) -> bool:
     return False
 
 
+def is_in_place(experiment: Experiment) -> bool:
+    """Whether all of a training lies in its directory: `compare` can find it, and no exchange was cut short."""
+    directory = experiment.directory
+    return (directory / ABOUT).is_file() and not (directory / LEAVING).exists() and not (directory / COMING).exists()
+
+
 def _inputs_of(directory: Path) -> str | None:
     """What a training was made from, also if its checkpoints were deleted; None if there is none."""
     origin, marker = directory / "checkpoints" / "inputs.json", directory / "done" / "train.json"

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.errors import RecipeError, sentence
 from posenc_experiments.jobs.job import Job
@@ -63,12 +65,14 @@ def finish(plan: Plan, failures: dict[Job, str]) -> None:
     """Raises what failed; with several, says each."""
     reasons = list(failures.values())
     for reason in reasons[:-1]:
-        plan.experiments[0].run.say(f"Error: {reason}")
+        click.echo(f"Error: {reason}", err=True)
     if reasons:
         raise RecipeError(reasons[-1])
 
 
 def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
+    others = [job for job in jobs if not job.here]
+    queue = Slurm(hardware.slurm) if hardware.slurm is not None and others else None
     failures = {}
     for job in jobs:
         if job.here and not any(need in failures for need in job.needs):
@@ -79,20 +83,17 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
                 if text is None:
                     raise
                 failures[job] = text
-    others = [job for job in jobs if not job.here]
     shown = run.console.is_terminal
     with ExitStack() as stack:
-        progress = Progress(run.console, others, elsewhere=hardware.slurm is not None)
-        executor: Executor
-        if hardware.slurm is None:
-            executor = Local(run.stop, (lambda job, text: progress.set(job, "running", text)) if shown else None)
-        else:
-            executor = Slurm(hardware.slurm)
+        progress = Progress(run.console, others, elsewhere=queue is not None)
+        local = Local(run.stop, (lambda job, text: progress.set(job, "running", text)) if shown else None)
+        executor: Executor = queue or local
+        if queue is not None:
             # Of two that watch one queue, each would submit the same jobs.
             stack.enter_context(locked(run.output_dir / run.recipe.corpus.name / "jobs"))
         stack.enter_context(progress)
         slots = {DATA: ["0"], TRAIN: hardware.slots or [str(number) for number in range(len(others))]}
-        return Runner(executor, slots, progress, failures).run(others)
+        return Runner(executor, slots, progress, failures, together=run.nodes > 1).run(others)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation.score import Score
 from posenc_experiments.evaluation.translate import Translate
 from posenc_experiments.jobs.job import Job, Show
+from posenc_experiments.training import superseded
 from posenc_experiments.training.average import Average
 from posenc_experiments.training.train import Train
 from posenc_experiments.workflow.check_settings import Checked, check_data
@@ -39,9 +40,12 @@ class Plan:
 
     @property
     def to_do(self) -> list[Job]:
-        """What is needed, in order. If nothing is left to be made from it, the data need not be there."""
+        """What is needed, in order. If nothing is left to be made from it, the data need not be there; whether a
+        generator makes the same text as before is only known when it is asked.
+        """
         waiting = not self.trainings or not all(job.is_done() for job in self.trainings.values())
-        return [*(self.data if waiting else []), *self.trainings.values()]
+        generated = any(one.run.recipe.corpus.generator for one in self.experiments)
+        return [*(self.data if waiting or generated else []), *self.trainings.values()]
 
 
 def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: bool = False) -> Plan:
@@ -75,7 +79,7 @@ def _require_same_data(one: Run, other: Run) -> None:
 
 
 def _command(run: Run, stages: Iterable[str], cpus: int, *options: str) -> list[str]:
-    words = [*run.module("posenc_experiments"), "run", "--conf", str(run.recipe.path), "--pair", run.pair]
+    words = [*run.module("posenc_experiments"), "run", "--conf", str(run.recipe.path.absolute()), "--pair", run.pair]
     words += [word for override in run.overrides for word in ("--set", override)]
     words += ["--data-dir", str(run.data_dir), "--output-dir", str(run.output_dir)]
     return [*words, "--stages", ",".join(stages), "--cpus", str(cpus), *options]
@@ -88,6 +92,12 @@ def _jobs_directory(run: Run) -> Path:
 def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, list[Checked]]) -> list[Job]:
     """Download, then prepare: what is there already is found by the stages themselves."""
 
+    def fetch(slot: str, show: Show | None) -> None:
+        # Archives are not missed where all that is made of them is there.
+        made = "train" in stages and run.recipe.corpus.generator is None and prepare.is_prepared(run)
+        if run.dry_run or not made:
+            download.download(run)
+
     def prepare_and_check(slot: str, show: Show | None) -> None:
         prepare.prepare(run)
         check_data(checks.get(run.pair_dir, []))
@@ -96,7 +106,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
     if "download" in stages:
         downloading = Job(
             title=f"download {run.pair}",
-            work=lambda slot, show: download.download(run),
+            work=fetch,
             command=_command(run, ["download"], run.cpus, "--gpus", "0"),
             is_done=lambda: False,
             directory=_jobs_directory(run) / run.pair / "download",
@@ -149,7 +159,7 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
         work=work,
         command=_command(run, [stage.name for stage in stages], run.cpus, *words, *extra),
-        is_done=lambda: stages[-1].is_done(experiment),
+        is_done=lambda: stages[-1].is_done(experiment) and superseded.is_in_place(experiment),
         directory=_jobs_directory(run) / experiment.directory.relative_to(output),
         locks=[experiment.directory],
         pool=TRAIN,

@@ -1,6 +1,7 @@
 """A paper's table: its list of settings, its plan, its jobs with real processes, its print, and the whole for real."""
 
 import csv
+import io
 import os
 import re
 import signal
@@ -204,11 +205,13 @@ def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
 class TestRunner:
     """The runner with real processes in the threads of the local executor."""
 
-    def run(self, jobs: list[Job], slots: int = 4) -> tuple[dict[str, str], str]:
+    def run(self, jobs: list[Job], slots: int = 4, **options: Any) -> tuple[dict[str, str], str]:
         console = Console(record=True, width=1000, file=open(os.devnull, "w"))  # noqa: SIM115
         with Progress(console, jobs, elsewhere=True) as progress:
             executor = Local(threading.Event(), None)
-            runner = Runner(executor, {DATA: ["0"], TRAIN: [str(number) for number in range(slots)]}, progress)
+            runner = Runner(
+                executor, {DATA: ["0"], TRAIN: [str(number) for number in range(slots)]}, progress, **options
+            )
             failures = runner.run(jobs)
         return {job.title: reason for job, reason in failures.items()}, console.export_text()
 
@@ -228,6 +231,29 @@ class TestRunner:
         assert not (tmp_path / "poor.made").exists()
         assert "poor: failed (not started, because broken failed)" in said
         assert "last: failed (not started, because poor failed)" in said
+
+    def test_of_what_failed_before_nothing_is_started(self, tmp_path: Path) -> None:
+        before = shell_job(tmp_path, "download", "true")
+        between = shell_job(tmp_path, "prepare", "true", before)
+        job = shell_job(tmp_path, "training", "true", before, between)
+        failures, said = self.run([job], failures={before: "no network"})
+        assert failures == {"download": "no network"}
+        assert not (tmp_path / "training.made").exists()
+        assert "training: failed (not started, because download failed)" in said
+
+    def test_machines_that_train_together_stop_together(self, tmp_path: Path) -> None:
+        jobs = [shell_job(tmp_path, "bad", "echo broken; exit 1"), shell_job(tmp_path, "next", "true")]
+        failures, _ = self.run(jobs, slots=1, together=True)
+        assert failures == {"bad": "broken"}
+        assert not (tmp_path / "next.made").exists()
+
+    def test_the_state_of_a_training_stays_in_the_view(self, tmp_path: Path) -> None:
+        job = shell_job(tmp_path, "one", "true")
+        progress = Progress(Console(file=io.StringIO()), [job], elsewhere=False)
+        progress.set(job, "running")
+        progress.set(job, "running", "40%, epoch 2")
+        progress.set(job, "running", "running")
+        assert progress.details[job] == "40%, epoch 2"
 
     def test_what_is_done_is_passed_over(self, tmp_path: Path) -> None:
         (tmp_path / "before.made").touch()

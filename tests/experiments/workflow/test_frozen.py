@@ -21,6 +21,7 @@ from posenc_experiments.data import download
 from posenc_experiments.workflow import identity
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.markers import fingerprint, read_json
+from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import Run
 from posenc_experiments.workflow.settings import read_recipe
 from tests.experiments.tiny import make_run
@@ -223,6 +224,13 @@ def test_a_version_that_is_raised_makes_another_experiment(
 ) -> None:
     monkeypatch.setattr(owner, name, 2)
     assert done(experiment(copy)) == ()
+
+
+def test_its_generator_is_asked_though_all_is_done(copy: Path) -> None:
+    plan = make_plan([experiment(copy)], ["download", "prepare", *STAGES])
+    for job in plan.trainings.values():
+        job.is_done = lambda: True
+    assert [job.title for job in plan.to_do] == ["download en-de", "prepare en-de", "en-de frozen shaw-k2 seed 1"]
 
 
 def test_without_its_text_it_is_not_done(copy: Path) -> None:
