@@ -48,7 +48,7 @@ step format "$PYTHON" -m ruff format --check .
 step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
 step mypy "$PYTHON" -m mypy
 # By files, whose tests share what they trained.
-step pytest "$PYTHON" -m pytest -n "$((cores < 4 ? cores : 4))" --dist loadfile "$@"
+step pytest "$PYTHON" -m pytest -n "$((cores < 4 ? cores : 4))" --dist loadfile --no-loadscope-reorder "$@"
 
 printf '\n'
 printf '%s\n' "${summary[@]}"
