@@ -24,6 +24,8 @@ from posenc_experiments.workflow.markers import locked
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan
 from posenc_experiments.workflow.run import Run
 
+GRACE_SECONDS = 20  # in which a call ends orderly
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -101,6 +103,8 @@ def _sigterm_interrupts() -> Iterator[None]:
     """Ends orderly what a scheduler or a user ends."""
 
     def interrupt(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.alarm(GRACE_SECONDS)  # kills this process, and with it what it started, if it does not end by then
         raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGTERM, interrupt)
