@@ -117,9 +117,8 @@ class Call:
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
         shared = {name: options[name] for name in ("where", "gpus", "cpus", "jobs", "dry_run")}
         per_job = options["gpus_per_job"] or gpus_per_job
-        if options["gpus"] and options["processes"] not in (None, per_job or options["gpus"]):
-            asked = f"--processes {options['processes']}: with --gpus {options['gpus']}"
-            raise RecipeError(f"{asked} it is one process a GPU; leave it out.")
+        # Before GPUs are looked for, and again when it is known how many there are.
+        refuse_processes(options["processes"], per_job or options["gpus"] if options["gpus"] else 0)
         slots, self.sizes = share_hardware(**shared, gpus_per_job=per_job, alone=self.nodes.count > 1)
         self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
         check_hardware(
@@ -214,12 +213,17 @@ def count_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def refuse_processes(processes: int | None, gpus: int) -> None:
+    """RecipeError for another number of training processes than one a GPU, if a training has GPUs."""
+    if gpus and processes not in (None, gpus):
+        raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
+
+
 def check_hardware(
     gpus: int, processes: int | None, nodes: Nodes, precision: str | None, wandb: str | None, where: str
 ) -> None:
     """RecipeError for options that do not go together."""
-    if gpus and processes not in (None, gpus):
-        raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
+    refuse_processes(processes, gpus)
     if nodes.rank >= nodes.count:
         raise RecipeError(f"--node-rank {nodes.rank}: with --nodes {nodes.count} ranks go from 0 to {nodes.count - 1}.")
     address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", nodes.rendezvous)

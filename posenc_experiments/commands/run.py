@@ -12,7 +12,7 @@ from posenc_experiments.workflow.experiment import make_experiments
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.run import STAGES
-from posenc_experiments.workflow.settings import Recipe, read_recipe
+from posenc_experiments.workflow.settings import Recipe, conf_in, read_recipe
 from posenc_experiments.workflow.sweep import choose_experiments
 
 
@@ -46,11 +46,7 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
         conf = folder.name
     if folder is None or conf.endswith(".conf"):
         return Path(conf)
-    path = folder / f"{conf}.conf"
-    if not path.is_file():
-        names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
-        raise RecipeError(f"--conf {conf}: {folder} has no {path.name}; it has {names}.")
-    return path
+    return conf_in(folder, conf, f"--conf {conf}")
 
 
 @click.command()
@@ -101,6 +97,6 @@ def main(
     call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.slurm is not None)
-    finish(plan, run_plan(plan, call.hardware))
+    finish(run_plan(plan, call.hardware))
     if "compare" in wanted and not node_rank:
         compare(run, plan.experiments)

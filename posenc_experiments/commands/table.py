@@ -35,4 +35,4 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
 
         failed = {directory for directory, job in plan.trainings.items() if job in failures}
         click.echo(report(table, rows, failed))
-    finish(plan, failures)
+    finish(failures)

@@ -51,7 +51,7 @@ def draw(axes: Any, rows: list[Row]) -> None:
     for (setup, arch, rest), curve in drawn.items():
         first, curve = curve[0], sorted(curve, key=lambda row: row.clipping_distance or 0)
         distances.update(row.clipping_distance or 0 for row in curve)
-        errors = [(row.bleu_interval if row.bleu_spread is None else row.bleu_spread) or 0.0 for row in curve]
+        errors = [row.bleu_error or 0.0 for row in curve]
         words = [
             *([setup] if setup and len({row.first.setup for row in rows}) > 1 else []),
             curve[0].first.encoding,

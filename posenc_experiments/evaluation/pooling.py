@@ -43,6 +43,11 @@ class Row:
         return self.first.bleu.interval if len(self.scores) == 1 else None
 
     @property
+    def bleu_error(self) -> float | None:
+        """What stands behind ±: the spread over seeds, or one seed's interval."""
+        return self.bleu_interval if self.bleu_spread is None else self.bleu_spread
+
+    @property
     def chrf(self) -> float | None:
         return _mean(score.chrf.score if score.chrf else None for score in self.scores)
 

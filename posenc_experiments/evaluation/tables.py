@@ -51,7 +51,7 @@ def _table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     ]
     cells = []
     for row, name in zip(rows, shown_names(rows), strict=True):
-        bleu = with_error(row.bleu, row.bleu_interval if row.bleu_spread is None else row.bleu_spread)
+        bleu = with_error(row.bleu, row.bleu_error)
         line = [name, *([str(len(row.scores))] if several else []), bleu, _number(row.chrf, 2)]
         if historical:
             line.append("" if row.historical is None else with_error(row.historical, row.historical_spread))

@@ -7,10 +7,9 @@ from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.check_settings import Checked, check_settings
 from posenc_experiments.workflow.experiment import Experiment, generate_command, train_command
 from posenc_experiments.workflow.fairseq_flags import Refused, read, refusal
-from posenc_experiments.workflow.run import STAGES, Run
 
 
-def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> list[Checked]:
+def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checked]:
     """Checks the command lines that these stages will run and have not run yet.
 
     Returns:
@@ -19,8 +18,6 @@ def check_flags(run: Run, experiments: list[Experiment], stages: list[str]) -> l
     Raises:
         RecipeError: fairseq refuses a flag, or no result can come of it; names file, section and key.
     """
-    if not set(stages).intersection(STAGES[STAGES.index("train") :]):
-        return []
     waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
     checked = [read_training(one) for one in waiting if "train" in stages]
     if "translate" in stages and not all(

@@ -63,7 +63,7 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
         sys.exit(130)
 
 
-def finish(plan: Plan, failures: dict[Job, str]) -> None:
+def finish(failures: dict[Job, str]) -> None:
     """Raises what failed; with several, says each."""
     reasons = list(failures.values())
     for reason in reasons[:-1]:
@@ -85,11 +85,10 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
                 if text is None:
                     raise
                 failures[job] = text
-    shown = run.console.is_terminal
     with ExitStack() as stack:
         progress = Progress(run.console, others, elsewhere=queue is not None)
-        local = Local(run.stop, (lambda job, text: progress.set(job, "running", text)) if shown else None)
-        executor: Executor = queue or local
+        show = (lambda job, text: progress.set(job, "running", text)) if run.console.is_terminal else None
+        executor: Executor = queue or Local(run.stop, show)
         if queue is not None:
             # Of two that watch one queue, each would submit the same jobs.
             stack.enter_context(locked(run.output_dir / run.recipe.corpus.name / "jobs"))
@@ -130,7 +129,7 @@ def _check_flags(plan: Plan) -> None:
         if job is not None and not job.is_done():
             groups.setdefault(id(experiment.run), []).append(experiment)
     for group in groups.values():
-        checked = check_flags(group[0].run, group, plan.stages)
+        checked = check_flags(group, plan.stages)
         if "prepare" in plan.stages:
             plan.checks.setdefault(group[0].run.pair_dir, []).extend(checked)
         else:

@@ -16,7 +16,7 @@ from posenc_experiments.data.tsv import read_rows
 from posenc_experiments.errors import RecipeError
 from posenc_experiments.workflow.experiment import Experiment
 from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import read_recipe
+from posenc_experiments.workflow.settings import conf_in, read_recipe
 
 if TYPE_CHECKING:
     from posenc_experiments.commands.options import Call
@@ -96,10 +96,7 @@ def make_rows(table: Table, folder: Path, call: Call) -> list[Planned]:
     rows = []
     for row in table.rows:
         if (row.conf, row.pair) not in runs:
-            path = folder / f"{row.conf}.conf"
-            if not path.is_file():
-                names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
-                raise RecipeError(f"{row.where}: {folder} has no {path.name}; it has {names}.")
+            path = conf_in(folder, row.conf, row.where)
             runs[row.conf, row.pair] = call.run(read_recipe(path, call.options["overrides"]), row.pair)
         run = runs[row.conf, row.pair]
         for kind, name, there in _named(row, run):

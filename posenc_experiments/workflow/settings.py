@@ -475,6 +475,15 @@ def _items(parser: configparser.ConfigParser, section: str) -> list[tuple[str, s
     return list(parser[section].items()) if section in parser else []
 
 
+def conf_in(folder: Path, name: str, where: str) -> Path:
+    """A recipe's .conf by its name; RecipeError, which `where` begins, if there is none."""
+    path = folder / f"{name}.conf"
+    if not path.is_file():
+        names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
+        raise RecipeError(f"{where}: {folder} has no {path.name}; it has {names}.")
+    return path
+
+
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Reads and checks a .conf with the `--set` values over it; RecipeError names file, section and key of the first
     fault.

@@ -308,7 +308,7 @@ def test_a_refused_flags_origin_is_named(tmp_path: Path, old: str, new: str, wor
     conf, _ = make_recipe(tmp_path, CONF.replace(old, new))
     experiments = [Experiment(make_run(tmp_path, conf, None), name, 1) for name in ("sinusoidal", "shaw-k2")]
     with pytest.raises(RecipeError) as refused:
-        check_flags.check_flags(experiments[0].run, experiments, ["train", "translate"])
+        check_flags.check_flags(experiments, ["train", "translate"])
     said = str(refused.value)
     assert said.startswith(str(conf))
     for word in words:

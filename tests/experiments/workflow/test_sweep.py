@@ -152,7 +152,7 @@ def test_what_fairseq_refuses_is_named_as_it_was_typed(tmp_path: Path, flags: st
     run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
     with pytest.raises(RecipeError, match=rf"^--experiments 'shaw {flags}': fairseq says: .*--clipping"):
-        check_flags(run, [Experiment(run, name, 1) for name in names], ["train"])
+        check_flags([Experiment(run, name, 1) for name in names], ["train"])
 
 
 def test_the_option_may_be_repeated_and_needs_no_torch(tmp_path: Path) -> None:
