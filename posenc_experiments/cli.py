@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.errors import sentence
+from posenc_experiments.base.errors import sentence
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 COMMANDS = {

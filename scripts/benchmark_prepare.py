@@ -36,7 +36,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from posenc_experiments.workflow.markers import file_hash
+from posenc_experiments.base.markers import file_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")

@@ -9,7 +9,10 @@ LONG = (
     *("attention/test_backends.py", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
     *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "test_describe.py")),
     *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
-    *(f"experiments/workflow/test_{name}.py" for name in ("check_settings", "frozen", "pipeline")),
+    *(
+        f"experiments/{name}.py"
+        for name in ("experiment/test_check_settings", "experiment/test_frozen", "workflow/test_pipeline")
+    ),
     *(
         f"test_{name}.py"
         for name in ("checks", "documents", "entry_points", "fairseq_tests", "lengths", "model", "setup")

@@ -8,7 +8,7 @@ import logging
 
 import click
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 
 @click.command()

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.workflow.rows import read_table
-from posenc_experiments.workflow.settings import read_recipe
 
 MEASURED = {"size": "wmt_en_de"}
 

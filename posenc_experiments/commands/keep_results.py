@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 KEPT = ("experiment.json", "training.json", "*.hyp", "*.sacrebleu.json", "*.historical.json")
 COMMAND = "command.sh"

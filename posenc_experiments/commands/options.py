@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import Recipe, parse_flags
 from posenc_experiments.jobs.slurm import parse_slurm
 from posenc_experiments.workflow.pipeline import Hardware
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Recipe, parse_flags
 
 SLURM_CPUS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])

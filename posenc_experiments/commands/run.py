@@ -5,14 +5,14 @@ from typing import Any
 
 import click
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import STAGES
+from posenc_experiments.base.settings import Recipe, conf_in, read_recipe
 from posenc_experiments.commands.options import Call, Nodes, shared_options
-from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation.compare import compare
-from posenc_experiments.workflow.experiment import make_experiments
+from posenc_experiments.experiment.experiment import make_experiments
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
-from posenc_experiments.workflow.run import STAGES
-from posenc_experiments.workflow.settings import Recipe, conf_in, read_recipe
 from posenc_experiments.workflow.sweep import choose_experiments
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
+from posenc_experiments.base.run import STAGES
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
 from posenc_experiments.workflow.rows import make_rows, read_table
-from posenc_experiments.workflow.run import STAGES
 
 
 @click.command()

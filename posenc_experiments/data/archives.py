@@ -12,8 +12,8 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import BinaryIO
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.markers import atomic_path
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import atomic_path
 
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, BadGzipFile, LZMAError)
 SEGMENT = re.compile(rb"<seg.*?>(.*)</seg>")

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data import text
 from posenc_experiments.data.counts import TrainCounts
 from posenc_experiments.data.raw import Raw
-from posenc_experiments.errors import RecipeError
 
 BATCH = 5_000  # pairs
 Batch = tuple[list[bytes], list[bytes]]

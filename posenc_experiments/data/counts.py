@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 
+from posenc_experiments.base.settings import Prepare
 from posenc_experiments.data.sources import STEPS, Known
-from posenc_experiments.workflow.settings import Prepare
 
 
 @dataclass

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from posenc_experiments.data.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
-from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives, wanted_sources
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.markers import (
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import (
     Markers,
     atomic_path,
     empty_directory,
@@ -23,7 +21,9 @@ from posenc_experiments.workflow.markers import (
     replace_directory,
     write_json,
 )
-from posenc_experiments.workflow.run import Run, run_command
+from posenc_experiments.base.run import Run, run_command
+from posenc_experiments.data.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
+from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives, wanted_sources
 
 CHECKSUMS = "sha256.json"  # of each generated file, beside them
 

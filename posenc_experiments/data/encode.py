@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from posenc_experiments.base.settings import Prepare
 from posenc_experiments.data.clean import Batch, Cleaned, as_lines
 from posenc_experiments.data.counts import TrainCounts
 from posenc_experiments.data.subwords import Subwords, load
-from posenc_experiments.workflow.settings import Prepare
 
 _sides: tuple[Subwords, Subwords]
 _settings: Prepare

@@ -10,9 +10,9 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import cast
 
+from posenc_experiments.base.errors import FIXES
+from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.data.sources import Archive
-from posenc_experiments.errors import FIXES
-from posenc_experiments.workflow.markers import fingerprint
 
 ATTEMPTS = 4  # in a row that bring nothing new
 PROGRESS = 1 << 20  # bytes that count as something new

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import Run
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
 
 # fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then their sizes in int32.
 HEADER, MAGIC = struct.Struct("<9sQBQ"), b"MMIDIDX\0\0"

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import die_with_parent
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import die_with_parent
 
 T = TypeVar("T")
 R = TypeVar("R")

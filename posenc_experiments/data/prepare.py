@@ -15,16 +15,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.data import clean, download, encode, subwords, text
-from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
-from posenc_experiments.data.lengths import read_sizes
-from posenc_experiments.data.parallel import in_child, in_order
-from posenc_experiments.data.raw import Raw, extract, has_members, raw_files
-from posenc_experiments.data.sources import known_counts, pair_tests
-from posenc_experiments.data.steps import Step, Steps
-from posenc_experiments.data.subwords import Subwords
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.markers import (
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import (
     Markers,
     fingerprint,
     locked,
@@ -33,8 +25,16 @@ from posenc_experiments.workflow.markers import (
     shared,
     write_json,
 )
-from posenc_experiments.workflow.run import Run, run_command
-from posenc_experiments.workflow.settings import Prepare
+from posenc_experiments.base.run import Run, run_command
+from posenc_experiments.base.settings import Prepare
+from posenc_experiments.data import clean, download, encode, subwords, text
+from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
+from posenc_experiments.data.lengths import read_sizes
+from posenc_experiments.data.parallel import in_child, in_order
+from posenc_experiments.data.raw import Raw, extract, has_members, raw_files
+from posenc_experiments.data.sources import known_counts, pair_tests
+from posenc_experiments.data.steps import Step, Steps
+from posenc_experiments.data.subwords import Subwords
 
 
 def inputs(run: Run) -> str:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from posenc_experiments.base.run import Run
 from posenc_experiments.data import archives, download
 from posenc_experiments.data.sources import Source, wanted_sources
-from posenc_experiments.workflow.run import Run
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
 from posenc_experiments.data.tsv import read_rows
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import Run
 
 STEPS = ("read", "utf8", "nonempty", "different", "length", "kept")  # of cleaning, after which pairs are counted
 SOURCE_COLUMNS = ("split", "pairs", "language", "archive", "member", "lines")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.workflow.markers import Markers, empty_directory, read_json, write_json
+from posenc_experiments.base.markers import Markers, empty_directory, read_json, write_json
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import sacremoses
 import sentencepiece
 from subword_nmt import apply_bpe, learn_bpe
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.settings import Prepare
 from posenc_experiments.data.normalize import normalizer
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.settings import Prepare
 
 BATCH = 2_000  # lines held at once
 THREADS = 16  # is written into the model, whose bytes must not depend on the machine

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 
 def open_binary(path: Path) -> BinaryIO:

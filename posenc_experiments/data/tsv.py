@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -1,10 +1,10 @@
 """Stage `compare`: the table and the plot of one call's experiments, as `fairseq-posenc compare` makes them."""
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import atomic_path
+from posenc_experiments.base.run import Run
 from posenc_experiments.evaluation.score import Score
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import atomic_path
-from posenc_experiments.workflow.run import Run
+from posenc_experiments.experiment.experiment import Experiment
 
 
 def compare(run: Run, experiments: list[Experiment]) -> None:

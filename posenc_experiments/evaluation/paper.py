@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.pooling import Row
 from posenc_experiments.evaluation.results import Metric, Score, read_experiments
 from posenc_experiments.evaluation.tables import with_error
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import atomic_path
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.rows import Planned, Table, TableRow
 
 METRIC_NAMES = {"historical": "historical BLEU", "lowercase": "lowercased BLEU", "sacrebleu": "BLEU"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.pooling import Row, comparable_groups, shown_names
 
 

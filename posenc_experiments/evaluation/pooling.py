@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.differences import differences, listed
 from posenc_experiments.evaluation.results import Score, read_lines
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 SCORES, HISTORICAL = ".sacrebleu.json", ".historical.json"
 RECORDED = {"hyp": "hypotheses", "ref": "references"}  # files whose hashes scores record

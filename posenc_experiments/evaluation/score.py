@@ -8,14 +8,14 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import file_hash, read_json, write_json
 from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation.historical import NAMES, historical_bleu
 from posenc_experiments.evaluation.translate import Translate
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import file_hash, read_json, write_json
-from posenc_experiments.workflow.stage import Stage
+from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.stage import Stage
 
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 

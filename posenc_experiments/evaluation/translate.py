@@ -8,14 +8,14 @@ import re
 import shutil
 from pathlib import Path
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import atomic_path, empty_directory
+from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import prepare, text
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.experiment.experiment import Experiment, generate_command, threads
+from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.average import Average
-from posenc_experiments.workflow.experiment import Experiment, generate_command, threads
-from posenc_experiments.workflow.markers import atomic_path, empty_directory
-from posenc_experiments.workflow.run import run_command, write_command
-from posenc_experiments.workflow.stage import Stage
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 

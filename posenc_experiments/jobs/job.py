@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posenc_experiments.workflow.markers import fingerprint
+from posenc_experiments.base.markers import fingerprint
 
 Show = Callable[[str], None]
 

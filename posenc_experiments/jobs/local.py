@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from posenc_experiments.errors import sentence
+from posenc_experiments.base.errors import sentence
 from posenc_experiments.jobs.job import Job
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.progress import Progress
 

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import empty_directory, read_json, write_json
+from posenc_experiments.base.run import ROOT, die_with_parent, last_words
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.runner import NotAccepted
-from posenc_experiments.workflow.markers import empty_directory, read_json, write_json
-from posenc_experiments.workflow.run import ROOT, die_with_parent, last_words
 
 LOCK, ABOUT = "lock", "job.json"
 STARTED = "=== "  # begins the line of a start in the log

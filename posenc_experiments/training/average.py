@@ -3,10 +3,10 @@
 import threading
 from pathlib import Path
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.train import Train
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.stage import Stage
 
 # Two experiments at once would import fairseq at once, and hold the memory of four models.
 ONE_AT_A_TIME = threading.Lock()

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posenc_experiments.workflow.experiment import Experiment, train_command, train_environment
-from posenc_experiments.workflow.markers import write_json
-from posenc_experiments.workflow.run import POLL_SECONDS, run_command
+from posenc_experiments.base.markers import write_json
+from posenc_experiments.base.run import POLL_SECONDS, run_command
+from posenc_experiments.experiment.experiment import Experiment, train_command, train_environment
 
 
 def _path(experiment: Experiment) -> Path:

@@ -5,8 +5,8 @@ import re
 import shutil
 from pathlib import Path
 
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import atomic_path, read_json
+from posenc_experiments.base.markers import atomic_path, read_json
+from posenc_experiments.experiment.experiment import Experiment
 
 ABOUT = "experiment.json"
 KEPT = (".lock", ABOUT)  # what holds experiment.json is one to compare

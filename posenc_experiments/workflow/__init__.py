@@ -1,1 +1,1 @@
-"""Configuration, stages, experiments and the commands that run them."""
+"""Which experiments run, and in which order: sweeps, plans and the pipeline."""

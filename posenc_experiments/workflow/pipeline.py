@@ -9,20 +9,20 @@ from typing import Any
 
 import click
 
+from posenc_experiments.base.errors import RecipeError, sentence
+from posenc_experiments.base.markers import locked
+from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.errors import RecipeError, sentence
+from posenc_experiments.experiment.check_flags import check_flags
+from posenc_experiments.experiment.check_settings import check_data
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.local import Local
 from posenc_experiments.jobs.progress import Progress
 from posenc_experiments.jobs.runner import Executor, Runner
 from posenc_experiments.jobs.slurm import Slurm, slurm_parameters
 from posenc_experiments.training.nodes import forget_attempts, join
-from posenc_experiments.workflow.check_flags import check_flags
-from posenc_experiments.workflow.check_settings import check_data
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import locked
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan
-from posenc_experiments.workflow.run import Run
 
 GRACE_SECONDS = 20  # in which a call ends orderly
 

@@ -4,19 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import flag_words
 from posenc_experiments.data import download, prepare
-from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation.score import Score
 from posenc_experiments.evaluation.translate import Translate
+from posenc_experiments.experiment.check_settings import Checked, check_data
+from posenc_experiments.experiment.experiment import Experiment, require_same
+from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.training import superseded
 from posenc_experiments.training.average import Average
 from posenc_experiments.training.train import Train
-from posenc_experiments.workflow.check_settings import Checked, check_data
-from posenc_experiments.workflow.experiment import Experiment, require_same
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import flag_words
-from posenc_experiments.workflow.stage import Stage
 from posenc_experiments.workflow.sweep import as_option
 
 DATA, TRAIN = "data", "train"  # pools of slots: data is made one at a time

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.data.tsv import read_rows
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import conf_in, read_recipe
+from posenc_experiments.experiment.experiment import Experiment
 
 if TYPE_CHECKING:
     from posenc_experiments.commands.options import Call

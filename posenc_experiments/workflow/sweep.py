@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.identity import value_of
-from posenc_experiments.workflow.markers import fingerprint
-from posenc_experiments.workflow.settings import Flags, Recipe, flag_words, parse_flags
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import fingerprint
+from posenc_experiments.base.settings import Flags, Recipe, flag_words, parse_flags
+from posenc_experiments.experiment.identity import value_of
 
 MOST = 1000  # experiments of one sweep
 BRACKETS = {"(": ")", "[": "]", "{": "}"}

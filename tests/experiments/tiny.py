@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import read_recipe
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import read_recipe
 from tests.toy import make_corpus
 
 SPLITS = ("train", "valid", "test")

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from posenc_experiments.workflow.markers import file_hash, fingerprint, read_json
+from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from tests.experiments.data.test_download import serve
 from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
 

@@ -16,21 +16,21 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import read_json, write_json
+from posenc_experiments.base.run import STAGES
 from posenc_experiments.cli import group
 from posenc_experiments.commands.options import Call, share_hardware
 from posenc_experiments.commands.table import main
-from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation.paper import as_csv, as_markdown, as_text, make_lines
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.jobs.local import Local
 from posenc_experiments.jobs.progress import Progress
 from posenc_experiments.jobs.runner import Runner
 from posenc_experiments.jobs.slurm import is_held
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import read_json, write_json
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
 from posenc_experiments.workflow.rows import COLUMNS, Planned, make_rows, read_table
-from posenc_experiments.workflow.run import STAGES
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]

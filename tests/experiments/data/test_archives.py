@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data.archives import extract
-from posenc_experiments.errors import RecipeError
 from tests.recipes.wmt import as_sgm, write_archive
 
 KINDS = ["x.tgz", "x.tar", "x.zip"]

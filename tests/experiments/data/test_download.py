@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, fetch, text
 from posenc_experiments.data.sources import read_archives, read_sources, wanted_archives
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import Run
 from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]

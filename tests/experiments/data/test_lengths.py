@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, lengths, prepare
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.run import Run
 from tests.experiments.tiny import make_recipe, make_run
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import Prepare, read_recipe
 from posenc_experiments.data import download, prepare, subwords, text
 from posenc_experiments.data.sources import pair_tests, wanted_sources
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow import pipeline
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import read_json
 from posenc_experiments.workflow.plan import make_plan
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Prepare, read_recipe
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ODD = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from sacrebleu.dataset import DATASETS
 
+from posenc_experiments.base.markers import file_hash, read_json
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import Corpus, read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.sources import read_archives, read_counts, read_sources
-from posenc_experiments.workflow.markers import file_hash, read_json
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Corpus, read_recipe
 from tests.experiments.data.test_download import serve
 from tests.experiments.tiny import make_run
 from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation import plot, pooling, results, tables
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,12 +14,12 @@ import sacremoses
 from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import file_hash, read_json
 from posenc_experiments.data import testsets
-from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import file_hash, read_json
+from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"

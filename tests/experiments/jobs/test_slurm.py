@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.run import last_words
 from posenc_experiments.jobs.slurm import STARTED, _last_error, parse_slurm, slurm_parameters
-from posenc_experiments.workflow.markers import read_json
-from posenc_experiments.workflow.run import last_words
 from tests.experiments.commands.test_table import HEADER, ROW, kill_when, plan, recipe, run_table, write_table
 
 __all__ = ["recipe"]  # the fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.base.settings import flag_words, read_recipe
 from posenc_experiments.workflow.rows import read_table
-from posenc_experiments.workflow.settings import flag_words, read_recipe
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 COMMON = {

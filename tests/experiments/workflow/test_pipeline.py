@@ -16,15 +16,15 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import file_hash, fingerprint, read_json, write_json
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import prepare
-from posenc_experiments.errors import RecipeError
 from posenc_experiments.evaluation import score, translate
+from posenc_experiments.experiment import check_flags
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import superseded, train
-from posenc_experiments.workflow import check_flags
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import file_hash, fingerprint, read_json, write_json
-from posenc_experiments.workflow.settings import read_recipe
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,7 +213,7 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
 
 
 def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path) -> None:
-    from posenc_experiments.errors import RecipeError
+    from posenc_experiments.base.errors import RecipeError
     from posenc_experiments.evaluation.results import read_experiments
 
     conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
@@ -347,7 +347,7 @@ def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
         f"main({list(map(str, words))}, standalone_mode=False); print([*sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
-    assert "'posenc_experiments.workflow.identity'" in process.stdout
+    assert "'posenc_experiments.experiment.identity'" in process.stdout
     assert "'torch'" not in process.stdout
 
 
@@ -530,8 +530,8 @@ def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
 
 
 def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
+    from posenc_experiments.base.markers import locked
     from posenc_experiments.data.download import download
-    from posenc_experiments.workflow.markers import locked
 
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.check_flags import check_flags
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.settings import Recipe, flag_words, parse_flags, read_recipe
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.settings import Recipe, flag_words, parse_flags, read_recipe
+from posenc_experiments.experiment.check_flags import check_flags
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.sweep import MOST, as_option, choose_experiments
 from tests.experiments.tiny import CONF, make_recipe, make_run
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import Flags, read_recipe
 from posenc_experiments.data import download, prepare
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow import check_flags
-from posenc_experiments.workflow.check_settings import Checked, check_data, check_settings
-from posenc_experiments.workflow.experiment import Experiment, derive_batch
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Flags, read_recipe
+from posenc_experiments.experiment import check_flags
+from posenc_experiments.experiment.check_settings import Checked, check_data, check_settings
+from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")

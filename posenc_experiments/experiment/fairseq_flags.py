@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from posenc_experiments.workflow.run import Run
+from posenc_experiments.base.run import Run
 
 if TYPE_CHECKING:
-    from posenc_experiments.workflow.experiment import Experiment
+    from posenc_experiments.experiment.experiment import Experiment
 
 
 class Refused(Exception):

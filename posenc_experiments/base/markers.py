@@ -15,7 +15,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 TEMPORARY = ".tmp"
 

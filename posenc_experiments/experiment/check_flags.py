@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.check_settings import Checked, check_settings
-from posenc_experiments.workflow.experiment import Experiment, generate_command, train_command
-from posenc_experiments.workflow.fairseq_flags import Refused, read, refusal
+from posenc_experiments.experiment.check_settings import Checked, check_settings
+from posenc_experiments.experiment.experiment import Experiment, generate_command, train_command
+from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
 
 
 def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checked]:

@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import Markers, fingerprint, not_default
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import Flags, flag_words, parse_flags
 from posenc_experiments.data import lengths, prepare, testsets
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow import identity
-from posenc_experiments.workflow.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory, without_hardware
-from posenc_experiments.workflow.markers import Markers, fingerprint, not_default
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Flags, flag_words, parse_flags
+from posenc_experiments.experiment import identity
+from posenc_experiments.experiment.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory, without_hardware
 
 
 def directory_name(arch: str, flags: Flags) -> str:

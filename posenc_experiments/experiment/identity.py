@@ -19,15 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import file_hash, not_default
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import Flags, Recipe, flag_words
 from posenc_experiments.data import download
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.fairseq_flags import Refused, file_problem, read, refusal, where_set
-from posenc_experiments.workflow.markers import file_hash, not_default
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import Flags, Recipe, flag_words
+from posenc_experiments.experiment.fairseq_flags import Refused, file_problem, read, refusal, where_set
 
 if TYPE_CHECKING:
-    from posenc_experiments.workflow.experiment import Experiment
+    from posenc_experiments.experiment.experiment import Experiment
 
 # What every training gets unless its flags say otherwise.
 TRAIN_DEFAULTS = {

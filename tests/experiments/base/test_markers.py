@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.markers import (
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import (
     Markers,
     atomic_path,
     fingerprint,
@@ -64,7 +64,7 @@ def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_json(path, "old")
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from posenc_experiments.workflow.markers import atomic_path\n"
+        "from posenc_experiments.base.markers import atomic_path\n"
         "with atomic_path(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('ne'); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from posenc_experiments.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError
 
 SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "score", "experiments")
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")

@@ -17,13 +17,13 @@ import pytest
 
 import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.base.markers import fingerprint, read_json
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download
-from posenc_experiments.workflow import identity
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import fingerprint, read_json
+from posenc_experiments.experiment import identity
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import make_plan
-from posenc_experiments.workflow.run import Run
-from posenc_experiments.workflow.settings import read_recipe
 from tests.experiments.tiny import make_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -136,7 +136,7 @@ def test_another_test_set_changes_no_training(copy: Path) -> None:
 
 
 def test_another_commit_and_other_libraries_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posenc_experiments.workflow.identity._git", lambda *words: "abc")
+    monkeypatch.setattr("posenc_experiments.experiment.identity._git", lambda *words: "abc")
     monkeypatch.setattr("torch.__version__", "99.0")
     one = experiment(copy)
     assert identity.environment() == {"commit": "abc", "changed": True, "torch": "99.0", "fairseq": fairseq.__version__}

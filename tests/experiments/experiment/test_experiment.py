@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.training.train_log import TrainLog
-from posenc_experiments.workflow.experiment import (
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.experiment.experiment import (
     Experiment,
     derive_batch,
     generate_command,
     make_experiments,
     train_command,
 )
-from posenc_experiments.workflow.settings import read_recipe
+from posenc_experiments.training.train_log import TrainLog
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import locked
 from posenc_experiments.data import prepare
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.experiment import Experiment
-from posenc_experiments.workflow.markers import locked
+from posenc_experiments.experiment.experiment import Experiment
 
 
 class Stage(ABC):

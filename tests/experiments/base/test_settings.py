@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from posenc_experiments.errors import RecipeError
-from posenc_experiments.workflow.markers import not_default
-from posenc_experiments.workflow.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import not_default
+from posenc_experiments.base.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
