@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -49,11 +50,10 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
     _say_missing_tests(plan)
     if run.nodes > 1 and "train" in plan.stages:
         forget_attempts(plan.experiments)
-    _check_flags(plan)
-    jobs = plan.to_do
     try:
-        with _sigterm_interrupts():
-            return _run_jobs(run, jobs, hardware)
+        with _interruptible(run.stop):
+            _check_flags(plan)
+            return _run_jobs(run, plan.to_do, hardware)
     except KeyboardInterrupt:
         run.say(
             "Interrupted: run again to resume."
@@ -98,19 +98,33 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Ends orderly what a scheduler or a user ends."""
+def _interruptible(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM end the block by KeyboardInterrupt. Raising it is not enough: an import or a destructor may
+    swallow it, or raise something else instead; so they also set `stop`, which ends all commands.
+    """
+    came = threading.Event()
 
     def interrupt(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)
         signal.alarm(GRACE_SECONDS)  # kills this process, and with it what it started, if it does not end by then
+        came.set()
+        stop.set()
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    handled = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore it
+        handled.append(signal.SIGINT)
+    previous = {number: signal.signal(number, interrupt) for number in handled}
     try:
         yield
+    except BaseException:
+        if not came.is_set():
+            raise
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if came.is_set():
+        raise KeyboardInterrupt
 
 
 def _say_missing_tests(plan: Plan) -> None:
