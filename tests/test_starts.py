@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.evaluation.score import score_command
-from posenc_experiments.experiment.experiment import Experiment, train_command, train_environment
+from posenc_experiments.experiment.command_lines import train_command, train_environment
+from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[1]

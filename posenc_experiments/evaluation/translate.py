@@ -13,7 +13,8 @@ from posenc_experiments.base.markers import atomic_path, empty_directory
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import prepare, text
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.experiment.experiment import Experiment, generate_command, threads
+from posenc_experiments.experiment.command_lines import generate_command, threads
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.average import Average
 

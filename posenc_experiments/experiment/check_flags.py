@@ -5,7 +5,8 @@ from typing import Any
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.check_settings import Checked, check_settings
-from posenc_experiments.experiment.experiment import Experiment, generate_command, train_command
+from posenc_experiments.experiment.command_lines import generate_command, train_command
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from posenc_experiments.base.markers import write_json
 from posenc_experiments.base.run import POLL_SECONDS, run_command
-from posenc_experiments.experiment.experiment import Experiment, train_command, train_environment
+from posenc_experiments.experiment.command_lines import train_command, train_environment
+from posenc_experiments.experiment.experiment import Experiment
 
 
 def _path(experiment: Experiment) -> Path:

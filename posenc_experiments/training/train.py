@@ -7,7 +7,8 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY, atomic_path, write_json
 from posenc_experiments.base.run import run_command, write_command
-from posenc_experiments.experiment.experiment import Experiment, derive_batch, train_command, train_environment
+from posenc_experiments.experiment.command_lines import train_command, train_environment
+from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training import superseded
 from posenc_experiments.training.nodes import announced

@@ -10,13 +10,8 @@ from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.experiment.experiment import (
-    Experiment,
-    derive_batch,
-    generate_command,
-    make_experiments,
-    train_command,
-)
+from posenc_experiments.experiment.command_lines import generate_command, train_command
+from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
 from posenc_experiments.training.train_log import TrainLog
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
