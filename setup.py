@@ -43,6 +43,7 @@ setup(
             "sentencepiece>=0.2,<0.3",
         ],
         "dev": [
+            "import-linter",
             "mypy",
             "packaging",
             "pytest",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every check of the project: ruff, shellcheck, mypy and pytest. All of them run, even if one fails; it fails if
-# any did. The first run sets up the environment (see scripts/env.sh).
+# Runs every check of the project: ruff, import-linter, shellcheck, mypy and pytest. All of them run, even if one
+# fails; it fails if any did. The first run sets up the environment (see scripts/env.sh).
 #
 #   bash scripts/test.sh [arguments for pytest]
 #
@@ -45,6 +45,7 @@ step() {
 
 step ruff "$PYTHON" -m ruff check .
 step format "$PYTHON" -m ruff format --check .
+step imports "$(dirname "$PYTHON")/lint-imports"
 step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
 step mypy "$PYTHON" -m mypy
 # By files, whose tests share what they trained.
