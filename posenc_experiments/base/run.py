@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.markers import atomic_path
-from posenc_experiments.base.settings import Flags, Recipe
+from posenc_experiments.base.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3

@@ -14,8 +14,9 @@ import click
 from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import parse_flags
+from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Recipe, parse_flags
 from posenc_experiments.jobs.slurm import parse_slurm
 from posenc_experiments.workflow.pipeline import Hardware
 

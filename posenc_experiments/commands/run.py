@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
-from posenc_experiments.base.settings import Recipe, conf_in, read_recipe
+from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.commands.options import Call, Nodes, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments
@@ -96,7 +97,7 @@ def main(
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
     call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
-    plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.slurm is not None)
+    plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
     finish(run_plan(plan, call.hardware))
     if "compare" in wanted and not node_rank:
         compare(run, plan.experiments)

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 
-from posenc_experiments.base.settings import Prepare
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data.sources import STEPS, Known
 
 

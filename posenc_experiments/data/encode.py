@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from posenc_experiments.base.settings import Prepare
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data.clean import Batch, Cleaned, as_lines
 from posenc_experiments.data.counts import TrainCounts
 from posenc_experiments.data.subwords import Subwords, load

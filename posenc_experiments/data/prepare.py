@@ -25,8 +25,8 @@ from posenc_experiments.base.markers import (
     shared,
     write_json,
 )
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
-from posenc_experiments.base.settings import Prepare
 from posenc_experiments.data import clean, download, encode, subwords, text
 from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
 from posenc_experiments.data.lengths import read_sizes

@@ -13,7 +13,7 @@ import sentencepiece
 from subword_nmt import apply_bpe, learn_bpe
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import Prepare
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data.normalize import normalizer
 
 BATCH = 2_000  # lines held at once

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Flags, flag_words
 from posenc_experiments.data import prepare
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory

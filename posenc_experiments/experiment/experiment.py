@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import Flags, parse_flags
 from posenc_experiments.base.markers import Markers, fingerprint, not_default
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Flags, parse_flags
 from posenc_experiments.data import lengths, prepare, testsets
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import identity

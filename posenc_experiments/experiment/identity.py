@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.markers import file_hash, not_default
+from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Flags, Recipe, flag_words
 from posenc_experiments.data import download
 from posenc_experiments.experiment.fairseq_flags import Refused, file_problem, read, refusal, where_set
 

@@ -35,6 +35,11 @@ class Hardware:
     slots: list[str]  # of SLURM: as many as may be in the queue at a time; none: as many as there are jobs
     slurm: dict[str, Any] | None = None
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether jobs run in other processes than this one, perhaps on other machines."""
+        return self.slurm is not None
+
 
 def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
     """Runs what is not done; why jobs failed. Nodes but the first only take part in trainings."""
@@ -57,7 +62,7 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
     except KeyboardInterrupt:
         run.say(
             "Interrupted: run again to resume."
-            if hardware.slurm is None
+            if not hardware.elsewhere
             else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
         )
         sys.exit(130)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import flag_words
 from posenc_experiments.data import download, prepare
 from posenc_experiments.evaluation.score import Score
 from posenc_experiments.evaluation.translate import Translate

@@ -14,8 +14,9 @@ from dataclasses import replace
 from itertools import product
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import Flags, flag_words, parse_flags
 from posenc_experiments.base.markers import fingerprint
-from posenc_experiments.base.settings import Flags, Recipe, flag_words, parse_flags
+from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.experiment.identity import value_of
 
 MOST = 1000  # experiments of one sweep

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import flag_words, parse_flags
 from posenc_experiments.base.markers import not_default
-from posenc_experiments.base.settings import Prepare, Scoring, flag_words, parse_flags, read_recipe
+from posenc_experiments.base.recipe import Prepare, Scoring
+from posenc_experiments.base.settings import read_recipe
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,8 +9,9 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Prepare, read_recipe
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare, subwords, text
 from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.experiment.experiment import Experiment

@@ -14,8 +14,9 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from posenc_experiments.base.markers import file_hash, read_json
+from posenc_experiments.base.recipe import Corpus
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Corpus, read_recipe
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.sources import read_archives, read_counts, read_sources
 from tests.experiments.data.test_download import serve

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import Flags, read_recipe
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.check_settings import Checked, check_data, check_settings

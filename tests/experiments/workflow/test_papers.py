@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_posenc.encodings import ENCODINGS
-from posenc_experiments.base.settings import flag_words, read_recipe
+from posenc_experiments.base.flags import flag_words
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.workflow.rows import read_table
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"

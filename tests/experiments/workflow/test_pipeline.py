@@ -18,6 +18,7 @@ import torch
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json, write_json
+from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import prepare
 from posenc_experiments.evaluation import score, translate
@@ -25,6 +26,7 @@ from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import superseded, train
+from posenc_experiments.workflow import pipeline
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -583,3 +585,22 @@ def test_a_recipe_that_makes_its_text_takes_no_source(tmp_path: Path) -> None:
         1,
         "Error: --source: tiny makes its text itself; leave the option out.\n",
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, number: int) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+
+    def work() -> None:
+        with pipeline._interruptible(run.stop):
+            with suppress(KeyboardInterrupt):  # as the import of a compiled module may
+                signal.raise_signal(number)
+            run_command(run, ["sleep", "60"], tmp_path / "log", "sleep")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        signal.alarm(0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

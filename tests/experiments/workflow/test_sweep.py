@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import Recipe, flag_words, parse_flags, read_recipe
+from posenc_experiments.base.flags import flag_words, parse_flags
+from posenc_experiments.base.recipe import Recipe
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.sweep import MOST, as_option, choose_experiments
