@@ -58,6 +58,7 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
     try:
         with _interruptible(run.stop):
             _check_flags(plan)
+            _make_directories(run)
             return _run_jobs(run, plan.to_do, hardware)
     except KeyboardInterrupt:
         run.say(
@@ -66,6 +67,14 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
             else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
         )
         sys.exit(130)
+
+
+def _make_directories(run: Run) -> None:
+    for option, directory in (("--data-dir", run.data_dir), ("--output-dir", run.output_dir)):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:  # such as one in /proc
+            raise RecipeError(f"{option} {directory}: this directory cannot be made; give another.") from None
 
 
 def finish(failures: dict[Job, str]) -> None:
