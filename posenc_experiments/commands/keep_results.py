@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, SACREBLEU, ExperimentDirectory
 
-KEPT = ("experiment.json", "training.json", "*.hyp", "*.sacrebleu.json", "*.historical.json")
-COMMAND = "command.sh"
+KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL)  # of each test set
 
 
 @click.command()
@@ -31,10 +31,11 @@ def main(output: Path, results: Path) -> None:
         if kept.exists():
             shutil.rmtree(kept)
         kept.mkdir(parents=True)
-        for pattern in KEPT:
-            for file in experiment.glob(pattern):
+        files = ExperimentDirectory(experiment)
+        for file in (files.about, files.summary, *files.test_files(KEPT)):
+            if file.is_file():
                 shutil.copyfile(file, kept / file.name)
-        (kept / COMMAND).write_text(_portable((experiment / COMMAND).read_text(encoding="utf-8"), output))
+        (kept / files.command.name).write_text(_portable(files.command.read_text(encoding="utf-8"), output))
     click.echo(f"{len(finished)} experiments kept in {results}")
 
 

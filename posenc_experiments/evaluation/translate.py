@@ -15,6 +15,7 @@ from posenc_experiments.data import prepare, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, threads
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.layout import GENERATE_LOG, GENERATE_SCRIPT, HYPOTHESES, REFERENCES, SOURCES
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.average import Average
 
@@ -32,29 +33,25 @@ class Translate(Stage):
 
     def dry_run(self, experiment: Experiment) -> None:
         for test in pair_tests(experiment.run):
-            experiment.run.dry(generate_command(experiment, test, _temporary(experiment)))
+            experiment.run.dry(generate_command(experiment, test, experiment.generate_results))
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         tests = pair_tests(experiment.run)
         experiment.markers.clear("score")
         for test in tests:
-            _translate(experiment, test, empty_directory(_temporary(experiment)), locks)
-        shutil.rmtree(_temporary(experiment))
-        return [experiment.test_file(test, kind) for test in tests for kind in ("src", "ref", "hyp")]
-
-
-def _temporary(experiment: Experiment) -> Path:
-    return experiment.directory / "generate.tmp"
+            _translate(experiment, test, empty_directory(experiment.generate_results), locks)
+        shutil.rmtree(experiment.generate_results)
+        return [experiment.test_file(test, kind) for test in tests for kind in (SOURCES, REFERENCES, HYPOTHESES)]
 
 
 def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, ...]) -> None:
     run = experiment.run
-    log = experiment.directory / f"{test}.generate.log"
+    log = experiment.test_file(test, GENERATE_LOG)
     log.unlink(missing_ok=True)
     what = f"Translating {test} with {experiment.title}"
     run.say(f"translate: {experiment.title}: {test}")
     command = generate_command(experiment, test, results)
-    write_command(experiment.test_file(test, "generate.sh"), command, threads(run))
+    write_command(experiment.test_file(test, GENERATE_SCRIPT), command, threads(run))
     run_command(run, command, log, what, threads(run), locks)
     raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
@@ -64,10 +61,10 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     said = prepare.load_subwords(run, run.source).encode(sources)
     subwords = prepare.load_subwords(run, run.target)
     lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(said, tokens, strict=True)]
-    for kind, side in (("src", run.source), ("ref", run.target)):
+    for kind, side in ((SOURCES, run.source), (REFERENCES, run.target)):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)
-    with atomic_path(experiment.test_file(test, "hyp")) as temporary:
+    with atomic_path(experiment.test_file(test, HYPOTHESES)) as temporary:
         temporary.write_bytes("".join(text.clean(line) + "\n" for line in lines).encode("utf-8"))
 
 

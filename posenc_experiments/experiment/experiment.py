@@ -9,12 +9,13 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, parse_flags
-from posenc_experiments.base.markers import Markers, fingerprint, not_default
+from posenc_experiments.base.markers import fingerprint, not_default
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare, testsets
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.identity import without_hardware
+from posenc_experiments.experiment.layout import Layout
 
 
 def directory_name(arch: str, flags: Flags) -> str:
@@ -30,7 +31,7 @@ def directory_name(arch: str, flags: Flags) -> str:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Layout):
     """What is trained and scored; everything in its directory follows from it."""
 
     run: Run
@@ -66,26 +67,6 @@ class Experiment:
         return pair / (recipe.setup or "") / name / f"seed{self.seed}"
 
     @property
-    def checkpoints(self) -> Path:
-        return self.directory / "checkpoints"
-
-    @property
-    def last_checkpoint(self) -> Path:
-        return self.checkpoints / "checkpoint_last.pt"
-
-    @property
-    def markers(self) -> Markers:
-        return Markers(self.directory)
-
-    @property
-    def train_log(self) -> Path:
-        return self.directory / "train.log"
-
-    @property
-    def averaged(self) -> Path:
-        return self.directory / "averaged.pt"
-
-    @property
     def title(self) -> str:
         return f"{self.name} {self.run.pair} seed {self.seed}"
 
@@ -94,11 +75,8 @@ class Experiment:
         """Architecture and flags, each value in one spelling: equal for names that mean the same."""
         return self.arch, {name: identity.value_of(value) for name, value in self.named_flags.items()}
 
-    def test_file(self, test: str, kind: str) -> Path:
-        return self.directory / f"{test}.{kind}"
-
     def description(self) -> dict[str, Any]:
-        """experiment.json, of a training that starts now."""
+        """What experiment.json says of a training that starts now."""
         made_from = self.made_from()
         flags = {name: _number(value) for name, value in self.named_flags.items()}
         changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})

@@ -1,8 +1,8 @@
 """Training on several nodes that share a file system: node 0 runs the pipeline, the others join its trainings.
 
-Node 0 says in `nodes.json` that it starts a training; whoever sees it starts the same command with a rank of its own.
-torchrun alone would not do: its nodes wait minutes for each other, while node 0 may prepare, translate and score for
-hours.
+Node 0 announces in a file (`Layout.nodes`) that it starts a training. The other nodes poll this file and start the same
+command, each with its own rank. torchrun alone is not enough: its nodes give up after minutes, while node 0 may
+prepare, translate and score for hours.
 """
 
 import json
@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from posenc_experiments.base.markers import write_json
 from posenc_experiments.base.run import POLL_SECONDS, run_command
@@ -19,50 +18,46 @@ from posenc_experiments.experiment.command_lines import train_command, train_env
 from posenc_experiments.experiment.experiment import Experiment
 
 
-def _path(experiment: Experiment) -> Path:
-    return experiment.directory / "nodes.json"
-
-
 def _launch() -> str:
-    """What all nodes of one start of a SLURM job have in common, for a requeued job must not meet its former self; of
-    nodes that were started by hand it is nothing.
+    """An identifier that all nodes of one start of a SLURM job share; empty for nodes started by hand. It keeps a
+    requeued job from joining a training that its earlier start announced.
     """
     return os.environ.get("POSENC_LAUNCH", "")
 
 
 def forget_attempts(experiments: Iterable[Experiment]) -> None:
-    """On node 0, first of all: a run that was killed may have left its word behind."""
+    """On node 0, before anything else: deletes announcements that a killed run left behind."""
     for experiment in experiments:
-        _path(experiment).unlink(missing_ok=True)
+        experiment.nodes.unlink(missing_ok=True)
 
 
 @contextmanager
 def announced(experiment: Experiment) -> Iterator[None]:
-    """On node 0: tells the others to join, for as long as the training runs."""
+    """On node 0: announces the training to the other nodes for as long as it runs."""
     if experiment.run.nodes == 1:
         yield
         return
-    write_json(_path(experiment), {"attempt": uuid.uuid4().hex, "launch": _launch()})
+    write_json(experiment.nodes, {"attempt": uuid.uuid4().hex, "launch": _launch()})
     try:
         yield
     finally:
-        _path(experiment).unlink(missing_ok=True)
+        experiment.nodes.unlink(missing_ok=True)
 
 
 def _attempt(experiment: Experiment) -> str | None:
-    """The training that node 0 runs now, if any."""
+    """The identifier of the training that node 0 runs now, if any."""
     try:
-        said = json.loads(_path(experiment).read_text(encoding="utf-8"))
-        return str(said["attempt"]) if said["launch"] == _launch() else None
-    except (OSError, ValueError, KeyError):  # not there, or just being replaced on a file system far away
+        announcement = json.loads(experiment.nodes.read_text(encoding="utf-8"))
+        return str(announcement["attempt"]) if announcement["launch"] == _launch() else None
+    except (OSError, ValueError, KeyError):  # not there, or just being replaced on a network file system
         return None
 
 
 def join(experiment: Experiment, which: str) -> None:
-    """On the other nodes: takes part in a training until node 0 says that it is done; RecipeError if it fails here."""
+    """On the other nodes: takes part in a training until node 0 has finished it; RecipeError if it fails here."""
     run = experiment.run
     title = f"train {which}: {experiment.title}, node {run.node_rank}"
-    log = experiment.directory / f"train.node{run.node_rank}.log"
+    log = experiment.node_log(run.node_rank)
     joined = None
     run.say(f"{title}: waits for node 0")
     while not experiment.markers.is_done("train", experiment.train_inputs()):
@@ -72,6 +67,7 @@ def join(experiment: Experiment, which: str) -> None:
             continue
         run.say(f"{title}: joins, log {log}")
         run_command(run, train_command(experiment), log, title, train_environment(run))
-        # Whatever was announced meanwhile is what just ended: processes meet by address.
+        # The processes meet by address, so they took part in whatever node 0 had announced by their end: do not join
+        # that again.
         joined = _attempt(experiment) or attempt
     run.say(f"{title}: done")

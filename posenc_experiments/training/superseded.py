@@ -1,4 +1,6 @@
-"""Trainings whose settings or data changed since: put aside, never deleted, and taken back when the settings are."""
+"""Keeps trainings whose settings or data changed: they are moved aside, never deleted, and moved back when the
+experiment has their settings and data again.
+"""
 
 import os
 import re
@@ -7,83 +9,87 @@ from pathlib import Path
 
 from posenc_experiments.base.markers import atomic_path, read_json
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.layout import ExperimentDirectory
 
-ABOUT = "experiment.json"
-KEPT = (".lock", ABOUT)  # what holds experiment.json is one to compare
-ASIDE = "experiment.superseded.json"  # its copy among what was put aside
-# Where things are while they are moved: a run that was killed is followed by one that moves the rest.
-LEAVING, COMING = "superseding", "taking-back"
+# A copy of Layout.about among the files that are moved aside. It has another name, because `compare` takes every
+# directory with a file of that name for an experiment.
+ABOUT_COPY = "experiment.superseded.json"
+# Files pass through these directories. If a run is killed meanwhile, the next one moves the rest.
+LEAVING, RETURNING = "superseding", "taking-back"
 
 
 def exchange(experiment: Experiment, inputs: str) -> bool:
-    """Leaves in the experiment's directory what was trained from these inputs, or nothing; whether something was
-    taken back.
+    """Moves a training from other inputs aside, and an earlier one from these inputs, if there is one, back; returns
+    whether one was moved back.
     """
     directory = experiment.directory
-    if (directory / COMING).is_dir():
-        return _take_back(experiment)
-    if (directory / LEAVING).is_dir() or (_things(directory) and _inputs_of(directory) != inputs):
-        _set_aside(experiment)
-    if _things(directory):
+    if (directory / RETURNING).is_dir():
+        return _move_back(experiment)
+    if (directory / LEAVING).is_dir() or (_training_files(experiment) and _inputs_of(directory) != inputs):
+        _move_aside(experiment)
+    if _training_files(experiment):
         return False
-    for earlier in reversed(_all(directory)):
+    for earlier in reversed(_superseded(directory)):
         if _inputs_of(earlier) == inputs:
-            earlier.rename(directory / COMING)
-            return _take_back(experiment)
+            earlier.rename(directory / RETURNING)
+            return _move_back(experiment)
     return False
 
 
 def is_in_place(experiment: Experiment) -> bool:
-    """Whether all of a training lies in its directory: `compare` can find it, and no exchange was cut short."""
-    directory = experiment.directory
-    return (directory / ABOUT).is_file() and not (directory / LEAVING).exists() and not (directory / COMING).exists()
+    """Whether the directory holds a whole training: `compare` can find it, and no exchange was interrupted."""
+    moving = (experiment.directory / name for name in (LEAVING, RETURNING))
+    return experiment.about.is_file() and not any(path.exists() for path in moving)
 
 
 def _inputs_of(directory: Path) -> str | None:
-    """What a training was made from, also if its checkpoints were deleted; None if there is none."""
-    origin, marker = directory / "checkpoints" / "inputs.json", directory / "done" / "train.json"
-    if origin.is_file():
-        return str(read_json(origin))
+    """The fingerprint of what a training was made from, even if its checkpoints were deleted; None without one."""
+    files = ExperimentDirectory(directory)
+    marker = files.markers.path("train")
+    if files.checkpoints_inputs.is_file():
+        return str(read_json(files.checkpoints_inputs))
     return str(read_json(marker)["inputs"]) if marker.is_file() else None
 
 
-def _things(directory: Path) -> list[Path]:
-    """What belongs to the training that lies here."""
+def _training_files(experiment: Experiment) -> list[Path]:
+    """The files and directories of the training that is in place; Layout.about stays when they move."""
     return [
         path
-        for path in sorted(directory.iterdir())
-        if path.name not in (*KEPT, LEAVING, COMING)
+        for path in sorted(experiment.directory.iterdir())
+        if path.name not in (".lock", experiment.about.name, LEAVING, RETURNING)
         and not path.name.startswith("superseded-")
         and not (path.is_dir() and not any(path.iterdir()))
     ]
 
 
-def _all(directory: Path) -> list[Path]:
-    """Those put aside, the latest last."""
+def _superseded(directory: Path) -> list[Path]:
+    """The trainings that were moved aside, the latest last."""
     found = [(re.fullmatch(r"superseded-(\d+)", path.name), path) for path in directory.iterdir()]
     return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 
-def _set_aside(experiment: Experiment) -> None:
-    """A setting that was changed by mistake must not cost what took weeks."""
-    directory, earlier = experiment.directory, _all(experiment.directory)
-    (directory / LEAVING).mkdir(exist_ok=True)
-    if (directory / ABOUT).is_file() and not (directory / LEAVING / ASIDE).is_file():
-        with atomic_path(directory / LEAVING / ASIDE) as temporary:
-            shutil.copyfile(directory / ABOUT, temporary)
-    for path in _things(directory):
-        os.replace(path, directory / LEAVING / path.name)
+def _move_aside(experiment: Experiment) -> None:
+    """Moves a training to superseded-N: a setting that was changed by mistake must not delete weeks of training."""
+    directory, earlier = experiment.directory, _superseded(experiment.directory)
+    leaving = directory / LEAVING
+    leaving.mkdir(exist_ok=True)
+    if experiment.about.is_file() and not (leaving / ABOUT_COPY).is_file():
+        with atomic_path(leaving / ABOUT_COPY) as temporary:
+            shutil.copyfile(experiment.about, temporary)
+    for path in _training_files(experiment):
+        os.replace(path, leaving / path.name)
     number = int(earlier[-1].name.rpartition("-")[2]) + 1 if earlier else 1
-    old = (directory / LEAVING).rename(directory / f"superseded-{number}")
+    old = leaving.rename(directory / f"superseded-{number}")
     experiment.run.say(
         f"train: {experiment.title}: its settings or data changed since it was trained; trains again, "
         f"the earlier checkpoints are in {old}"
     )
 
 
-def _take_back(experiment: Experiment) -> bool:
-    for path in sorted((experiment.directory / COMING).iterdir()):
-        os.replace(path, experiment.directory / (ABOUT if path.name == ASIDE else path.name))
-    (experiment.directory / COMING).rmdir()
+def _move_back(experiment: Experiment) -> bool:
+    returning = experiment.directory / RETURNING
+    for path in sorted(returning.iterdir()):
+        os.replace(path, experiment.about if path.name == ABOUT_COPY else experiment.directory / path.name)
+    returning.rmdir()
     experiment.run.say(f"train: {experiment.title}: was trained with these settings before; that is taken back")
     return True

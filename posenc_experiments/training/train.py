@@ -48,8 +48,8 @@ class Train(Stage):
         if warning:
             run.say(warning)
         resumed = make_ready(experiment, self.inputs(experiment))
-        write_json(experiment.directory / "experiment.json", experiment.description())
-        write_command(experiment.directory / "command.sh", command, environment)
+        write_json(experiment.about, experiment.description())
+        write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"
         self.say(experiment, f"{how}, log {experiment.train_log}")
         log = TrainLog()
@@ -68,9 +68,9 @@ class Train(Stage):
             "seconds": log.wall,
             "valid_loss": log.valid_loss,
         }
-        write_json(experiment.directory / "training.json", summary)
+        write_json(experiment.summary, summary)
         self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")
-        return [experiment.directory / "training.json"]
+        return [experiment.summary]
 
 
 def _rate(rate: float | None) -> str:
@@ -84,7 +84,7 @@ def whole_checkpoint(path: Path) -> bool:
 
 def make_ready(experiment: Experiment, inputs: str) -> bool:
     """Prepares `checkpoints/` for resuming; returns whether there is a checkpoint to resume from."""
-    directory, origin = experiment.checkpoints, experiment.checkpoints / "inputs.json"
+    directory, origin = experiment.checkpoints, experiment.checkpoints_inputs
     directory.mkdir(parents=True, exist_ok=True)
     if not origin.is_file():
         write_json(origin, inputs)
