@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from posenc_experiments.evaluation.report import FORMATS
+
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by SacreBLEU's paired bootstrap.")
 @click.option(
     "--plot",
@@ -20,11 +22,10 @@ def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: 
     """DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold them at any
     depth; what these hold comes in natural order, k2 before k16. Seeds of one setting are pooled.
     """
-    from posenc_experiments.evaluation import pooling, results, tables
+    from posenc_experiments.evaluation import comparison, pooling, results
     from posenc_experiments.evaluation.plot import plot as draw
 
-    formats = {"text": tables.as_text, "markdown": tables.as_markdown, "csv": tables.as_csv}
     rows = pooling.pool(results.read_experiments(directories), baseline)
-    click.echo(formats[style](rows), nl=False)
+    click.echo(comparison.report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

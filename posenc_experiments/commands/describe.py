@@ -9,6 +9,7 @@ import logging
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.evaluation.report import FORMATS
 
 
 @click.command()
@@ -20,7 +21,7 @@ from posenc_experiments.base.errors import RecipeError
     show_default=True,
     help="Entries of the dictionary, fairseq's four special ones included; each language has as many.",
 )
-@click.option("--format", "style", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
     """ARCH is an architecture of this package; FLAGS are given to each as to fairseq-train, for example
     --clipping-distance 4. Nothing is trained, and no data is needed.
@@ -28,9 +29,9 @@ def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
     flags = archs[len(names) :]
     logging.disable(logging.WARNING)  # of libraries at their import
-    from posenc_experiments import describe
+    from posenc_experiments.evaluation import parameters
 
-    formats = {"text": describe.as_text, "markdown": describe.as_markdown, "csv": describe.as_csv}
     if not names:
         raise RecipeError("name an architecture before the flags.")
-    click.echo(formats[style]([describe.describe(name, flags, vocabulary) for name in names]), nl=False)
+    rows = [parameters.describe(name, flags, vocabulary) for name in names]
+    click.echo(parameters.report(rows).format(style), nl=False)

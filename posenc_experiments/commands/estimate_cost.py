@@ -13,7 +13,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.workflow.rows import read_table
+from posenc_experiments.evaluation.paper_table import read_table
 
 MEASURED = {"size": "wmt_en_de"}
 

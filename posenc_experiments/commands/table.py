@@ -1,15 +1,20 @@
 """`fairseq-posenc table`: what a paper's table compares, printed beside the paper's figures."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from posenc_experiments.base.run import STAGES
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import STAGES, Run
+from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.commands.options import Call, shared_options
+from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.evaluation.paper_table import PaperTable, Planned, TableRow, read_table
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
-from posenc_experiments.workflow.rows import make_rows, read_table
 
 
 @click.command()
@@ -29,8 +34,33 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     plan = make_plan([one for row in rows for one in row.experiments], list(STAGES[:-1]), call.hardware.elsewhere)
     failures = {} if show else run_plan(plan, call.hardware)
     if not options["dry_run"]:
-        from posenc_experiments.evaluation.paper import report
+        from posenc_experiments.evaluation.paper import write_report
 
         failed = {directory for directory, job in plan.trainings.items() if job in failures}
-        click.echo(report(table, rows, failed))
+        click.echo(write_report(table, rows, failed))
     finish(failures)
+
+
+def make_rows(table: PaperTable, folder: Path, call: Call) -> list[Planned]:
+    """The experiments of each row; RecipeError if a row names what its .conf does not have."""
+    runs: dict[tuple[str, str], Run] = {}
+    rows = []
+    for row in table.rows:
+        if (row.conf, row.pair) not in runs:
+            path = conf_in(folder, row.conf, row.where)
+            runs[row.conf, row.pair] = call.run(read_recipe(path, call.options["overrides"]), row.pair)
+        run = runs[row.conf, row.pair]
+        for kind, name, there in _named(row, run):
+            if name not in there:
+                raise RecipeError(
+                    f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(there)}."
+                )
+        rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in call.seeds]))
+    return rows
+
+
+def _named(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
+    """What a row names, and the names that there are: of test sets, those of its pair."""
+    yield "pair", row.pair, run.recipe.pairs
+    yield "experiment", row.experiment, list(run.recipe.experiments)
+    yield "test set", row.test, pair_tests(run)

@@ -18,10 +18,10 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         if not Score().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Here, because it imports sacrebleu, which --help and --dry-run need not wait for.
-    from posenc_experiments.evaluation import plot, pooling, results, tables
+    from posenc_experiments.evaluation import comparison, plot, pooling, results
 
     rows = pooling.pool(results.read_experiments(directories))
-    text = tables.as_text(rows)
+    text = comparison.report(rows).format("text")
     with atomic_path(folder / "compare.txt") as temporary:
         temporary.write_text(text, encoding="utf-8")
     picture = plot.plot(rows, folder / "compare.png")

@@ -18,8 +18,8 @@ from importlib.metadata import version
 from typing import Any
 
 from posenc_experiments.data.normalize import normalizer
+from posenc_experiments.evaluation.metrics import KINDS
 
-NAMES = {"split": "tokenized BLEU (historical)", "lowercase": "tokenized BLEU (lowercased)"}
 # As perl's s{(\S)-(\S)}{...}g on bytes: a match takes its neighbours, so the second hyphen of a-b-c stays.
 COMPOUND = re.compile(rb"(\S)-(\S)")
 
@@ -41,15 +41,17 @@ def tokenize(lines: Iterable[str], language: str, kind: str = "split") -> list[s
     return [split_compounds(line) for line in tokenized] if language == "de" else tokenized
 
 
+def name_of(kind: str) -> str:
+    """What the score is called in files."""
+    return f"tokenized BLEU ({KINDS[kind]})"
+
+
 def signature(language: str, kind: str = "split") -> str:
     """All that one must know to get the same number, beginning with what not to do with it."""
     compounds = "split" if language == "de" and kind == "split" else "whole"
-    word, case, punctuation = {
-        "split": ("historical", "mixed", "unicode-replaced"),
-        "lowercase": ("lowercased", "lc", "normalized"),
-    }[kind]
+    case, punctuation = {"split": ("mixed", "unicode-replaced"), "lowercase": ("lc", "normalized")}[kind]
     return (
-        f"{word} tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:{case}|punctuation:{punctuation}|"
+        f"{KINDS[kind]} tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:{case}|punctuation:{punctuation}|"
         f"tok:moses-{language}|compounds:{compounds}|smooth:none|like:multi-bleu.perl|"
         f"sacremoses:{version('sacremoses')}|sacrebleu:{version('sacrebleu')}"
     )
@@ -65,4 +67,4 @@ def historical_bleu(
     score = bleu.corpus_score(tokenize(hypotheses, language, kind), [tokenize(references, language, kind)])
     verbose = score.format(width=2, is_json=False).partition(" = ")[2].partition(" ")[2]
     found = {"score": round(score.score, 2), "signature": signature(language, kind), "verbose_score": verbose}
-    return [{"name": NAMES[kind], **found}]
+    return [{"name": name_of(kind), **found}]

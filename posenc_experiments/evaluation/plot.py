@@ -51,19 +51,19 @@ def draw(axes: Any, rows: list[Row]) -> None:
     for (setup, arch, rest), curve in drawn.items():
         first, curve = curve[0], sorted(curve, key=lambda row: row.clipping_distance or 0)
         distances.update(row.clipping_distance or 0 for row in curve)
-        errors = [row.bleu_error or 0.0 for row in curve]
+        errors = [row.bleu.error or 0.0 for row in curve]
         words = [
             *([setup] if setup and len({row.first.setup for row in rows}) > 1 else []),
             curve[0].first.encoding,
             *([rest] if sum(key[:2] == (setup, arch) for key in drawn) > 1 else []),
         ]
         label = " ".join(words)
-        xs, ys = [row.clipping_distance for row in curve], [row.bleu for row in curve]
+        xs, ys = [row.clipping_distance for row in curve], [row.bleu.mean for row in curve]
         shown[id(first)] = axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
     in_curves = [row for curve in drawn.values() for row in curve]
     for row in rows:
         if row not in in_curves:
-            shown[id(row)] = axes.axhline(row.bleu, linestyle="--", color=next(colours), label=names[id(row)])
+            shown[id(row)] = axes.axhline(row.bleu.mean, linestyle="--", color=next(colours), label=names[id(row)])
     if distances:
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])

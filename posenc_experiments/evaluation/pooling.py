@@ -4,15 +4,38 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics import bleu
 from sacrebleu.significance import PairedTest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.differences import differences, listed
+from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import Score, read_lines
+from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 OLD = "*"  # marks what was trained before experiments had fingerprints
+
+
+class Pooled(NamedTuple):
+    """A metric over the seeds of a row."""
+
+    mean: float
+    interval: float | None  # half the width of one seed's 95 % bootstrap interval; of several, the spread says more
+    spread: float | None  # the standard deviation over several seeds (n - 1)
+
+    @property
+    def error(self) -> float | None:
+        return self.interval if self.spread is None else self.spread
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.error is None else f"{self.mean:.2f} ± {self.error:.2f}"
+
+
+def mean(pooled: Pooled | None) -> float | None:
+    """The mean of a metric that may be missing."""
+    return None if pooled is None else pooled.mean
 
 
 @dataclass(frozen=True)
@@ -28,41 +51,20 @@ class Row:
     def first(self) -> Score:
         return self.scores[0]
 
-    @property
-    def bleu(self) -> float:
-        return statistics.fmean(score.bleu.score for score in self.scores)
+    def pooled(self, metric: str) -> Pooled | None:
+        """A metric over the seeds that have it; None if none has."""
+        known = [score.metrics[metric] for score in self.scores if metric in score.metrics]
+        if not known:
+            return None
+        values = [one.score for one in known]
+        interval = known[0].interval if len(self.scores) == 1 else None
+        return Pooled(statistics.fmean(values), interval, statistics.stdev(values) if len(values) > 1 else None)
 
     @property
-    def bleu_spread(self) -> float | None:
-        """The standard deviation over seeds (n - 1); None for one seed."""
-        return statistics.stdev(score.bleu.score for score in self.scores) if len(self.scores) > 1 else None
-
-    @property
-    def bleu_interval(self) -> float | None:
-        """Half the width of the 95 % bootstrap interval; None for several seeds, whose spread says more."""
-        return self.first.bleu.interval if len(self.scores) == 1 else None
-
-    @property
-    def bleu_error(self) -> float | None:
-        """What stands behind ±: the spread over seeds, or one seed's interval."""
-        return self.bleu_interval if self.bleu_spread is None else self.bleu_spread
-
-    @property
-    def chrf(self) -> float | None:
-        return _mean(score.chrf.score if score.chrf else None for score in self.scores)
-
-    @property
-    def historical(self) -> float | None:
-        return _mean(score.historical.score if score.historical else None for score in self.scores)
-
-    @property
-    def historical_interval(self) -> float | None:
-        return self.first.historical.interval if len(self.scores) == 1 and self.first.historical else None
-
-    @property
-    def historical_spread(self) -> float | None:
-        known = [score.historical.score for score in self.scores if score.historical]
-        return statistics.stdev(known) if len(known) > 1 else None
+    def bleu(self) -> Pooled:
+        pooled = self.pooled(BLEU)
+        assert pooled is not None  # no score is without
+        return pooled
 
     @property
     def verified(self) -> bool:
@@ -70,7 +72,8 @@ class Row:
 
     @property
     def words_per_second(self) -> float | None:
-        return _mean(score.words_per_second for score in self.scores)
+        known = [score.words_per_second for score in self.scores if score.words_per_second is not None]
+        return statistics.fmean(known) if known else None
 
     @property
     def clipping_distance(self) -> int | None:
@@ -81,11 +84,6 @@ class Row:
     def group(self) -> tuple[str, str, str]:
         """Rows of one group are comparable: same corpus, pair and test set."""
         return (self.first.corpus, self.first.pair, self.first.test)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
 
 
 def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
@@ -204,14 +202,13 @@ def paired_bootstrap(baseline: Score, system: Score) -> float:
     """
     require_comparable([baseline, system])
     systems: list[tuple[str, Sequence[str]]] = [
-        (name, read_lines(score.directory / f"{score.test}.hyp"))
-        for name, score in (("Baseline", baseline), ("System", system))
+        (name, read_lines(score.file(HYPOTHESES))) for name, score in (("Baseline", baseline), ("System", system))
     ]
-    references = read_lines(baseline.directory / f"{baseline.test}.ref")
+    references = read_lines(baseline.file(REFERENCES))
     _, results = PairedTest(
         systems,
-        {"BLEU": BLEU(references=[references], lowercase=baseline.bleu.lowercased)},
+        {BLEU: bleu.BLEU(references=[references], lowercase=baseline.bleu.lowercased)},
         references=None,
         test_type="bs",
     )()
-    return float(results["BLEU"][1].p_value)  # type: ignore[union-attr,arg-type]
+    return float(results[BLEU][1].p_value)  # type: ignore[union-attr,arg-type]

@@ -1,11 +1,10 @@
 """Scores of experiments, read from their directories.
 
-Everything comes from the files that the stages leave in an experiment directory (experiment.json, training.json and,
-for each test set, <test>.sacrebleu.json with <test>.hyp and <test>.ref, and perhaps <test>.historical.json), never from
-logs. A score whose files changed since is refused.
+Everything comes from the files that the stages leave there (what the experiment is, a summary of its training and, for
+each test set, scores with their hypotheses and references), never from logs. A score whose files changed since is
+refused.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -14,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-
-SCORES, HISTORICAL = ".sacrebleu.json", ".historical.json"
-RECORDED = {"hyp": "hypotheses", "ref": "references"}  # files whose hashes scores record
+from posenc_experiments.base.markers import file_hash
+from posenc_experiments.data import text
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
+from posenc_experiments.experiment.layout import (
+    HISTORICAL,
+    REFERENCES,
+    SACREBLEU,
+    SCORED,
+    ExperimentDirectory,
+    find_experiments,
+)
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,10 @@ class Score:
     encoding: str
     flags: dict[str, Any]
     seed: int
-    bleu: Metric
-    chrf: Metric | None
+    metrics: dict[str, Metric]  # by their names in tables; BLEU is always among them
     parameters: int | None
     words_per_second: float | None
     setup: str | None = None  # such as shaw-base: everything but the encoding
-    historical: Metric | None = None
     made_from: dict[str, Any] | None = None  # everything that makes the result but the seed; None: not recorded then
     fingerprint: str | None = None  # of made_from, as the training recorded it
     environment: dict[str, Any] = field(default_factory=dict)  # code and libraries, for information
@@ -64,10 +69,12 @@ class Score:
     verified: bool = False  # whether the files that are there are those that were scored
 
     @property
-    def metrics(self) -> dict[str, Metric]:
-        """Those that it has, by their names in tables."""
-        found = {"BLEU": self.bleu, "chrF": self.chrf, "tok. BLEU": self.historical}
-        return {name: metric for name, metric in found.items() if metric is not None}
+    def bleu(self) -> Metric:
+        return self.metrics[BLEU]
+
+    def file(self, kind: str) -> Path:
+        """A file of its test set."""
+        return ExperimentDirectory(self.directory).test_file(self.test, kind)
 
     @property
     def setting(self) -> tuple[str | None, ...]:
@@ -89,12 +96,8 @@ def read_experiments(paths: Iterable[Path]) -> list[Score]:
     for path in paths:
         if not path.is_dir():
             raise RecipeError(f"{path} is not a directory: name experiment directories, or one that holds them.")
-        if (path / "experiment.json").is_file():
-            here = [path]
-            named += here
-        else:
-            here = [one.parent for one in path.rglob("experiment.json")]
-            found += here
+        here = find_experiments(path)
+        (named if here == [path] else found).extend(here)
         for one in here:
             if one.resolve() not in scores:
                 scores[one.resolve()] = _read_experiment(one)
@@ -108,9 +111,9 @@ def _natural_path(path: Path) -> list[list[str | float]]:
     return [_natural(part) for part in path.parts]
 
 
-def _natural(text: str) -> list[str | float]:
+def _natural(name: str) -> list[str | float]:
     """What sorts `k2` before `k16` and `dropout-0.15` before `dropout-0.2`."""
-    pieces = re.split(r"([0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)", text)
+    pieces = re.split(r"([0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)", name)
     return [float(piece) if number % 2 else piece for number, piece in enumerate(pieces)]
 
 
@@ -137,22 +140,20 @@ def _read_experiment(directory: Path) -> list[Score]:
     words = dict.fromkeys(("corpus", "pair", "name", "arch", "encoding"), str)
     types: dict[str, Any] = {**words, "flags": dict, "seed": int, "setup": str | None}
     types |= {"made_from": dict | None, "fingerprint": str | None, "environment": dict | None}
-    about = _read_object(directory / "experiment.json", types)
-    training_file = directory / "training.json"
+    files = ExperimentDirectory(directory)
+    about = _read_object(files.about, types)
     numbers = dict.fromkeys(("parameters", "words_per_second"), int | float | None)
-    training = _read_object(training_file, numbers) if training_file.is_file() else {}
+    training = _read_object(files.summary, numbers) if files.summary.is_file() else {}
     scores = []
-    for path in sorted(directory.glob(f"*{SCORES}"), key=_natural_path):
-        test, metrics = path.name.removesuffix(SCORES), _read_metrics(path)
-        if "BLEU" not in metrics:
-            raise RecipeError(f"{path} holds no BLEU: run the stage score again.")
-        historical = directory / f"{test}{HISTORICAL}"
-        old = next(iter(_read_metrics(historical).values())) if historical.is_file() else None
-        hashes = {kind: _verified_hash(directory / f"{test}.{kind}", [metrics["BLEU"], old]) for kind in RECORDED}
-        _require_equal_counts(directory, test)
+    for path in sorted(files.test_files([SACREBLEU]), key=_natural_path):
+        test = path.name.removesuffix(f".{SACREBLEU}")
+        metrics = _read_test(files, test)
+        first = metrics[BLEU]
+        hashes = {kind: _verified_hash(files.test_file(test, kind), kind, metrics) for kind in SCORED}
+        require_equal_counts(*(files.test_file(test, kind) for kind in SCORED))
         made_from, environment = about.get("made_from"), about.get("environment") or {}
         # Not in the fingerprint, but other results: how it was translated, and a batch that hardware left inexact.
-        beside = {"translation": metrics["BLEU"].translation, "batch": environment.get("batch")}
+        beside = {"translation": first.translation, "batch": environment.get("batch")}
         if made_from is not None:
             made_from = {**made_from, **{key: value for key, value in beside.items() if value is not None}}
         scores.append(
@@ -164,35 +165,46 @@ def _read_experiment(directory: Path) -> list[Score]:
                 made_from=made_from,
                 fingerprint=about.get("fingerprint"),
                 environment=environment,
-                bleu=metrics["BLEU"],
-                chrf=next((metric for name, metric in metrics.items() if name.startswith("chrF")), None),
-                historical=old,
+                metrics=metrics,
                 parameters=training.get("parameters"),
                 words_per_second=training.get("words_per_second"),
-                references=hashes["ref"][0],
+                references=hashes[REFERENCES][0],
                 verified=all(verified for _, verified in hashes.values()),
             )
         )
     return scores
 
 
-def _verified_hash(file: Path, metrics: Iterable[Metric | None]) -> tuple[str | None, bool]:
+def _read_test(files: ExperimentDirectory, test: str) -> dict[str, Metric]:
+    """The metrics of a test set by their names in tables."""
+    scores, historical = files.test_file(test, SACREBLEU), files.test_file(test, HISTORICAL)
+    found = _read_metrics(scores)
+    if BLEU not in found:
+        raise RecipeError(f"{scores} holds no BLEU: run the stage score again.")
+    metrics = {BLEU: found[BLEU]}
+    for name in [name for name in found if name.startswith(CHRF)][:1]:  # SacreBLEU says chrF2
+        metrics[CHRF] = found[name]
+    if historical.is_file():
+        metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
+    return metrics
+
+
+def _verified_hash(file: Path, kind: str, metrics: Mapping[str, Metric]) -> tuple[str | None, bool]:
     """The SHA-256 of what was scored, and whether the file is known to be that; RecipeError if it is another."""
-    found = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
-    recorded = [getattr(metric, RECORDED[file.suffix[1:]]) for metric in metrics if metric is not None]
+    found = file_hash(file) if file.is_file() else None
+    recorded = [getattr(metrics[name], SCORED[kind]) for name in (BLEU, TOKENIZED) if name in metrics]
     if found is not None and any(one not in (None, found) for one in recorded):
         raise RecipeError(f"{file} is not what was scored (it was made again since): run the stage score again.")
     return found or recorded[0], found is not None and None not in recorded
 
 
-def _require_equal_counts(directory: Path, test: str) -> None:
-    """RecipeError unless there are as many hypotheses as references; scores of older runs record no hashes to tell."""
-    files = [directory / f"{test}.{kind}" for kind in RECORDED]
-    if all(file.is_file() for file in files):
-        found, wanted = (len(read_lines(file)) for file in files)
+def require_equal_counts(hypotheses: Path, references: Path) -> None:
+    """RecipeError unless there are as many of both; scores of older runs record no hashes to tell."""
+    if hypotheses.is_file() and references.is_file():
+        found, wanted = (sum(1 for _ in text.read_lines(path)) for path in (hypotheses, references))
         if found != wanted:
             raise RecipeError(
-                f"{files[0]} has {found:,} lines and {files[1]} has {wanted:,}: run the stages translate and score."
+                f"{hypotheses} has {found:,} lines and {references} has {wanted:,}: run the stages translate and score."
             )
 
 
@@ -218,8 +230,8 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
 
 def read_lines(path: Path) -> list[str]:
     try:
-        text = path.read_bytes().decode("utf-8")
+        decoded = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} cannot be read ({error}): run the stage translate again.") from None
     # As SacreBLEU reads files: lines end at newlines only.
-    return [line.rstrip() for line in text.removesuffix("\n").split("\n")]
+    return [line.rstrip() for line in decoded.removesuffix("\n").split("\n")]

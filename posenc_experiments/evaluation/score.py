@@ -12,12 +12,12 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, read_json, write_json
 from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.evaluation.historical import NAMES, historical_bleu
+from posenc_experiments.evaluation.historical import historical_bleu, name_of
+from posenc_experiments.evaluation.results import require_equal_counts
 from posenc_experiments.evaluation.translate import Translate
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
 from posenc_experiments.experiment.stage import Stage
-
-SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 
 
 class Score(Stage):
@@ -39,17 +39,13 @@ class Score(Stage):
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         # A score of other settings must not stand beside the new ones.
-        for kind in (SACREBLEU, HISTORICAL):
-            for left in experiment.directory.glob(f"*.{kind}"):
-                left.unlink()
+        for left in experiment.test_files((SACREBLEU, HISTORICAL)):
+            left.unlink()
         return [file for test in pair_tests(experiment.run) for file in _score(experiment, test)]
 
 
 def _hashes(experiment: Experiment, test: str) -> dict[str, str]:
-    return {
-        "hypotheses": file_hash(experiment.test_file(test, "hyp")),
-        "references": file_hash(experiment.test_file(test, "ref")),
-    }
+    return {name: file_hash(experiment.test_file(test, kind)) for kind, name in SCORED.items()}
 
 
 def _is_of_its_files(experiment: Experiment, test: str) -> bool:
@@ -63,8 +59,8 @@ def _is_of_its_files(experiment: Experiment, test: str) -> bool:
 
 def _score(experiment: Experiment, test: str) -> list[Path]:
     run = experiment.run
-    reference, hypothesis = experiment.test_file(test, "ref"), experiment.test_file(test, "hyp")
-    require_equal_counts(reference, hypothesis)
+    reference, hypothesis = experiment.test_file(test, REFERENCES), experiment.test_file(test, HYPOTHESES)
+    require_equal_counts(hypothesis, reference)
     result = sacrebleu(score_command(experiment, test), f"Scoring {test} of {experiment.title}")
     if test in run.recipe.score.testsets:
         found = compare_with_testset(experiment, test, result)
@@ -91,12 +87,12 @@ def _dry_run(experiment: Experiment, test: str) -> None:
     if name is not None and testsets.at_hand(name, run.pair):
         run.dry(testset_command(experiment, test))
     if run.recipe.score.historical:
-        run.say(f"# {NAMES[run.recipe.score.tokenized]} of {test} into {experiment.test_file(test, HISTORICAL)}")
+        run.say(f"# {name_of(run.recipe.score.tokenized)} of {test} into {experiment.test_file(test, HISTORICAL)}")
 
 
 def score_command(experiment: Experiment, test: str) -> list[str]:
     """BLEU (13a) and chrF with bootstrap confidence intervals, two decimals; cased, if the model's text is."""
-    return _sacrebleu_command(experiment, test, [str(experiment.test_file(test, "ref"))])
+    return _sacrebleu_command(experiment, test, [str(experiment.test_file(test, REFERENCES))])
 
 
 def testset_command(experiment: Experiment, test: str) -> list[str]:
@@ -106,7 +102,7 @@ def testset_command(experiment: Experiment, test: str) -> list[str]:
 
 
 def _sacrebleu_command(experiment: Experiment, test: str, references: list[str]) -> list[str]:
-    words = [*experiment.run.module("sacrebleu"), *references, "-i", str(experiment.test_file(test, "hyp"))]
+    words = [*experiment.run.module("sacrebleu"), *references, "-i", str(experiment.test_file(test, HYPOTHESES))]
     # Cased, the references themselves in lower case would have a BLEU of 23 to 27 on Multi30k's German test sets.
     case = ["-lc", "--chrf-lowercase"] if experiment.run.recipe.prepare.lowercase else []
     return [*words, "-m", "bleu", "chrf", *case, "--confidence", "-f", "json", "-w", "2"]
@@ -129,24 +125,15 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
     if other != result:
         scores = [", ".join(f"{row['name']} {row['score']}" for row in rows) for rows in (result, other)]
         raise RecipeError(
-            f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, 'hyp')} has {scores[0]} against our "
-            f"reference and {scores[1]} against SacreBLEU's ({shlex.join(command)}); mend [score] testsets or the data."
+            f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, HYPOTHESES)} has {scores[0]} "
+            f"against our reference and {scores[1]} against SacreBLEU's ({shlex.join(command)}); correct [score] "
+            "testsets or the data."
         )
     return f"{option} (same scores from both files)"
 
 
 def _decoded(path: Path) -> list[str]:
     return [line.decode("utf-8") for line in text.read_lines(path)]
-
-
-def require_equal_counts(reference: Path, hypothesis: Path) -> None:
-    """RecipeError unless every reference line has its hypothesis."""
-    wanted, found = (sum(1 for _ in text.read_lines(path)) for path in (reference, hypothesis))
-    if wanted != found:
-        raise RecipeError(
-            f"{hypothesis} has {found:,} lines and {reference} has {wanted:,}: nothing is scored; run "
-            f"the stage translate again."
-        )
 
 
 def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:

@@ -16,7 +16,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import place_of
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.signature import SIGNATURE, decode_signature
-from posenc_experiments.describe import DescriptionError, describe
+from posenc_experiments.evaluation.parameters import DescriptionError, describe
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.references import bias, factor, numpy
 

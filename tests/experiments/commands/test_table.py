@@ -21,8 +21,9 @@ from posenc_experiments.base.markers import read_json, write_json
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.cli import group
 from posenc_experiments.commands.options import Call, share_hardware
-from posenc_experiments.commands.table import main
-from posenc_experiments.evaluation.paper import as_csv, as_markdown, as_text, make_lines
+from posenc_experiments.commands.table import main, make_rows
+from posenc_experiments.evaluation.paper import make_lines, report
+from posenc_experiments.evaluation.paper_table import COLUMNS, Planned, read_table
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.jobs.local import Local
@@ -30,7 +31,6 @@ from posenc_experiments.jobs.progress import Progress
 from posenc_experiments.jobs.runner import Runner
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
-from posenc_experiments.workflow.rows import COLUMNS, Planned, make_rows, read_table
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -297,14 +297,14 @@ class TestReport:
     def test_one_seed_has_its_interval_and_several_their_spread(self, recipe: Path, made: list[Planned]) -> None:
         for planned, bleu in zip(made, (24.0, 26.3), strict=True):
             finish(planned.experiments[0], bleu)
-        text = as_text("Paper", make_lines(made))
+        text = report("Paper", make_lines(made)).format("text")
         assert re.search(r"K = 2 +24.00 ± 0.50 +50.00 +25.80 +-1.80\n", text)
         assert "BLEU: sig:bleu\n" in text
         assert "missing" not in text
         assert "historical" not in text
         several = rows(recipe, "1,2,3")
         finish(several[0].experiments[1], 25.0)
-        text = as_text("Paper", make_lines(several))
+        text = report("Paper", make_lines(several)).format("text")
         assert re.search(r"K = 2 +24.50 ± 0.71 +50.00 +25.80 +-1.30 +seed 3 not trained\n", text)
 
     def test_the_historical_score_stands_beside_sacrebleus(self, recipe: Path) -> None:
@@ -312,23 +312,23 @@ class TestReport:
         made = rows(recipe)
         finish(made[0].experiments[0], 25.0, historical=26.0)
         lines = make_lines(made)
-        text = as_markdown("Paper", lines)
+        text = report("Paper", lines).format("markdown")
         assert re.search(r"\| K = 2 \| +26.00 ± 0.50 \| 25.00 ± 0.50 \| +50.00 \| +25.8 \| +\+0.20 \|\n", text)
         assert "historical BLEU: sig:old\n" in text
         assert "SacreBLEU: sig:bleu\n" in text
-        cells = next(csv.DictReader(as_csv(lines).splitlines()))
+        cells = next(csv.DictReader(report("Paper", lines).format("csv").splitlines()))
         assert (float(cells["score"]), float(cells["bleu"]), cells["historical_signature"]) == (26.0, 25.0, "sig:old")
 
     def test_the_lowercased_score_needs_that_kind(self, recipe: Path) -> None:
         write_table(recipe, "# Paper", HEADER, ROW.replace("sacrebleu\t25.8", "lowercase\t41.02"))
         made = rows(recipe)
         finish(made[0].experiments[0], 25.0, historical=41.0)  # of the other kind: not set beside the figure
-        text = as_text("Paper", make_lines(made))
+        text = report("Paper", make_lines(made)).format("text")
         assert "41.0 " not in text.replace("41.02", "")
         assert "no lowercased BLEU: set 'tokenized = lowercase' in [score]" in text
         made = rows(recipe, overrides=("score.tokenized=lowercase",))
         finish(made[0].experiments[0], 25.0, historical=41.0)
-        text = as_text("Paper", make_lines(made))
+        text = report("Paper", make_lines(made)).format("text")
         assert re.search(r"K = 2 +41.00 ± 0.50 +25.00 ± 0.50 +50.00 +41.02 +-0.02\n", text)
         assert "lowercased BLEU: sig:old\n" in text
 
@@ -343,10 +343,10 @@ class TestReport:
         assert [line.missing for line in make_lines(made)] == ["training not finished", "not scored"]
         finish(first, 24.0)
         lines = make_lines(made)
-        assert [line.score[0] is None for line in lines] == [False, True]
+        assert [line.score is None for line in lines] == [False, True]
         # Scores of other settings are not shown as these.
         first.markers.set_done("score", "other inputs", [])
-        assert make_lines(made)[0].score[0] is None
+        assert make_lines(made)[0].score is None
 
     def test_signatures_that_differ_are_warned_of(self, made: list[Planned]) -> None:
         for planned in made:
@@ -355,7 +355,7 @@ class TestReport:
         path.write_text(path.read_text().replace("sig:bleu", "sig:other"))
         experiment = made[0].experiments[0]
         experiment.markers.set_done("score", experiment.score_inputs(), [path])
-        assert "Warning: the BLEU signatures differ" in as_text("Paper", make_lines(made))
+        assert "Warning: the BLEU signatures differ" in report("Paper", make_lines(made)).format("text")
 
 
 def command(recipe: Path, *options: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation import plot, pooling, results, tables
+from posenc_experiments.evaluation import comparison, plot, pooling, results
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = [f"w{number}" for number in range(30)]
@@ -106,16 +106,16 @@ def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> Non
     rows = pooling.pool(results.read_experiments([made]))
     assert [row.first.name for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
     shaw = rows[1]
-    assert (shaw.bleu, shaw.bleu_interval) == (
+    assert (shaw.bleu.mean, shaw.bleu.interval) == (
         reported(one(made, "distance-2"))["score"],
         reported(one(made, "distance-2"))["confidence_var"],
     )
-    assert shaw.bleu_spread is None
+    assert shaw.bleu.spread is None
     assert shaw.clipping_distance == 2
     seeds = [reported(path)["score"] for path in sorted(made.rglob("*sinusoidal*/seed*"))]
-    assert rows[2].bleu == pytest.approx(statistics.fmean(seeds))
-    assert rows[2].bleu_spread == pytest.approx(abs(seeds[0] - seeds[1]) / 2**0.5)
-    assert rows[2].bleu_interval is None
+    assert rows[2].bleu.mean == pytest.approx(statistics.fmean(seeds))
+    assert rows[2].bleu.spread == pytest.approx(abs(seeds[0] - seeds[1]) / 2**0.5)
+    assert rows[2].bleu.interval is None
     assert rows[2].words_per_second == 1001.5
 
 
@@ -148,7 +148,7 @@ def test_what_is_found_is_in_natural_order_and_what_is_named_in_the_order_given(
 def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> None:
     rows = pooling.pool(results.read_experiments([made]))
     bleu, chrf = reported(one(made, "distance-2")), reported(one(made, "distance-2"), 1)
-    for text in (tables.as_text(rows), tables.as_markdown(rows)):
+    for text in (comparison.report(rows).format("text"), comparison.report(rows).format("markdown")):
         line = next(line for line in text.split("\n") if "shaw-k2" in line)
         words = f"{bleu['score']:.2f} ± {bleu['confidence_var']:.2f}"
         for word in (words, f"{chrf['score']:.2f}", "1,234,567", "1,001"):
@@ -156,12 +156,12 @@ def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> Non
         assert f"BLEU: {bleu['signature']}" in text
         assert "standard deviation over the seeds" in text
         assert "Warning" not in text
-    assert tables.as_markdown(rows).count("|---") > 0
+    assert comparison.report(rows).format("markdown").count("|---") > 0
 
 
 def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
     rows = pooling.pool(results.read_experiments([made]), "sinusoidal")
-    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
+    table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal"]
     assert float(table[1]["bleu"]) == reported(one(made, "distance-2"))["score"]
     assert table[1]["flags"] == "--clipping-distance 2"
@@ -181,7 +181,7 @@ def test_significance_is_that_of_sacrebleus_own_command(made: Path) -> None:
     rows = pooling.pool(results.read_experiments([system, baseline]), "sinusoidal")
     assert rows[0].p_value == pytest.approx(wanted)
     assert rows[1].p_value is None
-    text = tables.as_text(rows)
+    text = comparison.report(rows).format("text")
     assert f"{wanted:.3f}" in text
     assert "baseline" in text
 
@@ -254,15 +254,15 @@ def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None
         (directory / "experiment.json").write_text(json.dumps(about))
     rows = pooling.pool(results.read_experiments([copy]))
     assert [len(row.scores) for row in rows] == [1, 1, 1, 1]
-    text = tables.as_text(rows)
+    text = comparison.report(rows).format("text")
     assert names(text) == ["shaw-k0", "shaw-k2", "sinusoidal (seed 1) *", "sinusoidal (seed 2) *"]
     assert text.count("*: trained before experiments recorded what they are made from") == 1
-    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
+    table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal", "sinusoidal"]
     assert [bool(row["fingerprint"]) for row in table] == [True, True, False, False]
     shutil.rmtree(next(copy.rglob("*sinusoidal*/seed2")))
     rows = pooling.pool(results.read_experiments([copy]), "sinusoidal")  # the mark is no part of the name
-    assert names(tables.as_text(rows)) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
+    assert names(comparison.report(rows).format("text")) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
 
 
 def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy: Path) -> None:
@@ -271,7 +271,7 @@ def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy
     rows = pooling.pool(results.read_experiments([copy]))
     assert [len(row.scores) for row in rows] == [1, 1, 2]
     said = "seeds of sinusoidal were trained with different code or libraries: commit (aaaaaaaaaa, bbbbbbbbbb), changed"
-    for text in (tables.as_text(rows), tables.as_markdown(rows)):
+    for text in (comparison.report(rows).format("text"), comparison.report(rows).format("markdown")):
         assert text.count(said) == 1
         assert "torch (" not in text
 
@@ -279,26 +279,26 @@ def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy
 def test_rows_that_differ_in_what_they_do_not_say_are_pointed_out(copy: Path) -> None:
     warning = "Warning: rows differ in more than their names say, "
     directories = [one(copy, "distance-0"), one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
-    assert warning not in tables.as_text(pooling.pool(results.read_experiments([copy])))
+    assert warning not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     change(directories[1], "made_from", "training", "lr", value=[0.03])
     change(directories[0], "made_from", "positions", "segment_separator", value="x")
-    text = tables.as_text(pooling.pool(results.read_experiments([copy])))
+    text = comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     assert f"{warning}training lr (0.01: shaw-k0, sinusoidal; 0.03: shaw-k2).\n" in text
     assert f"{warning}positions segment_separator (x: shaw-k0; the default: shaw-k2, sinusoidal).\n" in text
     assert text.count(warning) == 2
     # what flags say needs no warning
     change(directories[1], "flags", "lr", value=0.03)
     change(directories[0], "flags", "segment-separator", value="x")
-    assert warning not in tables.as_text(pooling.pool(results.read_experiments([copy])))
+    assert warning not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     # nor does another setup
     change(directories[1], "flags", value={"clipping-distance": 2})
     change(directories[1], "setup", value="large")
-    assert warning not in tables.as_text(pooling.pool(results.read_experiments([copy])))
+    assert warning not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
 
 
 def test_rows_of_one_encoding_with_other_initial_values_are_pointed_out(copy: Path) -> None:
     change(one(copy, "distance-2"), "made_from", "initial_values", "shaw", value=2)
-    text = tables.as_text(pooling.pool(results.read_experiments([copy])))
+    text = comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     assert "initial_values shaw (1: shaw-k0; 2: shaw-k2)." in text
     assert text.count("Warning") == 1
 
@@ -308,7 +308,7 @@ def test_a_gain_that_flags_name_needs_no_warning_whatever_number_it_is(copy: Pat
         change(one(copy, name), "flags", "bias-gain", value="auto")
         for key, value in gain.items():
             change(one(copy, name), "made_from", "positions", key, value=value)
-    assert "Warning" not in tables.as_text(pooling.pool(results.read_experiments([copy])))
+    assert "Warning" not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
 
 
 def give_setup(experiment: Path, setup: str, root: Path, points: float) -> Path:
@@ -332,12 +332,12 @@ def test_setups_are_settings_of_their_own_in_one_table(made: Path, tmp_path: Pat
         for points, setup in ((1, "base"), (2, "big")):
             give_setup(one(made, name), setup, tmp_path / str(number), points)
     rows = pooling.pool(results.read_experiments([tmp_path]))
-    text = tables.as_text(rows)
+    text = comparison.report(rows).format("text")
     assert text.count("tiny en-de test") == 1
     assert names(text) == ["base shaw-k2", "big shaw-k2", "base sinusoidal", "big sinusoidal"]
-    assert rows[1].bleu == pytest.approx(rows[0].bleu + 1)
-    assert not any(row.bleu_spread for row in rows)  # not seeds of one setting
-    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
+    assert rows[1].bleu.mean == pytest.approx(rows[0].bleu.mean + 1)
+    assert not any(row.bleu.spread for row in rows)  # not seeds of one setting
+    table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [(row["setup"], row["experiment"]) for row in table[:2]] == [("base", "shaw-k2"), ("big", "shaw-k2")]
     figure_rows: Any = pooling.pool(results.read_experiments([tmp_path / "0", one(made, "distance-0")]))
     from matplotlib.figure import Figure
@@ -348,7 +348,9 @@ def test_setups_are_settings_of_their_own_in_one_table(made: Path, tmp_path: Pat
     assert sorted(labels) == ["base shaw", "big shaw", "shaw"]  # three curves of one point, not one of three
 
     # One setup alone needs no mention.
-    assert names(tables.as_text(pooling.pool(results.read_experiments([tmp_path / "0" / "base"])))) == ["shaw-k2"]
+    assert names(
+        comparison.report(pooling.pool(results.read_experiments([tmp_path / "0" / "base"]))).format("text")
+    ) == ["shaw-k2"]
 
 
 def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path, tmp_path: Path) -> None:
@@ -368,21 +370,21 @@ def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path,
 def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> None:
     header = "tok. BLEU (historical)"
     before = pooling.pool(results.read_experiments([copy]))
-    assert header not in tables.as_text(before)
+    assert header not in comparison.report(before).format("text")
     signature = "historical tokenized BLEU, not comparable with SacreBLEU|tok:moses-de"
     directories = [one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
     for directory, value in zip(directories, (27.25, 30.0, 32.0), strict=True):
         written = [{"name": "tokenized BLEU (historical)", "score": value, "signature": signature}]
         (directory / "test.historical.json").write_text(json.dumps(written))
     rows = pooling.pool(results.read_experiments([copy]))
-    assert [row.historical for row in rows] == [None, 27.25, 31.0]
-    for text in (tables.as_text(rows), tables.as_markdown(rows)):
+    assert [pooling.mean(row.pooled("tok. BLEU")) for row in rows] == [None, 27.25, 31.0]
+    for text in (comparison.report(rows).format("text"), comparison.report(rows).format("markdown")):
         assert header in text
         assert "27.25" in next(line for line in text.split("\n") if "shaw-k2" in line)
         assert "31.00 ± 1.41" in next(line for line in text.split("\n") if "sinusoidal" in line)
         assert text.count("not comparable with BLEU.") == 1
         assert f"tok. BLEU: {signature}" in text
-    table = list(csv.DictReader(io.StringIO(tables.as_csv(rows))))
+    table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [row["tokenized_bleu_historical"] for row in table] == ["", "27.25", "31.0"]
     assert [row["tokenized_bleu_historical_signature"] for row in table] == ["", signature, signature]
     assert [row.bleu for row in rows] == [row.bleu for row in before]  # it enters no other number
@@ -396,7 +398,7 @@ def test_lowercased_scores_are_named_and_tested_without_case(copy: Path) -> None
         path = directory / "test.sacrebleu.json"
         path.write_text(path.read_text().replace("|case:mixed|", "|case:lc|"))
     rows = pooling.pool(results.read_experiments([copy]))
-    text = tables.as_text(rows)
+    text = comparison.report(rows).format("text")
     assert "tok. BLEU (lowercased)" in text
     assert "historical" not in text
     assert text.count("BLEU and chrF ignore case (case:lc)") == 1
@@ -412,7 +414,7 @@ def test_the_reference_is_named_where_it_is_one_of_sacrebleus(copy: Path) -> Non
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     scores = json.loads(path.read_text())
     path.write_text(json.dumps([{**score, "reference": "sacrebleu -t wmt14/full -l en-de"} for score in scores]))
-    text = tables.as_text(pooling.pool(results.read_experiments([copy])))
+    text = comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     assert text.count("Reference: sacrebleu -t wmt14/full -l en-de\n") == 1
 
 
@@ -484,15 +486,15 @@ def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, ki
 def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> None:
     for directory in copy.rglob("seed*"):
         record(directory, {})
-    assert "Not verified" not in tables.as_text(pooling.pool(results.read_experiments([copy])))
+    assert "Not verified" not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     (one(copy, "distance-0") / "test.hyp").unlink()
     scores = one(copy, "sinusoidal") / "test.sacrebleu.json"
     rows = json.loads(scores.read_text())
     scores.write_text(json.dumps([{key: row[key] for key in ("name", "score", "signature")} for row in rows]))
     pooled = pooling.pool(results.read_experiments([copy]))
-    for text in (tables.as_text(pooled), tables.as_markdown(pooled)):
+    for text in (comparison.report(pooled).format("text"), comparison.report(pooled).format("markdown")):
         assert "Not verified: shaw-k0, sinusoidal; " in text
-    table = list(csv.DictReader(io.StringIO(tables.as_csv(pooled))))
+    table = list(csv.DictReader(io.StringIO(comparison.report(pooled).format("csv"))))
     assert [row["verified"] for row in table] == ["no", "yes", "no"]
 
 
@@ -568,9 +570,9 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
     plot.draw(axes, rows)
     curve = axes.containers[0].lines[0]
     assert list(curve.get_xdata()) == [0, 2]
-    assert list(curve.get_ydata()) == [rows[0].bleu, rows[1].bleu]
+    assert list(curve.get_ydata()) == [rows[0].bleu.mean, rows[1].bleu.mean]
     level = next(line for line in axes.lines if line.get_label() == "sinusoidal")
-    assert set(level.get_ydata()) == {rows[2].bleu}
+    assert set(level.get_ydata()) == {rows[2].bleu.mean}
     assert [label.get_text() for label in axes.get_legend().get_texts()] == ["shaw", "sinusoidal"]
     path = plot.plot(rows, tmp_path / "new" / "plot.png")
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -583,7 +585,7 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     options: list[str | Path] = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]
     process = subprocess.run([*command, made, *options], capture_output=True, encoding="utf-8", check=True)
     rows = pooling.pool(results.read_experiments([made]), "sinusoidal")
-    assert process.stdout == tables.as_markdown(rows)
+    assert process.stdout == comparison.report(rows).format("markdown")
     assert process.stderr == f"Plot: {tmp_path / 'plot.svg'}\n"
     assert (tmp_path / "plot.svg").is_file()
     process = subprocess.run([*command, tmp_path / "none"], capture_output=True, encoding="utf-8", check=False)

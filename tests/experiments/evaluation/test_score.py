@@ -66,7 +66,7 @@ def test_a_test_set_at_hand_confirms_the_scores(tmp_path: Path, monkeypatch: pyt
 def test_another_test_set_than_was_said_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", list(reversed(REFERENCE)))))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
-    with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* mend \[score\] testsets"):
+    with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct \[score\] testsets"):
         score.Score().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
     assert not experiment.markers.is_done("score", experiment.score_inputs())

@@ -7,7 +7,7 @@ import pytest
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.workflow.rows import read_table
+from posenc_experiments.evaluation.paper_table import read_table
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 COMMON = {
@@ -95,7 +95,7 @@ def test_transformer_tiny_on_multi30k() -> None:
 
 def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     """2.57M, with the 9,712 entries that 10,000 merges leave of Multi30k's training text."""
-    from posenc_experiments.describe import describe
+    from posenc_experiments.evaluation.parameters import describe
 
     recipe = read_recipe(RECIPES / "multi30k/published.conf")
     made = describe(f"transformer_sinusoidal_{recipe.size}", flag_words(recipe.model), 9712)

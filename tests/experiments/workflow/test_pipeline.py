@@ -22,6 +22,7 @@ from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import prepare
 from posenc_experiments.evaluation import score, translate
+from posenc_experiments.evaluation.results import require_equal_counts
 from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.slurm import is_held
@@ -535,10 +536,10 @@ def test_hypotheses_are_put_in_the_sources_order(tmp_path: Path) -> None:
 def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
     (tmp_path / "test.ref").write_text("a\nb\n")
     (tmp_path / "test.hyp").write_text("a\n")
-    with pytest.raises(RecipeError, match=r"test\.hyp has 1 lines and .*test\.ref has 2: nothing is scored"):
-        score.require_equal_counts(tmp_path / "test.ref", tmp_path / "test.hyp")
+    with pytest.raises(RecipeError, match=r"test\.hyp has 1 lines and .*test\.ref has 2: run the stages translate"):
+        require_equal_counts(tmp_path / "test.hyp", tmp_path / "test.ref")
     (tmp_path / "test.hyp").write_text("a\n\n")
-    score.require_equal_counts(tmp_path / "test.ref", tmp_path / "test.hyp")
+    require_equal_counts(tmp_path / "test.hyp", tmp_path / "test.ref")
 
 
 def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:

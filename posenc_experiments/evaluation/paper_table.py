@@ -6,23 +6,15 @@ Lines that start with `#` are for people; the first of them is the table's title
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import conf_in, read_recipe
-from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.data.tsv import read_rows
+from posenc_experiments.evaluation.metrics import PAPER_METRICS
 from posenc_experiments.experiment.experiment import Experiment
 
-if TYPE_CHECKING:
-    from posenc_experiments.commands.options import Call
-
 COLUMNS = ("row", "pair", "conf", "experiment", "test", "metric", "paper")
-METRICS = ("lowercase", "historical", "sacrebleu")
 NO_FIGURE = "-"
 
 
@@ -49,7 +41,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """What a paper's table compares."""
 
     name: str
@@ -57,7 +49,7 @@ class Table:
     rows: list[TableRow]
 
 
-def read_table(folder: Path, name: str | None) -> Table:
+def read_table(folder: Path, name: str | None) -> PaperTable:
     """Reads and checks a recipe's table; RecipeError names file and line of the first fault."""
     path = folder / "tables" / f"{name}.tsv"
     if name is None or not path.is_file():
@@ -73,14 +65,14 @@ def read_table(folder: Path, name: str | None) -> Table:
         other = seen.setdefault((row.label, row.pair, row.test), row.where)
         if other != row.where:
             raise RecipeError(f"{row.where}: row '{row.label}' of {row.pair} is also in {other}; name one otherwise.")
-    return Table(name, titles[0] if titles else name, rows)
+    return PaperTable(name, titles[0] if titles else name, rows)
 
 
 def _read_row(cells: list[str], where: str) -> TableRow:
     label, pair, conf, experiment, test, metric, paper = cells
-    if metric not in METRICS:
-        names = f"{', '.join(METRICS[:-1])} and {METRICS[-1]}"
-        raise RecipeError(f"{where}: '{metric}' is not a metric; the metrics are {names}.")
+    if metric not in PAPER_METRICS:
+        *others, last = PAPER_METRICS
+        raise RecipeError(f"{where}: '{metric}' is not a metric; the metrics are {', '.join(others)} and {last}.")
     try:
         figure = None if paper == NO_FIGURE else float(paper)
     except ValueError:
@@ -88,28 +80,3 @@ def _read_row(cells: list[str], where: str) -> TableRow:
     if figure is not None and not math.isfinite(figure):
         raise RecipeError(f"{where}: '{paper}' is not a paper's figure; write a number, or {NO_FIGURE} for none.")
     return TableRow(label, pair, conf, experiment, test, metric, figure, where)
-
-
-def make_rows(table: Table, folder: Path, call: Call) -> list[Planned]:
-    """The experiments of each row; RecipeError if a row names what its .conf does not have."""
-    runs: dict[tuple[str, str], Run] = {}
-    rows = []
-    for row in table.rows:
-        if (row.conf, row.pair) not in runs:
-            path = conf_in(folder, row.conf, row.where)
-            runs[row.conf, row.pair] = call.run(read_recipe(path, call.options["overrides"]), row.pair)
-        run = runs[row.conf, row.pair]
-        for kind, name, there in _named(row, run):
-            if name not in there:
-                raise RecipeError(
-                    f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(there)}."
-                )
-        rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in call.seeds]))
-    return rows
-
-
-def _named(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
-    """What a row names, and the names that there are: of test sets, those of its pair."""
-    yield "pair", row.pair, run.recipe.pairs
-    yield "experiment", row.experiment, list(run.recipe.experiments)
-    yield "test set", row.test, pair_tests(run)

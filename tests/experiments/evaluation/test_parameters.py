@@ -10,12 +10,12 @@ import pytest
 
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
-from posenc_experiments import describe
-from posenc_experiments.describe import DescriptionError
+from posenc_experiments.evaluation import parameters
+from posenc_experiments.evaluation.parameters import DescriptionError
 from tests.models import build_model, make_task
 from tests.toy import TINY
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "describe.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "describe.py"
 LAYERS, HEADS, HEAD_DIM, LENGTH = 12, 12, 64, 512
 WIDTH = HEADS * HEAD_DIM
 
@@ -31,7 +31,7 @@ DISTANCES = 2 * LENGTH - 1
 
 
 def describe_tiny(encoding, *flags, vocabulary=100):
-    return describe.describe(architecture_name(encoding, "tiny"), flags, vocabulary)
+    return parameters.describe(architecture_name(encoding, "tiny"), flags, vocabulary)
 
 
 def millions(number):
@@ -104,7 +104,7 @@ def test_counts_are_those_of_the_built_model(encoding):
     model = build_model(architecture_name(encoding, "tiny"))
     row = describe_tiny(encoding, *TINY, vocabulary=len(make_task().source_dictionary))
     assert row.total == sum(parameter.numel() for parameter in model.parameters())
-    counts = describe.count(model)
+    counts = parameters.count(model)
     assert {place: getattr(row, place) for place in counts} == counts
     without = describe_tiny("nopos", *TINY, vocabulary=len(make_task().source_dictionary))
     assert row.positions == row.encoder + row.decoder + row.cross + row.input == row.total - without.total
@@ -139,7 +139,7 @@ def test_what_is_shared_counts_once():
 
 
 def test_a_big_model_takes_no_memory():
-    row = describe.describe("transformer_sinusoidal_wmt_en_de_big", ["--encoder-ffn-embed-dim", str(10**9)])
+    row = parameters.describe("transformer_sinusoidal_wmt_en_de_big", ["--encoder-ffn-embed-dim", str(10**9)])
     assert row.total > 10**12
 
 
@@ -157,7 +157,7 @@ def test_a_big_model_takes_no_memory():
 )
 def test_what_makes_no_model_is_refused(arch, flags, message):
     with pytest.raises(DescriptionError) as refusal:
-        describe.describe(arch, flags, 100)
+        parameters.describe(arch, flags, 100)
     assert message in str(refusal.value)
 
 
@@ -168,10 +168,10 @@ def test_a_vocabulary_without_words_is_refused():
 
 def test_tables():
     rows = [describe_tiny("shaw", *TINY), describe_tiny("diet_abs_lin", *TINY)]
-    assert "transformer_shaw_tiny          shaw" in describe.as_text(rows)
-    assert "2,112" in describe.as_text(rows)
-    assert "| transformer_diet_abs_lin_tiny | diet_abs_lin, diet_abs |" in describe.as_markdown(rows)
-    table = list(csv.DictReader(io.StringIO(describe.as_csv(rows))))
+    assert "transformer_shaw_tiny          shaw" in parameters.report(rows).format("text")
+    assert "2,112" in parameters.report(rows).format("text")
+    assert "| transformer_diet_abs_lin_tiny | diet_abs_lin, diet_abs |" in parameters.report(rows).format("markdown")
+    table = list(csv.DictReader(io.StringIO(parameters.report(rows).format("csv"))))
     assert [row["target_encoding"] for row in table] == ["shaw", "diet_abs"]
     assert int(table[0]["total"]) == rows[0].total
 
@@ -186,7 +186,7 @@ def test_script():
     run = run_script("--vocabulary", "100", *archs, "--format", "csv", "--", *flags)
     assert run.returncode == 0
     assert run.stderr == ""
-    assert run.stdout == describe.as_csv([describe.describe(arch, flags, 100) for arch in archs])
+    assert run.stdout == parameters.report([parameters.describe(arch, flags, 100) for arch in archs]).format("csv")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -16,17 +14,16 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
-from tabulate import tabulate  # type: ignore[import-untyped]
 
 from fairseq_posenc.architectures import SIZES
 from fairseq_posenc.arguments import SIDES, encoding_of
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionTransformer
+from posenc_experiments.evaluation.report import Column, Report, Table
 
 VOCABULARY = 32768
 COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "cross", "input", "total", "share")
-HEADERS = ("architecture", "encoding", "encoder", "decoder", "cross", "input", "total", "share")
 NOTE = (
     "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
     "theirs of the total, in %. What layers or embeddings share counts once."
@@ -69,6 +66,18 @@ class Description:
     def encoding(self) -> str:
         """Both encodings, or the one that both stacks have."""
         return ", ".join(dict.fromkeys((self.source_encoding, self.target_encoding)))
+
+
+TABLE_COLUMNS: list[Column[Description]] = [
+    Column("architecture", lambda row: row.arch, left=True),
+    Column("encoding", lambda row: row.encoding, left=True),
+    Column("encoder", lambda row: f"{row.encoder:,}"),
+    Column("decoder", lambda row: f"{row.decoder:,}"),
+    Column("cross", lambda row: f"{row.cross:,}"),
+    Column("input", lambda row: f"{row.input:,}"),
+    Column("total", lambda row: f"{row.total:,}"),
+    Column("share", lambda row: f"{row.share:.3f}"),
+]
 
 
 def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY) -> Description:
@@ -149,33 +158,7 @@ def _dictionary(size: int, separator: str | None) -> Dictionary:
     return dictionary
 
 
-def as_text(rows: Sequence[Description]) -> str:
-    """A table for a terminal."""
-    return f"{_render(rows, 'simple')}\n\n{NOTE}\n"
-
-
-def as_markdown(rows: Sequence[Description]) -> str:
-    """The same as Markdown."""
-    return f"{_render(rows, 'github')}\n\n{NOTE}\n"
-
-
-def _render(rows: Sequence[Description], style: str) -> str:
-    cells = [
-        [
-            *(row.arch, row.encoding),
-            *(f"{number:,}" for number in (row.encoder, row.decoder, row.cross, row.input, row.total)),
-            f"{row.share:.3f}",
-        ]
-        for row in rows
-    ]
-    alignment = ("left", "left", *["right"] * (len(HEADERS) - 2))
-    return str(tabulate(cells, HEADERS, tablefmt=style, disable_numparse=True, colalign=alignment))
-
-
-def as_csv(rows: Sequence[Description]) -> str:
-    """One line a row, every number unrounded."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([getattr(row, column) for column in COLUMNS] for row in rows)
-    return text.getvalue()
+def report(rows: Sequence[Description]) -> Report:
+    """A table of these models, or CSV."""
+    records = [{column: getattr(row, column) for column in COLUMNS} for row in rows]
+    return Report([Table(rows, TABLE_COLUMNS, [NOTE])], records)

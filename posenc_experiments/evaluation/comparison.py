@@ -1,0 +1,148 @@
+"""Tables of pooled scores, with what a reader must know beside the numbers."""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from posenc_experiments.evaluation.differences import differences, is_explained, spelled
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, KINDS, TOKENIZED
+from posenc_experiments.evaluation.pooling import OLD, Row, comparable_groups, mean, row_names, shown_names
+from posenc_experiments.evaluation.report import Column, Report, Table, number
+
+
+def report(rows: Sequence[Row]) -> Report:
+    """Tables of scores, one for each corpus, pair and test set."""
+    tables = [
+        Table(group, _columns(group), _notes(group), " ".join(group[0].group)) for group in comparable_groups(rows)
+    ]
+    return Report(tables, [_record(row) for row in rows])
+
+
+def _columns(rows: list[Row]) -> list[Column[Row]]:
+    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
+    several = any(len(row.scores) > 1 for row in rows)
+    tokenized = any(row.pooled(TOKENIZED) for row in rows)
+    tested = any(row.p_value is not None for row in rows)
+    return [
+        Column("experiment", lambda row: names[id(row)], left=True),
+        Column("seeds", lambda row: str(len(row.scores)), shown=several),
+        Column(BLEU, lambda row: str(row.bleu)),
+        Column(CHRF, lambda row: number(mean(row.pooled(CHRF)), ".2f")),
+        Column(_tokenized_name(rows), lambda row: str(row.pooled(TOKENIZED) or ""), shown=tokenized),
+        Column("parameters", lambda row: number(row.first.parameters, ",.0f")),
+        Column("train words/s", lambda row: number(row.words_per_second, ",.0f")),
+        Column("p", lambda row: "baseline" if row.p_value is None else f"{row.p_value:.3f}", shown=tested),
+    ]
+
+
+def _record(row: Row) -> dict[str, object]:
+    first, bleu = row.first, row.bleu
+    signatures = {name: metric.signature for name, metric in first.metrics.items()}
+    return {
+        **dict(zip(("corpus", "pair", "test"), row.group, strict=True)),
+        "setup": first.setup,
+        "experiment": first.name,
+        "arch": first.arch,
+        "flags": " ".join(f"--{name} {value}".rstrip() for name, value in first.flags.items()),
+        "seeds": " ".join(str(score.seed) for score in row.scores),
+        "bleu": bleu.mean,
+        "bleu_interval": bleu.interval,
+        "bleu_spread": bleu.spread,
+        "chrf": mean(row.pooled(CHRF)),
+        "tokenized_bleu_historical": mean(row.pooled(TOKENIZED)),
+        "parameters": first.parameters,
+        "words_per_second": row.words_per_second,
+        "p_value": row.p_value,
+        "bleu_signature": first.bleu.signature,
+        "chrf_signature": signatures.get(CHRF),
+        "tokenized_bleu_historical_signature": signatures.get(TOKENIZED),
+        "fingerprint": first.fingerprint,
+        "verified": "yes" if row.verified else "no",
+    }
+
+
+def _tokenized_name(rows: list[Row]) -> str:
+    """What the tokenized BLEU of comparable rows is called."""
+    found = [score.metrics[TOKENIZED] for row in rows for score in row.scores if TOKENIZED in score.metrics]
+    return f"{TOKENIZED} ({KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    """What a reader must know beside the numbers: the errors' meaning and SacreBLEU's signatures."""
+    scores = [score for row in rows for score in row.scores]
+    several = len(scores) > len(rows)
+    unverified = [name for row, name in zip(rows, row_names(rows), strict=True) if not row.verified]
+    references = dict.fromkeys(score.bleu.reference for score in scores if score.bleu.reference)
+    signatures = {name: metric.signature for score in scores for name, metric in score.metrics.items()}
+    notes = [
+        (
+            any(row.bleu.interval is not None for row in rows),
+            f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}.",
+        ),
+        (several, "Several seeds: mean ± standard deviation over the seeds."),
+        (
+            any(row.p_value is not None for row in rows),
+            "p: paired bootstrap of BLEU against the baseline; of several seeds, the largest.",
+        ),
+        (
+            TOKENIZED in signatures,
+            f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.",
+        ),
+        (
+            any(score.bleu.lowercased for score in scores),
+            "BLEU and chrF ignore case (case:lc), as these models write no capitals.",
+        ),
+        (
+            any(row.first.made_from is None for row in rows),
+            f"{OLD}: trained before experiments recorded what they are made from: each seed stands alone, and what it "
+            "may differ in is unknown.",
+        ),
+        *((True, note) for note in (*_environments(rows), *_hidden_differences(rows))),
+        (
+            bool(unverified),
+            f"Not verified: {', '.join(unverified)}; the scores do not record the files that they were made from, or "
+            "these are not there. Run the stage score again to verify them.",
+        ),
+        *((True, f"Reference: {reference}") for reference in references),
+        *((name in signatures, f"{name}: {signatures.get(name)}") for name in (BLEU, CHRF, TOKENIZED)),
+    ]
+    return [note for shown, note in notes if shown]
+
+
+def _environments(rows: list[Row]) -> Iterable[str]:
+    """Where the seeds of a row were not trained by the same code and libraries."""
+    for row, name in zip(rows, shown_names(rows), strict=True):
+        keys = dict.fromkeys(key for score in row.scores for key in score.environment)
+        values = {key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys}
+        differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
+        if differing:
+            yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."
+
+
+def _hidden_differences(rows: list[Row]) -> Iterable[str]:
+    """Where rows of one setup differ in what neither their architectures nor their flags say."""
+    # Here, because it imports torch and fairseq, which other tables need not wait for.
+    from fairseq_posenc.arguments import MODEL_FLAGS
+
+    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
+    found: dict[str, dict[str, list[str]]] = {}  # by what differs, the rows of each value
+    for one, other in combinations((row for row in rows if row.first.made_from is not None), 2):
+        if one.first.setup != other.first.setup:
+            continue
+        flags = [
+            name
+            for name in one.first.flags.keys() | other.first.flags.keys()
+            if one.first.flags.get(name) != other.first.flags.get(name)
+        ]
+        if "bias-gain" in one.first.flags | other.first.flags:  # `auto` is another number by encoding, and at the input
+            flags += ["bias-gain", "input-gain"]
+        for difference in differences(one.first.made_from, other.first.made_from):
+            if not is_explained(difference, flags, one.first.arch != other.first.arch, MODEL_FLAGS):
+                path, *values = difference
+                of_value = found.setdefault(" ".join(path), {})
+                for row, value in zip((one, other), values, strict=True):
+                    here = of_value.setdefault(spelled(value), [])
+                    if names[id(row)] not in here:
+                        here.append(names[id(row)])
+    for what, of_value in found.items():
+        listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
+        yield f"Warning: rows differ in more than their names say, {what} ({listing})."
