@@ -3,12 +3,15 @@
 """
 
 import csv
-import json
 import re
 import runpy
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.pooling import Pooled
+from posenc_experiments.evaluation.results import read_experiments
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -30,26 +33,19 @@ def read(name: str) -> list[Run]:
 
 def kept(recipe: str, test: str) -> list[Run]:
     """The runs of a recipe in results/, with their scores on a test set."""
-    runs = []
-    for path in sorted((RESULTS / recipe).rglob("experiment.json")):
-        about, trained, scores = (
-            json.loads((path.parent / name).read_text(encoding="utf-8"))
-            for name in ("experiment.json", "training.json", f"{test}.sacrebleu.json")
-        )
-        flags = " ".join(f"--{name} {value}" for name, value in about["flags"].items())
-        bleu, chrf = (next(one["score"] for one in scores if one["name"] == name) for name in ("BLEU", "chrF2"))
-        runs.append(
-            {
-                "encoding": about["encoding"],
-                "flags": flags,
-                "seed": str(about["seed"]),
-                "bleu": str(bleu),
-                "chrf": str(chrf),
-                "valid_loss": str(trained["valid_loss"]),
-                "parameters": f"{trained['parameters']:,}",
-            }
-        )
-    return runs
+    return [
+        {
+            "encoding": found.encoding,
+            "flags": found.flag_words,
+            "seed": str(found.seed),
+            "bleu": str(found.metrics[BLEU].score),
+            "chrf": str(found.metrics[CHRF].score),
+            "valid_loss": str(found.valid_loss),
+            "parameters": f"{found.parameters:,}",
+        }
+        for found in read_experiments([RESULTS / recipe])
+        if found.test == test
+    ]
 
 
 def multi30k() -> dict[str, list[Run]]:
@@ -66,10 +62,7 @@ def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -
 def score(runs: list[Run], metric: str = "bleu") -> str:
     """The mean of a metric with its standard deviation over seeds, and how many seeds there are."""
     values = [float(run[metric]) for run in runs]
-    if not values:
-        return ""
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{spread} ({len(values)})"
+    return f"{Pooled.of(values)} ({len(values)})" if values else ""
 
 
 def loss(runs: list[Run]) -> str:

@@ -42,7 +42,7 @@ def _record(row: Row) -> dict[str, object]:
         "setup": first.setup,
         "experiment": first.name,
         "arch": first.arch,
-        "flags": " ".join(f"--{name} {value}".rstrip() for name, value in first.flags.items()),
+        "flags": first.flag_words,
         "seeds": " ".join(str(score.seed) for score in row.scores),
         "bleu": bleu.mean,
         "bleu_interval": bleu.interval,
@@ -70,29 +70,22 @@ def _notes(rows: list[Row]) -> list[str]:
     """What a reader must know beside the numbers: the errors' meaning and SacreBLEU's signatures."""
     scores = [score for row in rows for score in row.scores]
     several = len(scores) > len(rows)
+    interval = any(row.bleu.interval is not None for row in rows)
+    tested = any(row.p_value is not None for row in rows)
+    lowercased = any(score.bleu.lowercased for score in scores)
+    old = any(row.first.made_from is None for row in rows)
     unverified = [name for row, name in zip(rows, row_names(rows), strict=True) if not row.verified]
     references = dict.fromkeys(score.bleu.reference for score in scores if score.bleu.reference)
     signatures = {name: metric.signature for score in scores for name, metric in score.metrics.items()}
+    tokenized = f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU."
     notes = [
-        (
-            any(row.bleu.interval is not None for row in rows),
-            f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}.",
-        ),
+        (interval, f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}."),
         (several, "Several seeds: mean ± standard deviation over the seeds."),
+        (tested, "p: paired bootstrap of BLEU against the baseline; of several seeds, the largest."),
+        (TOKENIZED in signatures, tokenized),
+        (lowercased, "BLEU and chrF ignore case (case:lc), as these models write no capitals."),
         (
-            any(row.p_value is not None for row in rows),
-            "p: paired bootstrap of BLEU against the baseline; of several seeds, the largest.",
-        ),
-        (
-            TOKENIZED in signatures,
-            f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.",
-        ),
-        (
-            any(score.bleu.lowercased for score in scores),
-            "BLEU and chrF ignore case (case:lc), as these models write no capitals.",
-        ),
-        (
-            any(row.first.made_from is None for row in rows),
+            old,
             f"{OLD}: trained before experiments recorded what they are made from: each seed stands alone, and what it "
             "may differ in is unknown.",
         ),

@@ -4,7 +4,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from sacrebleu.metrics import bleu
 from sacrebleu.significance import PairedTest
@@ -24,6 +24,11 @@ class Pooled(NamedTuple):
     mean: float
     interval: float | None  # half the width of one seed's 95 % bootstrap interval; of several, the spread says more
     spread: float | None  # the standard deviation over several seeds (n - 1)
+
+    @classmethod
+    def of(cls, values: Sequence[float], interval: float | None = None) -> Self:
+        """Of one value or several."""
+        return cls(statistics.fmean(values), interval, statistics.stdev(values) if len(values) > 1 else None)
 
     @property
     def error(self) -> float | None:
@@ -54,11 +59,8 @@ class Row:
     def pooled(self, metric: str) -> Pooled | None:
         """A metric over the seeds that have it; None if none has."""
         known = [score.metrics[metric] for score in self.scores if metric in score.metrics]
-        if not known:
-            return None
-        values = [one.score for one in known]
-        interval = known[0].interval if len(self.scores) == 1 else None
-        return Pooled(statistics.fmean(values), interval, statistics.stdev(values) if len(values) > 1 else None)
+        interval = known[0].interval if known and len(self.scores) == 1 else None
+        return Pooled.of([one.score for one in known], interval) if known else None
 
     @property
     def bleu(self) -> Pooled:

@@ -61,6 +61,7 @@ class Score:
     metrics: dict[str, Metric]  # by their names in tables; BLEU is always among them
     parameters: int | None
     words_per_second: float | None
+    valid_loss: float | None
     setup: str | None = None  # such as shaw-base: everything but the encoding
     made_from: dict[str, Any] | None = None  # everything that makes the result but the seed; None: not recorded then
     fingerprint: str | None = None  # of made_from, as the training recorded it
@@ -71,6 +72,10 @@ class Score:
     @property
     def bleu(self) -> Metric:
         return self.metrics[BLEU]
+
+    @property
+    def flag_words(self) -> str:
+        return " ".join(f"--{name} {value}".rstrip() for name, value in self.flags.items())
 
     def file(self, kind: str) -> Path:
         """A file of its test set."""
@@ -142,8 +147,10 @@ def _read_experiment(directory: Path) -> list[Score]:
     types |= {"made_from": dict | None, "fingerprint": str | None, "environment": dict | None}
     files = ExperimentDirectory(directory)
     about = _read_object(files.about, types)
-    numbers = dict.fromkeys(("parameters", "words_per_second"), int | float | None)
-    training = _read_object(files.summary, numbers) if files.summary.is_file() else {}
+    types = dict.fromkeys(("parameters", "words_per_second", "valid_loss"), int | float | None)
+    training: dict[str, Any] = dict.fromkeys(types)
+    if files.summary.is_file():
+        training |= _read_object(files.summary, types)
     scores = []
     for path in sorted(files.test_files([SACREBLEU]), key=_natural_path):
         test = path.name.removesuffix(f".{SACREBLEU}")
@@ -166,8 +173,7 @@ def _read_experiment(directory: Path) -> list[Score]:
                 fingerprint=about.get("fingerprint"),
                 environment=environment,
                 metrics=metrics,
-                parameters=training.get("parameters"),
-                words_per_second=training.get("words_per_second"),
+                **{key: training[key] for key in types},
                 references=hashes[REFERENCES][0],
                 verified=all(verified for _, verified in hashes.values()),
             )
