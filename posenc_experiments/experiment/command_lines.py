@@ -54,7 +54,7 @@ def _hardware(experiment: Experiment) -> Flags:
     if run.precision in ("fp16", "bf16"):
         flags[run.precision] = ""
     if run.tensorboard:
-        flags["tensorboard-logdir"] = str(experiment.directory / "tensorboard")
+        flags["tensorboard-logdir"] = str(experiment.tensorboard)
     if run.wandb:
         flags["wandb-project"] = run.wandb
     if not run.gpus:

@@ -38,6 +38,7 @@ class Layout(ABC):
     checkpoints_inputs = _Inside("checkpoints/inputs.json")  # the fingerprint of what the checkpoints are trained from
     averaged = _Inside("averaged.pt")
     generate_results = _Inside("generate.tmp")  # where fairseq-generate writes, for as long as it runs
+    tensorboard = _Inside("tensorboard")
 
     @property
     @abstractmethod
