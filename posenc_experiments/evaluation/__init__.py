@@ -1,1 +1,1 @@
-"""Translations, scores, results, tables and plots: the owner of what is in an experiment directory."""
+"""Translations, scores, results, tables and plots: all that reads experiment directories; counts of parameters."""
