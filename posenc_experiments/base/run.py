@@ -19,8 +19,8 @@ from posenc_experiments.base.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3
-# Looked up here, for between fork and exec of a process with threads nothing may be loaded. Only Linux has it;
-# elsewhere the lock alone keeps a second run away from a forgotten first.
+# Looked up here: between fork and exec, a process with threads must not load anything. Only Linux has it;
+# elsewhere, after a kill, a command may still run and hold the lock, which the next call then refuses to take.
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
@@ -107,7 +107,7 @@ class Run:
 
 
 def die_with_parent() -> None:
-    """In the child: be killed when the pipeline is, so that a second run never meets a forgotten first."""
+    """In the child: be killed when the pipeline is, so that no command of a killed call runs beside the next call."""
     if PRCTL is not None:
         PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
