@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/ that have data in results/ or beside this file:
+"""Writes the tables and the plot of README.md and docs/ that have data in results/ or beside this file:
 `python docs/data/tables.py`.
 """
 
@@ -9,8 +9,9 @@ import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
-from posenc_experiments.evaluation.pooling import Pooled
+from posenc_experiments.evaluation.pooling import Pooled, pool
 from posenc_experiments.evaluation.results import read_experiments
 
 HERE = Path(__file__).resolve().parent
@@ -19,6 +20,14 @@ RESULTS = ROOT / "results"
 Run = dict[str, str]
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
+PLOT = ROOT / "docs" / "images" / "clipping-distance.png"
+#: what the quickstart trains by default
+QUICKSTART = [
+    *(("shaw", f"--clipping-distance {k}") for k in (0, 1, 2, 4, 16)),
+    ("sinusoidal", ""),
+    ("diet_rel", ""),
+    ("diet_rel", "--bias-gain auto"),
+]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
 RELATIVE = "Adafactor"  # with steps relative to the parameter's size, rate 0.03
@@ -89,7 +98,7 @@ def learning() -> dict[str, str]:
         for rms in ("0.02", "0.125", "0.224")
     ]
     others = [
-        [f"`{run['encoding']}`", run["changed"] or "as it stands", score([run]), loss([run])]
+        [f"`{run['encoding']}`", run["changed"] or "unchanged", score([run]), loss([run])]
         for run in changed
         if run["encoding"] != "t5" and run["changed"] != RELATIVE
     ]
@@ -124,26 +133,38 @@ def reproducing() -> dict[str, str]:
     return {"settings": table([*headers, *scores, "CPU minutes"], rows)}
 
 
-def readme() -> dict[str, str]:
-    rows = [("shaw", f"--clipping-distance {k}") for k in (0, 1, 2, 4, 16)]
-    rows += [("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto")]
-    rows += [(name, flags) for name in ("t5", "learned") for flags in ("", "--bias-gain auto")]
+def quickstart(rows: list[tuple[str, str]]) -> str:
+    """The scores of some experiments of the quickstart."""
     runs = kept("quickstart", "test")
     lines = []
     for name, flags in rows:
         found = of(runs, name, flags)
         lines.append([f"`{f'{name} {flags}'.strip()}`", score(found), score(found, "chrf"), found[0]["parameters"]])
-    rows = [("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto")]
+    return table(["experiment", "BLEU", "chrF", "parameters"], lines)
+
+
+def readme() -> dict[str, str]:
+    return {"quickstart": quickstart(QUICKSTART)}
+
+
+def results() -> dict[str, str]:
+    others = [(name, flags) for name in ("t5", "learned") for flags in ("", "--bias-gain auto")]
     runs_of = multi30k()
     small = [
         [f"`{f'{name} {flags}'.strip()}`", *(score(of(runs, name, flags)) for runs in runs_of.values())]
-        for name, flags in rows
+        for name, flags in (("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto"))
         if of(runs_of[MULTI30K[0]], name, flags)
     ]
     return {
-        "quickstart": table(["experiment", "BLEU", "chrF", "parameters"], lines),
+        "quickstart": quickstart(QUICKSTART + others),
         "multi30k": table(["experiment", *MULTI30K], small),
     }
+
+
+def draw(path: Path) -> None:
+    """Draws the quickstart's BLEU against clipping distance."""
+    runs = [one for one in read_experiments([RESULTS / "quickstart"]) if (one.encoding, one.flag_words) in QUICKSTART]
+    plot.plot(pool(sorted(runs, key=lambda one: QUICKSTART.index((one.encoding, one.flag_words)))), path)
 
 
 def fairseq() -> dict[str, str]:
@@ -162,6 +183,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "docs/fairseq.md": fairseq,
     "docs/learning.md": learning,
     "docs/reproducing.md": reproducing,
+    "docs/results.md": results,
 }
 
 
@@ -181,3 +203,4 @@ if __name__ == "__main__":
     for name in PAGES:
         page_path, page_text = filled(name)
         page_path.write_text(page_text, encoding="utf-8")
+    draw(PLOT)
