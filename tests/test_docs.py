@@ -1,19 +1,41 @@
-"""docs/encodings.md has a section and a picture for every encoding, and its examples run; tables equal their data."""
+"""Documentation is complete, true and readable: every encoding has a section and a picture, examples and the notebook
+run, tables and the plot equal their data, links resolve, prose is short, and the site builds.
+"""
 
 import importlib.util
+import json
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
+import matplotlib
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from matplotlib.image import imread
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.encodings.registry import default_options
+from fairseq_posenc.export.positions import PLACES, REASONS
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+#: every page of the repository, by its path; not those of an environment or a checkout beside it
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for pattern in ("*.md", "docs/**/*.md", "recipes/**/*.md", "results/**/*.md", "tests/**/*.md")
+    for path in ROOT.glob(pattern)
+}
+#: words of which plain English has others
+DIALECT = re.compile(r"\b(anew|nobody|mend(?:s|ed|ing)?|doors?|whatever|thereof)\b", re.IGNORECASE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 PAGE = (ROOT / "docs" / "encodings.md").read_text(encoding="utf-8")
 SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
 
@@ -38,19 +60,13 @@ def test_the_defaults_in_a_section_are_those_of_the_code(name):
         if default is not None:
             typed = flag(option) if ENCODINGS[name].options[option].is_flag else option
             value = f"{default:g}" if isinstance(default, float) else str(default).removesuffix(".0")
-            said = re.search(rf"`{typed}`(?: [A-Z],)?,? (?:{value}|{value.lower()})\b", SECTIONS[name])
+            said = re.search(rf"`{typed}`(?:\s+[A-Z],)?,?\s+(?:{value}|{value.lower()})\b", SECTIONS[name])
             assert said, f"{typed} is {default}"
 
 
 def test_every_encoding_is_in_the_table_and_nothing_else():
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \|", SECTIONS["All at a glance"], flags=re.MULTILINE)
     assert sorted(rows) == sorted((name, name) for name in ENCODINGS)
-
-
-def test_links_within_the_page_lead_somewhere():
-    headings = re.findall(r"^#+ (.+)$", PAGE, flags=re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= anchors
 
 
 def test_the_examples_run_one_after_the_other():
@@ -84,10 +100,128 @@ def test_an_unknown_name_is_refused(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_tables_are_those_of_their_data():
+@pytest.fixture(scope="module")
+def tables():
     spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "data" / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in module.PAGES:
-        path, text = module.filled(name)
+    return module
+
+
+def test_tables_are_those_of_their_data(tables):
+    for name in tables.PAGES:
+        path, text = tables.filled(name)
         assert path.read_text(encoding="utf-8") == text
+
+
+def test_the_plot_is_that_of_its_data(tables, tmp_path):
+    tables.draw(tmp_path / "plot.png")
+    np.testing.assert_array_equal(imread(tmp_path / "plot.png"), imread(tables.PLOT))
+
+
+def test_every_encoding_is_in_the_readme():
+    links = re.findall(r"\[`(\w+)`\]\(docs/encodings.md#(\w+)\)", README)
+    assert sorted(links) == sorted((name, name) for name in ENCODINGS)
+
+
+def test_the_page_on_serving_says_which_encodings_are_exported():
+    rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", PAGES["docs/serving.md"], flags=re.MULTILINE)
+    served = {name: answer != "no" for names, answer in rows for name in re.findall(r"`(\w+)`", names)}
+    assert served == dict.fromkeys(PLACES, True) | dict.fromkeys(REASONS, False)
+    assert served.keys() == ENCODINGS.keys()
+
+
+def without_code(text: str) -> str:
+    """The page with its fenced blocks as empty lines."""
+    return re.sub(r"^( *)```.*?^\1```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> Iterator[str]:
+    """The anchors of a page's headings, as GitHub and the site name them."""
+    for heading in re.findall(r"^#+ (.+)$", without_code(text), flags=re.MULTILINE):
+        yield re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(without_code(PAGES[page])):
+        target, _, anchor = unquote(link).partition("#")
+        if ":" in target:
+            continue
+        path = (ROOT / page).parent / target if target else ROOT / page
+        assert path.exists(), link
+        if anchor:
+            assert anchor in anchors(path.read_text(encoding="utf-8")), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_prose_is_short_and_plain(page):
+    for number, line in enumerate(without_code(PAGES[page]).splitlines(), 1):
+        if not line.startswith("|"):
+            shown = LINK.sub("]", line)
+            assert len(shown) <= 120, f"{page}:{number} has {len(shown)} characters"
+        assert not DIALECT.search(line), f"{page}:{number}: {line}"
+
+
+def test_the_readme_takes_two_minutes():
+    assert len(README.splitlines()) <= 130
+
+
+def test_the_version_is_the_same_everywhere():
+    named = {
+        file: re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)[1]
+        for file, pattern in (
+            ("setup.py", r'version="(.+)"'),
+            ("fairseq_posenc/__init__.py", r'^__version__ = "(.+)"'),
+            ("CITATION.cff", r"^version: (.+)"),
+            ("CHANGELOG.md", r"^## (\d[\d.]+)"),
+        )
+    }
+    assert len(set(named.values())) == 1, named
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    notebook = json.loads((ROOT / "examples" / "encodings.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)  # none to be out of date
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    namespace = {}
+    for number, cell in enumerate(cells, 1):
+        exec(compile("".join(cell["source"]), f"encodings.ipynb, code cell {number}", "exec"), namespace)
+    assert len(namespace["plt"].get_fignums()) == 2
+    namespace["plt"].close("all")
+    assert list(tmp_path.iterdir()) == []
+
+
+# the site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built by its strict check from a copy, so that nothing is written beside docs/."""
+    pytest.importorskip("zensical", reason="the site is not checked: pip install '.[docs]' brings zensical")
+    root = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", root / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", root)
+    result = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=root, text=True, capture_output=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return root / "site"
+
+
+def test_the_site_has_every_page_and_equation(site):
+    assert {path.stem for path in site.glob("*.html")} >= {path.stem for path in (ROOT / "docs").glob("*.md")}
+    equations = PAGE.count("```math")
+    assert (site / "encodings.html").read_text(encoding="utf-8").count('<div class="arithmatex">') == equations > 0
+
+
+def test_the_site_loads_nothing_from_the_network(site):
+    resource = r'<(?:script|img)\b[^>]*\bsrc="([^"]+)"|<link\b[^>]*rel="stylesheet"[^>]*href="([^"]+)"'
+    loaded = [re.findall(resource, page.read_text(encoding="utf-8")) for page in site.glob("*.html")]
+    urls = {url for found in loaded for pair in found for url in pair if url}
+    assert len(urls) > len(ENCODINGS)
+    assert not [url for url in urls if url.startswith(("http:", "https:", "//"))]
+    fonts = (site / "assets" / "katex" / "katex.min.css").read_text(encoding="utf-8")
+    assert "http" not in fonts
