@@ -96,7 +96,7 @@ set_up() {
         mkdir -p "$ENV" && echo unfinished >"$STAMP"
         find "$ENV/" -mindepth 1 ! -name "$STAMP_NAME" -delete
         "$UV" venv --allow-existing --python "${MAKE_WITH:->=3.11,<3.13}" "$ENV" >&2 ||
-            die "Cannot make $ENV, for the reason above: name a $WANTED with PYTHON=/path/python, or let uv download one."
+            die "Cannot make $ENV, for the reason above: name a $WANTED with PYTHON=/path/python, or connect to the internet, so that uv can download one."
     fi
     read_python "$ENV/bin/python" ||
         die "$ENV is in the way: it has no $WANTED that runs, or another than PYTHON names; move it, then run this again."
