@@ -1,4 +1,4 @@
-"""Runs fairseq's command lines in forks of one process that has imported fairseq.
+"""Runs fairseq's command lines, and the experiments', in forks of one process that has imported fairseq.
 
 Each is a process of its own, which loads the plugin or not and ends as `python -m` would; what Python itself reads from
 the environment is that of the first process. To start Python and to import torch and fairseq takes longer than most of
@@ -40,6 +40,12 @@ def run(module: str, arguments: list[str], stdin: str | None, environment: Mappi
         code = int(answer)
         outputs = [file.read_text() for file in files[1:]]
     return subprocess.CompletedProcess([sys.executable, "-m", module, *arguments], code, *outputs)
+
+
+def run_command(command: list[str]) -> Any:
+    """The same for the words of a whole command, `python -m module arguments`."""
+    _, _, module, *arguments = command
+    return run(module, arguments, None, os.environ)
 
 
 @cache

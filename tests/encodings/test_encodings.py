@@ -158,7 +158,7 @@ def test_longer_than_ever_seen_works_or_is_refused(name, options):
     encoding, (q, k, v) = make(name, options, torch.float32), inputs(600, 600, torch.float32)
     limit = getattr(encoding, "max_positions", 1000)
     if limit < 600:
-        with pytest.raises(ValueError, match=f"{name} was built for sequences of at most {limit} positions, not 600"):
+        with pytest.raises(ValueError, match=f"{name} .* {limit} positions, not 600"):
             attend(q, k, v, encoding)
     else:
         assert attend(q, k, v, encoding)[0].isfinite().all()
@@ -288,15 +288,15 @@ def test_shared_projections_must_be_bound_and_stay_the_callers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"position_buckets": 3}, "--position-buckets must be at least 4, not 3"),
-        ({"position_buckets": "many"}, "--position-buckets 'many': say a whole number"),
-        ({"position_buckets": 8, "max_distance": 5}, "--max-distance must be more than 5, not 5: .* up to 4 singly"),
-        ({"max_distance": 64}, "--max-distance has no meaning for deberta without --position-buckets"),
+        ({"position_buckets": 3}, "--position-buckets .* 4, not 3"),
+        ({"position_buckets": "many"}, "--position-buckets 'many': .*number"),
+        ({"position_buckets": 8, "max_distance": 5}, "--max-distance .* 5, not 5"),
+        ({"max_distance": 64}, "--max-distance .* deberta without --position-buckets"),
         (
             {"position_buckets": 8, "clipping_distance": 128},  # its default
-            "--clipping-distance has no meaning for deberta beside --position-buckets",
+            "--clipping-distance .* deberta beside --position-buckets",
         ),
-        ({"share_key_projection": "yes"}, "--share-key-projection 'yes': say true or false"),
+        ({"share_key_projection": "yes"}, "--share-key-projection 'yes': .*true"),
     ],
 )
 def test_options_of_deberta_without_meaning_are_refused(options, message):
@@ -401,9 +401,9 @@ def test_positions_of_another_pass_are_refused():
     (q, k, v), mask = inputs(), padding(left=True)
     for name in ("alibi", "rotary", "linformer"):
         encoding = build_encoding(name, HEADS, DIM)
-        with pytest.raises(ValueError, match="the positions are of 6 queries and 6 keys, but q has 1 and k 6"):
+        with pytest.raises(ValueError, match=r"6 queries and 6 keys.* q has 1"):
             attend(q[:, :, -1:], k, v, encoding, positions=Positions(LENGTH, LENGTH))
-        with pytest.raises(ValueError, match="the positions do not know of the padding"):
+        with pytest.raises(ValueError, match=r"positions .* padding"):
             attend(q, k, v, encoding, mask, positions=Positions(LENGTH, LENGTH))
 
 
@@ -411,7 +411,7 @@ def test_positions_between_source_and_target_are_refused_where_nothing_is_define
     (q, k, v), mask = inputs(), padding(left=True)
     crossing = CrossPositions(Positions(LENGTH, LENGTH), mask)
     for name in ("shaw", "rotary"):
-        with pytest.raises(ValueError, match=f"{name} is not defined between source and target"):
+        with pytest.raises(ValueError, match=f"{name} .* source and target"):
             attend(q, k, v, build_encoding(name, HEADS, DIM), mask, positions=crossing)
 
 
@@ -438,9 +438,7 @@ def test_one_pass_serves_many_encodings():
 def test_an_encoding_of_other_heads_is_refused():
     q, k, v = inputs()
     for heads, dim in ((1, DIM), (HEADS, DIM + 1)):
-        with pytest.raises(
-            ValueError, match=rf"q has {HEADS} heads of {DIM}, the encoding was built for {heads} of {dim}"
-        ):
+        with pytest.raises(ValueError, match=f"q has {HEADS} heads of {DIM}, .* {heads} of {dim}"):
             attend(q, k, v, build_encoding("shaw", heads, dim))
 
 
@@ -463,20 +461,20 @@ def test_shaw_is_initialized_as_in_tensor2tensor():
     ("name", "options", "message"),
     [
         ("shawl", {}, "no position encoding 'shawl'; there are .*shaw"),
-        ("shaw", {"clipping_distance": -1}, "--clipping-distance must be 0 or more, not -1"),
+        ("shaw", {"clipping_distance": -1}, "--clipping-distance .* -1"),
         ("shaw", {"clipping_distance": "many"}, "--clipping-distance 'many'"),
-        ("shaw", {"position_sharing": "heads"}, "--position-sharing must be one of none, head, layer, all"),
-        ("shaw", {"relative_keys": "perhaps"}, "--relative-keys 'perhaps': say true or false"),
+        ("shaw", {"position_sharing": "heads"}, "--position-sharing .*none, head, layer, all"),
+        ("shaw", {"relative_keys": "perhaps"}, "--relative-keys 'perhaps': .*true"),
         ("nopos", {"clipping_distance": 4}, "nopos has no option --clipping-distance"),
-        ("t5", {"buckets": 4}, r"t5 has no option --buckets \(its options: --num-buckets, .*, bidirectional\)"),
-        ("shaw", {"clipping_distance": 4.5}, "--clipping-distance 4.5: say a whole number, not 4.5"),
-        ("shaw", {"clipping_distance": True}, "--clipping-distance True: say a whole number"),
-        ("rotary", {"rotary_base": "inf"}, "--rotary-base must be more than 0 and finite"),
-        ("t5", {"bidirectional": "perhaps"}, "^bidirectional 'perhaps': say true or false"),
-        ("diet_abs", {"max_positions": 0}, "^max_positions 0: it must be 1 or more"),
-        ("diet_abs", {"position_rank": 0}, "--position-rank 0: it must be 1 or more"),
-        ("diet_abs_lin", {"projection_length": 0}, "--projection-length 0: it must be 1 or more"),
-        ("shaw", {"num_segments": 0}, "--num-segments 0: it must be 1 or more"),
+        ("t5", {"buckets": 4}, "t5 .* --buckets .*--num-buckets, .*, bidirectional"),
+        ("shaw", {"clipping_distance": 4.5}, "--clipping-distance 4.5: .*number"),
+        ("shaw", {"clipping_distance": True}, "--clipping-distance True: .*number"),
+        ("rotary", {"rotary_base": "inf"}, "--rotary-base .*finite"),
+        ("t5", {"bidirectional": "perhaps"}, "^bidirectional 'perhaps': .*true"),
+        ("diet_abs", {"max_positions": 0}, "^max_positions 0: .*1"),
+        ("diet_abs", {"position_rank": 0}, "--position-rank 0: .*1"),
+        ("diet_abs_lin", {"projection_length": 0}, "--projection-length 0: .*1"),
+        ("shaw", {"num_segments": 0}, "--num-segments 0: .*1"),
     ],
 )
 def test_bad_options_are_refused_in_one_sentence(name, options, message):

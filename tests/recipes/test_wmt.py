@@ -19,6 +19,7 @@ import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
+from tests import forked
 from tests.experiments.data.test_download import serve
 from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
 
@@ -60,9 +61,9 @@ def command(name: str, corpus: str, root: Path, *options: str) -> list[str]:
 
 
 def run(*words: str) -> str:
-    process = subprocess.run(words, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    process = forked.run_command(list(words))
     assert process.returncode == 0, process.stdout + process.stderr
-    return process.stdout
+    return str(process.stdout)
 
 
 @pytest.fixture(scope="module")

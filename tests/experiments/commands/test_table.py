@@ -31,6 +31,7 @@ from posenc_experiments.jobs.progress import Progress
 from posenc_experiments.jobs.runner import Runner
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
+from tests import forked
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -366,7 +367,7 @@ def command(recipe: Path, *options: str) -> list[str]:
 
 
 def run_table(recipe: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(recipe, *options), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    return forked.run_command(command(recipe, *options))
 
 
 def kill_when(condition: Any, recipe: Path, *options: str) -> None:

@@ -106,7 +106,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
         ({"test.en": b"", "test.de": b""}, "test is empty"),
         (
             {"train.en": b"\n\xff\n", "train.de": b"a\nb\n"},
-            "None of the 2 pairs of 'train' is fit for training",
+            "None of the 2 pairs of 'train'",
         ),
     ],
 )
@@ -258,9 +258,9 @@ def test_a_pair_that_lacks_a_test_set_says_so_and_goes_on_with_the_others(
 @pytest.mark.parametrize(
     ("tests", "pair", "message"),
     [
-        ("test_2016_flickr test_2017_flikr", "en-de", "no file for split 'test_2017_flikr', .* correct the name"),
-        ("test_2016_flickr test_2017_flikr", "en-cs", "no file for split 'test_2017_flikr'"),
-        ("test_2017_flickr test_2017_mscoco", "en-cs", "none of the test sets test_2017_flickr, test_2017_mscoco for"),
+        ("test_2016_flickr test_2017_flikr", "en-de", "'test_2017_flikr'.*name"),
+        ("test_2016_flickr test_2017_flikr", "en-cs", "split 'test_2017_flikr'"),
+        ("test_2017_flickr test_2017_mscoco", "en-cs", "none .* test_2017_flickr, test_2017_mscoco"),
     ],
 )
 def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, pair: str, message: str) -> None:
@@ -295,7 +295,7 @@ def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
 
 def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path) -> None:
     settings = Prepare(vocabulary=5000)
-    with pytest.raises(RecipeError, match="cannot learn 5000 subwords from this text: Vocabulary size too high"):
+    with pytest.raises(RecipeError, match=r"5000 subwords .*Vocabulary size too high"):
         subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings)
     assert not list(tmp_path.iterdir())
 

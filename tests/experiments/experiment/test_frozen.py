@@ -5,7 +5,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +23,7 @@ from posenc_experiments.data import download
 from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import make_plan
+from tests import forked
 from tests.experiments.tiny import make_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,7 +49,7 @@ def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
     words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", copy / "recipe/frozen.conf"]
     words += ["--gpus", "0", "--cpus", "1", "--data-dir", copy / "data", "--output-dir", copy / "output"]
     words += ["--stages", "download,train,average,translate,score,compare"]
-    process = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    process = forked.run_command(list(map(str, words)))
     assert process.returncode == 0, process.stdout + process.stderr
     assert "train 1 of 1: shaw-k2 en-de seed 1: done before" in process.stdout
     after = files(copy / "output")

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
+from tests import forked
 from tests.experiments import tiny
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,13 +28,16 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def start(conf: Path, root: Path, output: str, *options: str) -> subprocess.Popen[str]:
+def command(conf: Path, root: Path, output: str, *options: str) -> list[str]:
     words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", str(conf), "--gpus", "0", "--cpus", "1"]
     words += ["--stages", "download..train"]
     words += ["--source", str(root / "corpus"), "--data-dir", str(root / "data"), "--output-dir", str(root / output)]
-    return subprocess.Popen(
-        [*words, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
-    )
+    return [*words, *options]
+
+
+def start(*arguments: Any) -> subprocess.Popen[str]:
+    words = command(*arguments)
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -46,7 +51,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recipe trained by one process."""
     root = tmp_path_factory.mktemp("nodes")
     conf, _ = tiny.make_recipe(root, CONF, lines=300)
-    finish(start(conf, root, "one"))
+    run = forked.run_command(command(conf, root, "one"))
+    assert run.returncode == 0, run.stdout + run.stderr
     return root
 
 
@@ -62,7 +68,8 @@ def require_equal_trainings(root: Path, output: str) -> None:
 
 
 def test_two_processes_train_the_same_model(root: Path) -> None:
-    finish(start(root / "recipe" / "tiny.conf", root, "two", "--processes", "2"))
+    run = forked.run_command(command(root / "recipe" / "tiny.conf", root, "two", "--processes", "2"))
+    assert run.returncode == 0, run.stdout + run.stderr
     assert "--update-freq 4" in (root / "one" / SETTING / "command.sh").read_text()
     assert "--update-freq 2" in (root / "two" / SETTING / "command.sh").read_text()
     require_equal_trainings(root, "two")

@@ -28,6 +28,7 @@ from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import superseded, train
 from posenc_experiments.workflow import pipeline
+from tests import forked
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,7 +41,7 @@ def command(conf: Path, *options: str | Path) -> list[str]:
 
 
 def run_pipeline(conf: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(conf, *options), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    return forked.run_command(command(conf, *options))
 
 
 def directories(root: Path) -> list[str | Path]:
@@ -556,7 +557,7 @@ def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
 def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, stage: str) -> None:
     output = tmp_path / "output"
     shutil.copytree(made / "output", output)
-    holder = subprocess.Popen(["flock", made / "data/tiny/en-de/.lock", "sleep", "300"])
+    holder = subprocess.Popen(["flock", "--no-fork", made / "data/tiny/en-de/.lock", "sleep", "300"])
     run = make_run(made, made / "recipe" / "tiny.conf", None)
     experiment = Experiment(replace(run, output_dir=output), "shaw-k2", 1)
     for done in (experiment.directory / "done").glob("*.json"):
