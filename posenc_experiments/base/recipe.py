@@ -8,7 +8,7 @@ from posenc_experiments.base.flags import Flags
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where the text comes from: a table of sources, or a generator with its options."""
+    """Where the text comes from: a table of sources, a generator with its options, or a directory of text."""
 
     name: str
     pairs: list[str]
@@ -22,6 +22,7 @@ class Corpus:
     downloads: str = ""  # a directory under --data-dir; two recipes may share one
     generator: Path | None = None
     generator_options: list[str] = field(default_factory=list)
+    text: Path | None = None  # somebody's own: train.en, train.de...
 
     def train_splits(self, pair: str) -> list[str]:
         """The splits that a pair trains on; the reverse pair has the same."""

@@ -82,9 +82,9 @@ def _corpus(section: _Section) -> Corpus:
 
         return section.get(key, convert)
 
-    has = section.values.keys() & {"sources", "generator"}
+    has = section.values.keys() & {"sources", "generator", "text"}
     if len(has) != 1:
-        raise section.error("sources", "give either 'sources' or 'generator'")
+        raise section.error("sources", "give one of 'sources', 'generator' and 'text'.")
     name = section.get("name", convert.name)
     pairs = section.get("pairs", convert.pairs)
     of_pairs = [key for key in section.values if key.startswith("train.")]
@@ -111,6 +111,8 @@ def _corpus(section: _Section) -> Corpus:
         downloads=section.get("downloads", convert.folder_name, f"{name}/download"),
         generator=file("generator") if "generator" in has else None,
         generator_options=section.get("generator-options", convert.shell_words, []),
+        # Whether it is there is asked by the stage that reads it, which may run on another machine than the others.
+        text=section.get("text", section.folder("text").joinpath) if "text" in has else None,
     )
     section.refuse_rest()
     return corpus

@@ -23,7 +23,13 @@ from posenc_experiments.workflow.pipeline import Hardware
 SLURM_CPUS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
 OPTIONS = [
-    click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE", help="Changes a value of a .conf."),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        help="Changes a value of the .conf, such as train.max-update=1000. May be repeated.",
+    ),
     click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3."),
     click.option(
         "--source",
@@ -44,7 +50,14 @@ OPTIONS = [
         show_default=True,
         help="Experiment directories.",
     ),
-    click.option("--executor", "where", type=click.Choice(["local", "slurm"]), default="local", show_default=True),
+    click.option(
+        "--executor",
+        "where",
+        type=click.Choice(["local", "slurm"]),
+        default="local",
+        show_default=True,
+        help="Where experiments run: on this machine, or as jobs in SLURM's queue.",
+    ),
     click.option(
         "--gpus",
         type=click.IntRange(min=0),
@@ -134,8 +147,9 @@ class Call:
     def run(self, recipe: Recipe, pair: str) -> Run:
         """What was asked for, of one .conf and pair."""
         options = self.options
-        if options["source"] is not None and recipe.corpus.generator is not None:
-            raise RecipeError(f"--source: {recipe.corpus.name} makes its text itself; leave the option out.")
+        if options["source"] is not None and recipe.corpus.sources is None:
+            how = "is taken from --text" if recipe.corpus.text is not None else "makes its text itself"
+            raise RecipeError(f"--source: {recipe.corpus.name} {how}; leave the option out.")
         return Run(
             recipe=recipe,
             pair=pair,

@@ -1,5 +1,5 @@
-"""Stage `download`: brings the corpus's archives to disk, whole and verified, or has the recipe's generator make
-its text.
+"""Stage `download`: brings the corpus's archives to disk, whole and verified, has the recipe's generator make its
+text, or copies somebody's own.
 """
 
 import contextlib
@@ -17,24 +17,23 @@ from posenc_experiments.base.markers import (
     file_hash,
     fingerprint,
     locked,
-    read_json,
     replace_directory,
     write_json,
 )
 from posenc_experiments.base.run import Run, run_command
+from posenc_experiments.data import own_text
+from posenc_experiments.data.checksums import CHECKSUMS, checksums
 from posenc_experiments.data.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
 from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives, wanted_sources
-
-CHECKSUMS = "sha256.json"  # of each generated file, beside them
 
 
 def contents(run: Run, split: str) -> dict[str, list[str]] | None:
     """What a split is, by language: the checksum of each of its files or, of one in an archive, the archive's checksum
-    and the member. None if the text is generated and not there yet.
+    and the member. None if the text has no archives and is not there yet.
     """
     sides = (run.source, run.target)
-    if run.recipe.corpus.generator is not None:
-        sums = _checksums(run)
+    if run.recipe.corpus.sources is None:
+        sums = checksums(run)
         if any(f"{split}.{side}" not in sums for side in sides):
             return None
         return {side: [f"sha256:{sums[f'{split}.{side}']}"] for side in sides}
@@ -48,12 +47,6 @@ def contents(run: Run, split: str) -> dict[str, list[str]] | None:
         ]
         for side in sides
     }
-
-
-def _checksums(run: Run) -> dict[str, str]:
-    """The SHA-256 of each generated file, by its name; empty before they are generated."""
-    path = run.download_dir / CHECKSUMS
-    return dict(read_json(path)) if path.is_file() else {}
 
 
 def _generation(run: Run) -> str:
@@ -80,6 +73,8 @@ def download(run: Run) -> None:
     """Runs the stage."""
     if run.recipe.corpus.generator is not None:
         _generate(run)
+    elif run.recipe.corpus.text is not None:
+        own_text.take(run)
     else:
         _fetch_all(run)
 
@@ -97,7 +92,7 @@ def _generate(run: Run) -> None:
     with locked(corpus_dir):
         splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
         names = [f"{split}.{language}" for split in splits for language in (run.source, run.target)]
-        if markers.is_done("download", _generation(run)) and _checksums(run).keys() >= set(names):
+        if markers.is_done("download", _generation(run)) and checksums(run).keys() >= set(names):
             run.say("download: done before")
             return
         markers.clear("download")

@@ -184,7 +184,7 @@ def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
     splits = " ".join(run.recipe.corpus.train_splits(run.pair))
     return RecipeError(
         f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
-        f"({'; '.join(counts.sentences(run.recipe.prepare))}): check {run.download_dir}."
+        f"({'; '.join(counts.sentences(run.recipe.prepare))}): check {run.recipe.corpus.text or run.download_dir}."
     )
 
 

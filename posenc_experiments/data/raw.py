@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import archives, download
+from posenc_experiments.data import archives, download, own_text
 from posenc_experiments.data.sources import Source, wanted_sources
 
 
@@ -19,7 +19,7 @@ class Raw:
 
 def has_members(run: Run) -> bool:
     """Whether anything must be taken out of archives."""
-    return run.recipe.corpus.generator is None and any(row.member is not None for row in wanted_sources(run))
+    return run.recipe.corpus.sources is not None and any(row.member is not None for row in wanted_sources(run))
 
 
 def extract(run: Run, directory: Path) -> None:
@@ -41,9 +41,9 @@ def _extracted(directory: Path, row: Source) -> Path:
 
 def raw_files(run: Run, extracted: Path, split: str, language: str) -> list[Raw]:
     """The files that hold one side of a split, in order; sides of one split match file by file."""
-    if run.recipe.corpus.generator is not None:
+    if run.recipe.corpus.sources is None:
         path = run.download_dir / f"{split}.{language}"
-        return [Raw(path, str(path))]
+        return [Raw(path, own_text.origin(run, path.name) or str(path))]
     found = []
     for row in wanted_sources(run):
         if (row.split, row.language) == (split, language):

@@ -58,7 +58,7 @@ class SentencePiece:
             reason = str(error).rsplit("] ", 1)[-1].strip().rstrip(".")
             raise RecipeError(
                 f"SentencePiece cannot learn {settings.vocabulary} subwords from this text: {reason}; "
-                "change 'vocabulary' in the .conf, section [prepare]."
+                "change [prepare] vocabulary, in the .conf or by --set prepare.vocabulary=N."
             ) from None
         (directory / cls.file).write_bytes(model.getvalue())
 

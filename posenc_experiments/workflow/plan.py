@@ -41,11 +41,11 @@ class Plan:
     @property
     def to_do(self) -> list[Job]:
         """What is needed, in order. If nothing is left to be made from it, the data need not be there; whether a
-        generator makes the same text as before is only known when it is asked.
+        generator makes the same text as before, or a directory of text still has it, is only known when it is asked.
         """
         waiting = not self.trainings or not all(job.is_done() for job in self.trainings.values())
-        generated = any(one.run.recipe.corpus.generator for one in self.experiments)
-        return [*(self.data if waiting or generated else []), *self.trainings.values()]
+        local = any(one.run.recipe.corpus.sources is None for one in self.experiments)
+        return [*(self.data if waiting or local else []), *self.trainings.values()]
 
 
 def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: bool = False) -> Plan:
@@ -94,7 +94,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
 
     def fetch(slot: str, show: Show | None) -> None:
         # Archives are not missed where all that is made of them is there.
-        made = "train" in stages and run.recipe.corpus.generator is None and prepare.is_prepared(run)
+        made = "train" in stages and run.recipe.corpus.sources is not None and prepare.is_prepared(run)
         if run.dry_run or not made:
             download.download(run)
 

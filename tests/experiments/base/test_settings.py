@@ -107,7 +107,7 @@ def test_keys_enter_fingerprints_only_where_they_are_not_at_their_default() -> N
         ("name = tiny", "", ["[corpus]", "'name'", "is missing"]),
         ("size = tiny", "", ["[model]", "'size'", "is missing"]),
         ("sources = sources.tsv", "sources = none.tsv", ["[corpus]", "'sources'", "none.tsv"]),
-        ("sources = sources.tsv", "", ["[corpus]", "either 'sources' or 'generator'"]),
+        ("sources = sources.tsv", "", ["[corpus]", "one of 'sources', 'generator' and 'text'"]),
         ("max-tokens = 200", "", ["[train]", "'max-tokens'", "is missing"]),
         ("lr = 1e-2", "--lr = 1e-2", ["[train]", "'--lr'", "without dashes"]),
         ("beam = 2", "post-process = sentencepiece", ["[generate]", "'post-process'", "makes text of tokens itself"]),

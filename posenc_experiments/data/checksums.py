@@ -1,0 +1,12 @@
+"""The checksums of a corpus's files, where no table has them: of text that was generated, or is somebody's own."""
+
+from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.run import Run
+
+CHECKSUMS = "sha256.json"  # beside the files
+
+
+def checksums(run: Run) -> dict[str, str]:
+    """The SHA-256 of each file, by its name; empty before they are there."""
+    path = run.download_dir / CHECKSUMS
+    return dict(read_json(path)) if path.is_file() else {}

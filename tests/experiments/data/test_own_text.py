@@ -1,0 +1,261 @@
+"""Somebody's own text: what is found, what is refused, and that the copy is the same however the text is stored."""
+
+import gzip
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.data import download, prepare
+from posenc_experiments.data.checksums import checksums
+from posenc_experiments.data.own_text import count_pairs, find_splits
+from tests.experiments.tiny import CONF, make_run
+from tests.toy import make_corpus
+
+FIELDS = ["sources = sources.tsv\n", "name = tiny\n", "pairs = en-de de-en\n", "tests = test\n"]
+
+
+def own_conf(directory: Path) -> Path:
+    """A .conf without what `own` adds to it."""
+    text = CONF
+    for field in FIELDS:
+        text = text.replace(field, "")
+    (directory / "own.conf").write_text(text)
+    return directory / "own.conf"
+
+
+def own_run(directory: Path, text: Path, pair: str = "en-de", name: str = "mine", tests: str = "test") -> Run:
+    values = {"name": name, "pairs": pair, "tests": tests, "text": text, "downloads": f"{name}/text/{pair}"}
+    conf = directory / "full.conf"
+    corpus = "".join(f"{key} = {value}\n" for key, value in values.items())
+    conf.write_text(own_conf(directory).read_text().replace("[corpus]\n", f"[corpus]\n{corpus}"))
+    return make_run(directory, conf, None, pair=pair)
+
+
+def as_gzip(text: Path, copy: Path) -> Path:
+    copy.mkdir()
+    for path in text.iterdir():
+        (copy / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return copy
+
+
+def as_tsv(text: Path, copy: Path, sides: tuple[str, str] = ("en", "de")) -> Path:
+    copy.mkdir()
+    for split in {path.stem for path in text.iterdir()}:
+        columns = [(text / f"{split}.{side}").read_text().splitlines() for side in sides]
+        (copy / f"{split}.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in zip(*columns, strict=True)))
+    return copy
+
+
+def test_the_text_is_the_same_however_it_is_stored(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    found = []
+    for stored in (text, as_gzip(text, tmp_path / "gz"), as_tsv(text, tmp_path / "tsv")):
+        run = own_run(tmp_path, stored, name=stored.name)
+        download.download(run)
+        found.append((checksums(run), prepare.inputs(run)))
+        for path in text.iterdir():
+            assert (run.download_dir / path.name).read_bytes() == path.read_bytes()
+    assert found[0] == found[1] == found[2]
+
+
+def test_byte_order_marks_and_a_missing_last_newline_are_no_part_of_the_text(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    plain, marked = own_run(tmp_path, text), make_corpus(tmp_path / "marked", lines=30)
+    download.download(plain)
+    (marked / "test.en").write_bytes(b"\xef\xbb\xbf" + (marked / "test.en").read_bytes()[:-1])
+    run = own_run(tmp_path, marked, name="marked")
+    download.download(run)
+    assert checksums(run) == checksums(plain)
+
+
+def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    odd = "a\u2028b\x85c\rd\x0be\r\n".encode()
+    for side in ("en", "de"):
+        (text / f"test.{side}").write_bytes(odd)
+    assert count_pairs(find_splits(text, "en-de"))["test"] == 1
+    run = own_run(tmp_path, text)
+    download.download(run)
+    assert (run.download_dir / "test.en").read_bytes() == odd
+
+
+def test_tests_are_all_files_whose_names_begin_so_unless_they_are_of_other_languages(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    for name in ("test_2016.en", "test_2016.de", "test2.en", "test2.fr", "test.2017.tsv", "notes.en", "testing"):
+        (text / name).write_text("a\tb\n")
+    assert list(find_splits(text, "en-de")) == ["train", "valid", "test.2017", "test", "test_2016"]
+
+
+def refused(text: Path, message: str, pair: str = "en-de") -> None:
+    with pytest.raises(RecipeError, match=message) as caught:
+        count_pairs(find_splits(text, pair))
+    assert str(text) in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"valid.en": None, "valid.de": None}, r"has no valid\.en, valid\.de for --pair en-de: add them"),
+        ({"test.en": None, "test.de": None}, r"has no test\.en, test\.de for"),
+        ({"test.de": None}, r"has no test\.de for"),
+        ({"test_2016.en": b"a\n"}, r"has no test_2016\.de for"),
+        ({"train.de": None}, r"has no train\.de for .*; it has test\.de, test\.en, train\.en, valid\.de"),
+        ({"train.en.gz": gzip.compress(b"a\n")}, r"has train\.en and train\.en\.gz: remove one"),
+        ({"train.tsv": b"a\tb\n"}, r"has train\.tsv and train\.en: remove one"),
+        ({"train.tsv": b"a\tb\n", "train.tsv.gz": b""}, r"has train\.tsv and train\.tsv\.gz: remove one"),
+        ({"test 2.en": b"a\n", "test 2.de": b"a\n"}, r"test 2\.en: rename it"),
+        ({"train.en": b"a\nb\n"}, r"train\.en has 2 lines and .*train\.de has 30: .* line by line"),
+        ({"valid.en": b"", "valid.de": b""}, r"valid\.en is empty"),
+        ({"test.en": b"a\nb\0\n"}, r"test\.en, line 2: it has a NUL byte"),
+        ({"test.en": "a\nb\n".encode("utf-16")}, r"test\.en, line 1: it has a NUL byte"),
+        (
+            {"train.en": None, "train.en.gz": gzip.compress(b"a\n" * 9999)[:-9]},
+            r"train\.en\.gz is not a whole gzip file",
+        ),
+        ({"train.en": None, "train.en.gz": b"a\n"}, r"train\.en\.gz is not a whole gzip file"),
+        ({"test2.tsv": b"a\tb\na\tb\tc\n"}, r"test2\.tsv, line 2: it has 3 columns; write source, one tab"),
+        ({"test2.tsv": b"a\tb\n\n"}, r"test2\.tsv, line 2: it has 1 columns"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, files: dict[str, bytes | None], message: str) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    for name, content in files.items():
+        (text / name).unlink() if content is None else (text / name).write_bytes(content)
+    refused(text, message)
+
+
+def test_what_is_no_directory_of_files_is_named(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    refused(text / "nothing", "there is no such directory")
+    refused(text / "train.en", "this is a file")
+    (text / "train.en").unlink()
+    (text / "train.en").symlink_to("nothing")
+    refused(text, r"train\.en is not a file, or is a link to nothing")
+    (text / "train.en").unlink()
+    (text / "train.en").mkdir()
+    refused(text, r"train\.en is not a file")
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    text, linked = make_corpus(tmp_path / "text", lines=30), tmp_path / "linked"
+    linked.mkdir()
+    for path in text.iterdir():
+        (linked / path.name).symlink_to(path)
+    (tmp_path / "link").symlink_to(linked)
+    assert count_pairs(find_splits(tmp_path / "link", "en-de")) == {"train": 30, "valid": 20, "test": 20}
+
+
+def test_a_change_is_noticed_by_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import os
+
+    text = make_corpus(tmp_path / "text", lines=30)
+    run = own_run(tmp_path, text)
+    download.download(run)
+    before = prepare.inputs(run)
+    download.download(run)
+    assert "has not changed" in capsys.readouterr().out
+    path = text / "valid.de"
+    status, content = path.stat(), path.read_text()
+    path.write_text(content.replace("t1 ", "t2 ", 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    download.download(run)
+    assert "the text changed since it was copied: valid.de" in capsys.readouterr().out
+    assert prepare.inputs(run) != before
+    assert (run.download_dir / "valid.de").read_bytes() == path.read_bytes()
+
+
+def test_other_text_under_one_name_is_refused_and_moved_text_is_not(tmp_path: Path) -> None:
+    text, other = make_corpus(tmp_path / "text", lines=30), make_corpus(tmp_path / "other", lines=31)
+    run = own_run(tmp_path, text)
+    download.download(run)
+    with pytest.raises(RecipeError, match=f"--name mine: .* holds the text of {re.escape(str(text))}, and that of"):
+        download.download(own_run(tmp_path, other))
+    moved = text.rename(tmp_path / "moved")
+    download.download(own_run(tmp_path, moved))
+    (moved / "test.en").write_text("changed\n" * 20)
+    download.download(own_run(tmp_path, moved))  # it is known by its new place
+
+
+def test_data_of_another_recipe_is_not_replaced(tmp_path: Path) -> None:
+    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30))
+    marker = run.pair_dir / "done" / "prepare.json"
+    marker.parent.mkdir(parents=True)
+    marker.write_text("{}")
+    with pytest.raises(RecipeError, match=r"--name mine: .* holds the data of another recipe"):
+        download.download(run)
+    assert not run.download_dir.exists()
+
+
+def test_text_where_the_run_writes_is_refused_and_stays(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "data" / "mine" / "text" / "en-de", lines=30)
+    with pytest.raises(RecipeError, match="this run writes there"):
+        download.download(own_run(tmp_path, text))
+    assert len(list(text.iterdir())) == 6
+    text = text.rename(tmp_path / "data" / "mine" / "here")  # as it may be elsewhere below --data-dir
+    download.download(own_run(tmp_path, text))
+    assert len(list(text.iterdir())) == 6
+
+
+def test_what_is_refused_leaves_the_earlier_copy(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    run = own_run(tmp_path, text)
+    download.download(run)
+    kept = {path.name: path.read_bytes() for path in run.download_dir.iterdir()}
+    (text / "test.en").write_text("one line\n")
+    with pytest.raises(RecipeError, match="has 1 lines"):
+        download.download(run)
+    assert {path.name: path.read_bytes() for path in run.download_dir.iterdir()} == kept
+    assert not list(run.download_dir.parent.glob("*.tmp"))
+
+
+def test_a_tsv_has_its_columns_in_the_order_of_the_pair(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    tsv, reverse = as_tsv(text, tmp_path / "tsv"), as_tsv(text, tmp_path / "reverse", ("de", "en"))
+    download.download(own_run(tmp_path, tsv))
+    with pytest.raises(RecipeError, match="the first column of the same text was en; swap the columns"):
+        download.download(own_run(tmp_path, tsv, pair="de-en"))
+    download.download(own_run(tmp_path, reverse, pair="de-en"))
+
+
+def test_a_test_set_that_is_not_there_is_named(tmp_path: Path) -> None:
+    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30), tests="test nope")
+    with pytest.raises(RecipeError, match=r"\[corpus\] names 'nope', but .* has train, valid, test"):
+        download.download(run)
+
+
+def test_bad_utf8_in_a_test_names_the_users_own_file_and_line(tmp_path: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    lines = (text / "test.de").read_bytes().split(b"\n")
+    lines[4] = b"\xff"
+    (text / "test.de").write_bytes(b"\n".join(lines))
+    run = own_run(tmp_path, text)
+    download.download(run)
+    with pytest.raises(RecipeError, match=rf"^{re.escape(str(text / 'test.de'))}, line 5: this is not UTF-8"):
+        prepare.prepare(run)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    run = replace(own_run(tmp_path, make_corpus(tmp_path / "text", lines=30)), dry_run=True)
+    download.download(run)
+    assert not run.data_dir.exists()
+
+
+def test_text_beside_a_table_is_refused(tmp_path: Path) -> None:
+    conf = own_conf(tmp_path)
+    with pytest.raises(RecipeError, match="give one of 'sources', 'generator' and 'text'"):
+        read_recipe(conf, ["corpus.name=a", "corpus.pairs=en-de", "corpus.sources=a.tsv", "corpus.text=a"])
+
+
+def test_a_full_disk_leaves_no_half_copy(tmp_path: Path, small_disk: Path) -> None:
+    text = make_corpus(tmp_path / "text", lines=20_000)
+    run = replace(own_run(tmp_path, text), data_dir=small_disk)
+    with pytest.raises(OSError, match="No space left"):
+        download.download(run)
+    assert [path for path in small_disk.rglob("*") if path.is_file() and path.name != ".lock"] == []
