@@ -12,6 +12,7 @@ from posenc_experiments.base.errors import sentence
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 COMMANDS = {
     "run": "Run a recipe: prepare, train, average, translate, score, compare.",
+    "own": "Compare encodings on your own text.",
     "table": "Run what is missing of a paper's table, and print it beside the paper's figures.",
     "compare": "Compare scored experiments in a table and a plot.",
     "keep-results": "Copy the text of scored experiments to where it is kept.",
@@ -70,7 +71,17 @@ def _require_copy(ctx: click.Context, parameter: click.Parameter, script: Path |
 @click.group(cls=_Commands, context_settings=HELP_OPTIONS)
 @click.option("--script", type=click.Path(path_type=Path), hidden=True, callback=_require_copy, expose_value=False)
 def group() -> None:
-    """Experiments with position encodings in translation. Every command has a --help of its own."""
+    """Experiments with position encodings in translation.
+
+    \b
+    bash recipes/quickstart/run.sh                         a first experiment, ten minutes on 2 CPU cores
+    bash recipes/own/run.sh --text DIR --pair en-de        your own text
+    fairseq-posenc compare output/multi30k/en-de           a table of what was scored
+    fairseq-posenc COMMAND --help                          what a command does, and its options
+
+    A recipe's run.sh is `run` with the recipe filled in, its table.sh is `table`. They put results into output/, data
+    into data/, and resume what was stopped.
+    """
     # Warnings only: importing fairseq sets the root logger to DEBUG, and every library would talk.
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)

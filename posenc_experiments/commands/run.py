@@ -9,7 +9,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.base.settings import conf_in, read_recipe
-from posenc_experiments.commands.options import Call, Nodes, shared_options
+from posenc_experiments.commands.options import Call, Command, Nodes, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments
 from posenc_experiments.workflow.pipeline import finish, run_plan
@@ -50,36 +50,45 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
     return conf_in(folder, conf, f"--conf {conf}")
 
 
-@click.command()
-@click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
-@click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
-@click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
-@click.option(
-    "--experiments",
-    multiple=True,
-    metavar="NAMES|SWEEP",
-    help="Names from the .conf, with commas between; or an encoding (or a name) and flags, whose commas multiply, such "
-    "as 'shaw --clipping-distance 0,1,2'. May be repeated; compare keeps this order.  [default: the .conf's 'default']",
-)
-@click.option(
-    "--stages",
-    default=f"{STAGES[0]}..{STAGES[-1]}",
-    show_default=True,
-    help=f"first..last or a list of: {', '.join(STAGES)}.",
-)
-@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines that train together.")
-@click.option(
-    "--node-rank",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",
-)
-@click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0.")
-@shared_options
-def main(
-    folder: Path | None,
-    conf: str | None,
+RUN_OPTIONS = [
+    click.option(
+        "--experiments",
+        multiple=True,
+        metavar="NAMES|SWEEP",
+        help="Names from the .conf, with commas between; or an encoding (or a name) and flags, whose commas multiply, "
+        "such as 'shaw --clipping-distance 0,1,2'. May be repeated; compare keeps this order.  [default: the .conf's "
+        "'default']",
+    ),
+    click.option(
+        "--stages",
+        default=f"{STAGES[0]}..{STAGES[-1]}",
+        show_default=True,
+        help=f"first..last or a list of: {', '.join(STAGES)}.",
+    ),
+    click.option(
+        "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines that train together."
+    ),
+    click.option(
+        "--node-rank",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",
+    ),
+    click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0."),
+]
+
+
+def run_options(command: Command) -> Command:
+    """Adds the options of `run_conf` to a command."""
+    command = shared_options(command)
+    for option in reversed(RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_conf(
+    conf: Path,
     pair: str | None,
     experiments: tuple[str, ...],
     stages: str,
@@ -88,16 +97,36 @@ def main(
     rendezvous: str,
     **options: Any,
 ) -> None:
-    """Downloads and prepares a corpus, trains each experiment, averages, translates, scores, and prints the
-    table.
-
-    Every stage is resumable: a run that was stopped, or killed, resumes when it is started again.
-    """
-    recipe = read_recipe(find_conf(folder, conf), options["overrides"])
+    """Runs stages of experiments of one .conf; `options` are those that `Call` takes."""
+    recipe = read_recipe(conf, options["overrides"])
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
     call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
+    chosen, seeds = [one.name for one in plan.experiments if one.seed == call.seeds[0]], ", ".join(map(str, call.seeds))
+    run.say(f"{run.recipe.path.stem} {run.pair}: {', '.join(chosen)}; seed {seeds}; stages {', '.join(wanted)}")
+    run.say(f"results: {run.output_dir / recipe.corpus.name / run.pair}; data: {run.pair_dir}")
     finish(run_plan(plan, call.hardware))
     if "compare" in wanted and not node_rank:
         compare(run, plan.experiments)
+
+
+@click.command()
+@click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
+@click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
+@click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
+@run_options
+def main(folder: Path | None, conf: str | None, **options: Any) -> None:
+    """Runs a recipe's experiments: downloads and prepares its corpus, trains, averages, translates, scores, and prints
+    the table.
+
+    \b
+    bash recipes/quickstart/run.sh                                           # ten minutes on 2 CPU cores
+    bash recipes/multi30k/run.sh --pair en-fr --experiments sinusoidal,shaw-k16 --seeds 1,2,3
+    bash recipes/multi30k/run.sh --experiments 'shaw --clipping-distance 0,1,2' --dry-run
+
+    Results are in output/CORPUS/PAIR, data in data/CORPUS/PAIR, both in the repository unless --output-dir and
+    --data-dir say otherwise. What was stopped, or killed, resumes when the same command is given again. How long a
+    training will take is said as soon as its first updates are done.
+    """
+    run_conf(find_conf(folder, conf), **options)

@@ -1,0 +1,104 @@
+"""`fairseq-posenc own`: experiments on somebody's own text, with settings that follow from its size."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from posenc_experiments.base import convert
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import ROOT
+from posenc_experiments.commands.run import find_conf, run_conf, run_options
+from posenc_experiments.data.own_text import TRAIN, VALID, count_pairs, find_splits
+
+# Pairs from which on the settings of a .conf of recipes/own are taken.
+SETTINGS = {500_000: "large", 50_000: "medium", 0: "small"}
+SIZED = "small-sized"  # instead of small where the model is one of fairseq's sizes
+HOW = """\
+Compares position encodings on your own text: trains a translation model with each, and prints a table of their scores.
+
+  bash recipes/own/run.sh --text DIR --pair en-de
+
+DIR holds train.en, train.de, valid.en, valid.de and one or several tests (test.en, test.de, test2.en...), a sentence a
+line; plain, or compressed as .gz; or each two as one .tsv (train.tsv: source, tab, target). Results go to
+output/NAME/PAIR, where NAME is DIR's. --dry-run shows what would be done; --help has all options, and
+recipes/own/README.md the settings that are chosen by the size of the text.
+"""
+
+
+def choose_settings(pairs: int, size: str | None) -> str:
+    """The name of the .conf for so many training pairs, and for a model of a size of fairseq's if one is asked for."""
+    name = next(name for least, name in SETTINGS.items() if pairs >= least)
+    return SIZED if name == "small" and size is not None else name
+
+
+def choose_name(name: str | None, text: Path) -> str:
+    """The name of the results; RecipeError if it can be no directory's."""
+    try:
+        return convert.name(text.name if name is None else name)
+    except ValueError as error:
+        raise RecipeError(f"--name: {error}{'; give one' if name is None else ''}.") from None
+
+
+def check_pair(pair: str | None) -> str:
+    """RecipeError unless these are two languages, whose names become those of files."""
+    source, _, target = (pair or "").partition("-")
+    if not (source.isidentifier() and target.isidentifier()) or source == target or "tsv" in (source, target):
+        given = "--pair is missing" if pair is None else f"--pair {pair}"
+        raise RecipeError(f"{given}: name source and target as the files do, such as en-de for train.en and train.de.")
+    return f"{source}-{target}"
+
+
+@click.command()
+@click.option(
+    "--recipe",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=ROOT / "recipes" / "own",
+    help="The directory of the settings; run.sh sets this.",
+)
+@click.option("--text", type=click.Path(path_type=Path), metavar="DIR", help="The directory of the text.  [required]")
+@click.option("--pair", help="Source and target language, such as en-de.  [required]")
+@click.option("--name", help="Results go to output/NAME/PAIR.  [default: the directory's name]")
+@click.option("--size", help="A model of one of fairseq's sizes, such as iwslt_de_en.  [default: the .conf's]")
+@click.option(
+    "--conf",
+    help="small, medium or large, or a .conf file.  [default: by the number of training pairs: small below 50,000, "
+    "medium below 500,000]",
+)
+@run_options
+def main(
+    folder: Path,
+    text: Path | None,
+    pair: str | None,
+    name: str | None,
+    size: str | None,
+    conf: str | None,
+    overrides: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Compares encodings on your own text: prepares it, trains each experiment, translates, scores, and prints the
+    table.
+
+    DIR holds train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
+    with test), a sentence a line: plain, or compressed as .gz; or each two as one .tsv (source, tab, target). Files
+    that change are noticed by their content. What was stopped resumes when the same command is given again.
+    """
+    if text is None:
+        click.echo(HOW)
+        raise RecipeError("--text is missing: name the directory of your text.")
+    text, pair = Path(os.path.abspath(text)), check_pair(pair)
+    splits = find_splits(text, pair)
+    name = choose_name(name, text)
+    counts = count_pairs(splits)
+    chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(counts[TRAIN], size)
+    path = find_conf(folder, chosen)
+    tests = [split for split in splits if split not in (TRAIN, VALID)]
+    corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
+    mine = [f"corpus.{key}={value}" for key, value in corpus.items()]
+    mine += [f"model.size={size}"] if size is not None else []
+    click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, count in counts.items())} pairs of {pair}")
+    why = "--conf" if conf else "by the number of training pairs; --conf takes others"
+    click.echo(f"settings: {path} ({why})")
+    run_conf(path, pair=pair, overrides=(*mine, *overrides), **options)

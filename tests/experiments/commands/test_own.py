@@ -1,0 +1,170 @@
+"""`fairseq-posenc own` as a user calls it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.cli import group
+from posenc_experiments.commands.own import choose_settings
+from tests.experiments.data.test_own_text import as_gzip, own_conf
+from tests.toy import make_corpus
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPE = ROOT / "recipes" / "own"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return make_corpus(tmp_path / "text", lines={"train": 60, "valid": 5, "test": 5, "test_2016": 4})
+
+
+def own(tmp_path: Path, *options: str | Path) -> Result:
+    """Calls the command in this process."""
+    places = ["--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output", "--gpus", "0", "--cpus", "1"]
+    return CliRunner().invoke(group, ["own", "--recipe", str(RECIPE), *map(str, [*places, *options])])
+
+
+def test_without_text_it_says_how_to_call_it(tmp_path: Path) -> None:
+    script = [ROOT / "recipes" / "own" / "run.sh"]
+    result = subprocess.run(["bash", *script], capture_output=True, encoding="utf-8", check=False)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == "Error: --text is missing: name the directory of your text."
+    for words in ("bash recipes/own/run.sh --text DIR --pair en-de", "output/NAME/PAIR", "train.en"):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--pair is missing: name source and target"),
+        (["--pair", "en"], "--pair en: name source and target"),
+        (["--pair", "en-../x"], "--pair en-../x: name"),
+        (["--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
+        (
+            ["--pair", "en-de", "--conf", "huge"],
+            "--conf huge: .* has no huge.conf; it has corpus, large, medium, small",
+        ),
+        (["--pair", "en-de", "--source", "/"], "--source: text is taken from --text; leave the option out"),
+        (["--pair", "en-de", "--experiments", "nope"], "--experiments nope: small.conf has no such experiment"),
+        (["--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
+    ],
+)
+def test_misuse_is_one_sentence(tmp_path: Path, text: Path, options: list[str], message: str) -> None:
+    result = own(tmp_path, "--text", text, *options)
+    assert result.exit_code == 1
+    assert re.match(f"Error: .*{message}", result.stderr)
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_whose_name_can_be_no_name_needs_one(tmp_path: Path, text: Path) -> None:
+    moved = text.rename(tmp_path / "mój korpus")
+    options = ("--text", moved, "--pair", "en-de", "--dry-run", "--experiments", "sinusoidal")
+    assert (
+        "'mój korpus' is not a name of letters, digits, '.', '_' and '-'; give one." in own(tmp_path, *options).stderr
+    )
+    result = own(tmp_path, *options, "--name", "mine")
+    assert result.exit_code == 0, result.output
+    assert f"{tmp_path / 'output' / 'mine' / 'en-de'}/transformer_sinusoidal_iwslt_de_en/seed1" in result.stdout
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path, text: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    result = own(tmp_path, "--text", text, "--pair", "en-de", "--dry-run", "--seeds", "1,2")
+    assert result.exit_code == 0, result.output
+    assert f"{text}: train 60, valid 5, test 5, test_2016 4 pairs of en-de" in result.stdout
+    assert f"settings: {RECIPE / 'small.conf'} (by the number of training pairs" in result.stdout
+    assert "small en-de: sinusoidal, shaw-k16, diet_rel; seed 1, 2; stages download, prepare" in result.stdout
+    assert (
+        f"results: {tmp_path / 'output' / 'text' / 'en-de'}; data: {tmp_path / 'data' / 'text' / 'en-de'}"
+        in result.stdout
+    )
+    assert f"# copy the text of {text} to {tmp_path / 'data' / 'text' / 'text' / 'en-de'}" in result.stdout
+    assert result.stdout.count("fairseq_cli.train ") == 6
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_job_of_slurm_finds_the_text_by_its_settings(tmp_path: Path, text: Path) -> None:
+    result = own(tmp_path, "--text", text, "--pair", "en-de", "--dry-run", "--executor", "slurm", "--name", "mine")
+    assert result.exit_code == 0, result.output
+    job = next(
+        line for line in result.stdout.splitlines() if " run --conf " in line and "--experiments shaw-k16" in line
+    )
+    assert f"--conf {RECIPE / 'small.conf'} --pair en-de --set corpus.name=mine" in job
+    assert f"--set corpus.text={text}" in job
+    assert "--set 'corpus.tests=test test_2016'" in job
+
+
+def test_settings_follow_from_the_size(tmp_path: Path, text: Path) -> None:
+    sizes = (0, 49_999, 50_000, 499_999, 500_000)
+    assert [choose_settings(pairs, None) for pairs in sizes] == ["small", "small", "medium", "medium", "large"]
+    assert [choose_settings(pairs, "tiny") for pairs in sizes] == ["small-sized"] * 2 + ["medium"] * 2 + ["large"]
+    options = ("--text", text, "--pair", "en-de", "--dry-run", "--size", "vaswani_wmt_en_de_big")
+    for conf in ((), ("--conf", "small")):
+        result = own(tmp_path, *options, *conf)
+        assert "small-sized.conf" in result.stdout
+        assert "--arch transformer_shaw_vaswani_wmt_en_de_big" in result.stdout
+        assert "--encoder-embed-dim" not in result.stdout  # the size says how wide it is
+
+
+@pytest.mark.parametrize("name", ["small", "small-sized", "medium", "large"])
+def test_the_settings_are_whole(name: str) -> None:
+    values = ("name=a", "pairs=en-de", "tests=test", "text=a")
+    recipe = read_recipe(RECIPE / f"{name}.conf", [f"corpus.{value}" for value in values])
+    assert recipe.default_experiments == ["sinusoidal", "shaw-k16", "diet_rel"]
+    assert int(recipe.train["max-tokens-valid"]) > recipe.prepare.eval_max_tokens  # no sentence is too long to validate
+    assert int(recipe.train["max-tokens"]) > recipe.prepare.max_tokens
+
+
+def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path) -> None:
+    def run(directory: Path, *options: str) -> str:
+        words = [
+            sys.executable,
+            "-m",
+            "posenc_experiments",
+            "own",
+            "--recipe",
+            RECIPE,
+            "--name",
+            "mine",
+            "--pair",
+            "en-de",
+        ]
+        words += ["--conf", own_conf(tmp_path), "--text", directory, "--gpus", "0", "--cpus", "1"]
+        words += ["--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+        words += ["--set", "train.max-epoch=2", "--experiments", "sinusoidal", *options]
+        result = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    directory = tmp_path / "output" / "mine" / "en-de" / "transformer_sinusoidal_tiny-max-epoch-2" / "seed1"
+    for side in ("en", "de"):
+        (text / f"test.{side}").unlink()
+    said = run(text)
+    assert "mine en-de test_2016\n" in said
+    assert (directory / "test_2016.ref").read_bytes() == (text / "test_2016.de").read_bytes()
+    trained = read_json(directory / "experiment.json")["fingerprint"]
+
+    # The same text, compressed and under another path: nothing is trained or translated again.
+    times = {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+    assert "done before" in run(as_gzip(text, tmp_path / "compressed"))
+    assert {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()} == times
+
+    # Other text in the same place, of the same size and time: trained again, and the earlier training is kept.
+    packed = tmp_path / "compressed" / "train.de.gz"
+    packed.unlink()
+    lines = (text / "train.de").read_text().splitlines()
+    (tmp_path / "compressed" / "train.de").write_text("".join(f"{line}\n" for line in [*lines[1:], lines[0]]))
+    os.utime(tmp_path / "compressed" / "train.de", (0, 0))
+    said = run(tmp_path / "compressed", "--stages", "download..train")
+    assert "the text changed since it was copied: train.de" in said
+    assert "its settings or data changed since it was trained" in said
+    assert read_json(directory / "experiment.json")["fingerprint"] != trained
+    assert (directory / "superseded-1").is_dir()
