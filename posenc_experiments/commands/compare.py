@@ -19,8 +19,10 @@ from posenc_experiments.evaluation.report import FORMATS
     help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
 )
 def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: Path | None) -> None:
-    """DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold them at any
-    depth; what these hold comes in natural order, k2 before k16. Seeds of one setting are pooled.
+    """Prints a table of scored experiments, and draws a plot.
+
+    DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold them at any depth;
+    what these hold comes in natural order, k2 before k16. Seeds of one setting are pooled.
     """
     from posenc_experiments.evaluation import comparison, pooling, results
     from posenc_experiments.evaluation.plot import plot as draw

@@ -23,8 +23,10 @@ from posenc_experiments.evaluation.report import FORMATS
 )
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
-    """ARCH is an architecture of this package; FLAGS are given to each as to fairseq-train, for example
-    --clipping-distance 4. Nothing is trained, and no data is needed.
+    """Counts the parameters that each ARCH of this package spends on positions, and in all.
+
+    FLAGS are given to each as to fairseq-train, for example --clipping-distance 4. Nothing is trained, and no data is
+    needed.
     """
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
     flags = archs[len(names) :]

@@ -49,7 +49,7 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     help="Real target words of a batch (wpb in fairseq's log).",
 )
 def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: int) -> None:
-    """RECIPES are directories that hold tables, such as recipes/wmt14."""
+    """Estimates the GPU-hours of papers' tables: RECIPES are directories that hold tables, such as recipes/wmt14."""
     rows = []
     for folder in recipes:
         for path in sorted((folder / "tables").glob("*.tsv")):

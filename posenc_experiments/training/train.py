@@ -116,6 +116,7 @@ class _Display:
         self.by_updates = int(flags.get("max-update", 0)) > 0
         self.goal = int(flags.get("max-update", 0)) or int(flags.get("max-epoch", 0)) or None
         self.said = 0
+        self.said_left = False
 
     def show(self) -> None:
         """Called every now and then."""
@@ -126,10 +127,18 @@ class _Display:
         if self.run.show is not None:
             done = log.updates if self.by_updates else max(log.epoch - (not epoch_ended), 0)
             share = f"{done / self.goal:.0%}, " if self.goal else ""
-            self.run.show(f"{share}{_state(log)}")
-        elif log.epoch > self.said and epoch_ended:
-            self.said = log.epoch
-            self.run.say(f"{self.title}: {_state(log)}")
+            self.run.show(f"{share}{_state(log)}{self._left()}")
+        elif (log.epoch > self.said and epoch_ended) or (self._left() and not self.said_left):
+            self.said, self.said_left = log.epoch if epoch_ended else self.said, bool(self._left())
+            self.run.say(f"{self.title}: {_state(log)}{self._left()}")
+
+    def _left(self) -> str:
+        """How long the training takes from here at its present rate, once that is known."""
+        rate = self.log.recent_updates_per_second
+        if rate is None or not self.by_updates or self.goal is None or self.log.updates >= self.goal:
+            return ""
+        minutes = (self.goal - self.log.updates) / rate / 60
+        return f", about {max(1, minutes):.0f} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
 
 
 def _state(log: TrainLog) -> str:

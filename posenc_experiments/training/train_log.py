@@ -28,6 +28,7 @@ class TrainLog:
     words: float = 0.0
     seconds: float = 0.0
     recent_words_per_second: float | None = None
+    recent_updates_per_second: float | None = None
     epoch_end: int = 0  # updates at the end of the last whole epoch
     epoch_words: float = 0.0
     epoch_seconds: float = 0.0
@@ -71,6 +72,7 @@ class TrainLog:
             self.words += words
             self.seconds += words / rate
             self.recent_words_per_second = rate
+            self.recent_updates_per_second = rate / float(row["wpb"])
         self._clean_window = True
         self.epoch, self.updates = int(row["epoch"]), updates
 

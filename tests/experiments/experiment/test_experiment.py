@@ -12,6 +12,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
+from posenc_experiments.training import train
 from posenc_experiments.training.train_log import TrainLog
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
@@ -396,3 +397,20 @@ def test_words_per_second_leaves_validation_out() -> None:
     assert log.valid_loss == 3.5
     assert log.updates == 40
     assert log.words_per_second == pytest.approx(2000 / 3)  # 1,000 words in 1 s and 1,000 in 2 s
+    assert log.recent_updates_per_second == pytest.approx(5)
+
+
+def test_how_long_a_training_will_take_is_said_once_it_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """5 updates a second, of 6,040; without a terminal, where only the ends of epochs are said besides."""
+    one = experiment(tmp_path, conf=CONF.replace("max-epoch = 4", "max-update = 6040"))
+    display = train._Display(one, TrainLog(), "1 of 1")
+    one.train_log.parent.mkdir(parents=True)
+    for updates in (20, 40, 60):
+        row = {"epoch": 1, "wps": "500", "wpb": "100", "num_updates": str(updates)}
+        with open(one.train_log, "a") as log:
+            log.write(f"2026 | INFO | train_inner | {json.dumps(row)}\n")
+        display.show()
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["train 1 of 1: shaw-k2 en-de seed 1: epoch 1, 40 updates, 500 words/s, about 20 min left"]
