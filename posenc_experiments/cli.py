@@ -15,10 +15,10 @@ COMMANDS = {
     "own": "Compare encodings on your own text.",
     "table": "Run what is missing of a paper's table, and print it beside the paper's figures.",
     "compare": "Compare scored experiments in a table and a plot.",
-    "keep-results": "Copy the text of scored experiments to where it is kept.",
+    "keep-results": "Copy settings, translations and scores of experiments, without checkpoints.",
     "average": "Average checkpoints of one training.",
     "describe": "Count the parameters that architectures spend on positions.",
-    "plot-encodings": "Draw what position encodings do to attention.",
+    "plot-encodings": "Plot how position encodings change attention.",
     "benchmark": "Measure speed and memory beside stock fairseq.",
     "export": "Write a checkpoint as a model of CTranslate2.",
     "compare-ctranslate2": "Compare speed and BLEU of an exported model with fairseq's.",
@@ -27,8 +27,9 @@ COMMANDS = {
 
 
 class _Commands(click.Group):
-    """Imports a command only when it runs, as some need torch and fairseq. What a user can fix ends in one sentence
-    and exit status 1.
+    """A group that imports a command only when it is called, because some need torch and fairseq.
+
+    An error that the user can fix prints one sentence and exits with status 1.
     """
 
     def invoke(self, ctx: click.Context) -> object:
@@ -60,11 +61,11 @@ class _Commands(click.Group):
 
 
 def _require_copy(ctx: click.Context, parameter: click.Parameter, script: Path | None) -> None:
-    """Refuses a script of another copy of the code than the one that is imported."""
-    here = Path(__file__).resolve().parents[1]
-    if script is not None and script.resolve().parents[1] != here:
+    """Refuses a script of another checkout than the one that this package is imported from."""
+    root = Path(__file__).resolve().parents[1]
+    if script is not None and script.resolve().parents[1] != root:
         raise click.ClickException(
-            f"{script} is not of the installed copy, {here}: run `source scripts/env.sh` in the script's copy first."
+            f"{script} is not of the installed copy, {root}: run `source scripts/env.sh` in the script's copy first."
         )
 
 
@@ -76,13 +77,13 @@ def group() -> None:
     \b
     bash recipes/quickstart/run.sh                         a first experiment, ten minutes on 2 CPU cores
     bash recipes/own/run.sh --text DIR --pair en-de        your own text
-    fairseq-posenc compare output/multi30k/en-de           a table of what was scored
+    fairseq-posenc compare output/multi30k/en-de           a table of the scored experiments
     fairseq-posenc COMMAND --help                          what a command does, and its options
 
-    A recipe's run.sh is `run` with the recipe filled in, its table.sh is `table`. They put results into output/, data
-    into data/, and resume what was stopped.
+    A recipe's run.sh calls `run` for that recipe, its table.sh calls `table`. They write results to output/ and data
+    to data/, and resume where an earlier call stopped.
     """
-    # Warnings only: importing fairseq sets the root logger to DEBUG, and every library would talk.
+    # Warnings only: importing fairseq sets the root logger to DEBUG, so every library would log.
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     logging.basicConfig(handlers=[handler])
@@ -94,5 +95,5 @@ def main() -> None:
 
 
 def script(file: str, command: str) -> None:
-    """Runs a command for the script in `scripts/` that stands for it."""
+    """Runs `command` for `file`, its script in `scripts/`."""
     group.main(["--script", file, command, *sys.argv[1:]], prog_name="fairseq-posenc")

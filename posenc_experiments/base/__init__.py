@@ -1,1 +1,1 @@
-"""What all else builds on: errors, the .conf, the options of a call, markers of finished stages."""
+"""The basis of all other folders: errors, the .conf, the options of a call, markers of finished stages."""

@@ -1,4 +1,4 @@
-"""From the text of a .conf to values; ValueError says what is wrong with it."""
+"""Functions that convert the text of a .conf to values, or raise a ValueError that says what is wrong with the text."""
 
 import re
 import shlex

@@ -1,10 +1,10 @@
-"""Flags of fairseq, as a .conf and a command line write them."""
+"""Flags of fairseq, as written in a .conf and on a command line."""
 
 import re
 
 from posenc_experiments.base.errors import RecipeError
 
-# Flags of fairseq that the pipeline gives itself, and what to use instead.
+# Flags of fairseq that the pipeline sets itself, and what to use instead.
 RESERVED = {
     "seed": "give --seeds",
     "arch": "set [model] size, and the encoding in [experiments]",
@@ -13,7 +13,7 @@ RESERVED = {
     "source-lang": "give --pair",
     "target-lang": "give --pair",
     "gen-subset": "set [corpus] tests",
-    "path": "the experiment's averaged checkpoint is translated with",
+    "path": "it is the experiment's averaged checkpoint",
     "task": "set [generate] length-penalty",
     "user-dir": "it is this plugin",
     "cpu": "give --gpus 0",
@@ -22,18 +22,18 @@ RESERVED = {
     "wandb-project": "give --wandb",
     **dict.fromkeys(
         ["post-process", "remove-bpe", "bpe", "tokenizer"],
-        "the pipeline makes text of tokens itself, [prepare] subwords",
+        "it turns tokens into text itself, as [prepare] subwords says",
     ),
     **dict.fromkeys(
         ["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu", "dataset-impl"], "leave it out"
     ),
     **dict.fromkeys(
         ["restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"],
-        "trainings are resumed by it",
+        "leave it out, because resuming depends on it",
     ),
     "required-batch-size-multiple": "it is 1, so that no pair is lost",
     "log-format": "the pipeline reads the log as JSON",
-    "write-checkpoints-asynchronously": "leave it out: a stage ends when its files are whole",
+    "write-checkpoints-asynchronously": "leave it out: a stage ends when its files are complete",
     **dict.fromkeys(["train-subset", "valid-subset"], "set [corpus] train and valid"),
     **dict.fromkeys(
         ["tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"],
@@ -44,7 +44,7 @@ Flags = dict[str, str]
 
 
 def parse_flags(words: list[str], where: str) -> Flags:
-    """`--a 1 --b --c x` as {"a": "1", "b": "", "c": "x"}; `where` names their origin in the error."""
+    """Parses `--a 1 --b --c x` to {"a": "1", "b": "", "c": "x"}; errors begin with `where`, the origin of the words."""
     flags: Flags = {}
     name = None
     for word in words:
@@ -66,8 +66,8 @@ def parse_flags(words: list[str], where: str) -> Flags:
 
 
 def flag_words(flags: Flags) -> list[str]:
-    """The reverse of `parse_flags`: command-line words."""
-    # fairseq reads a value that starts with '-' as a flag, unless it is joined by '='.
+    """The command-line words of flags; the inverse of `parse_flags`."""
+    # fairseq reads a value that starts with '-' as a flag, unless '=' joins it to its flag.
     words: list[str] = []
     for name, value in flags.items():
         words += [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]

@@ -1,7 +1,7 @@
-"""What makes a stage resumable: hashes of its inputs, markers, atomic writes and a lock.
+"""Markers of finished stages, hashes of their inputs, atomic writes and locks: together they make stages resumable.
 
-A stage writes to temporary names, renames, and only then leaves `done/<stage>.json`. So a marker promises
-that its outputs are whole, and a run that is killed at any time can simply be started again.
+A stage writes to temporary names, renames them, and only then writes `done/<stage>.json`. So a marker guarantees
+complete outputs, and a run that was killed at any time can be started again.
 """
 
 import fcntl
@@ -21,13 +21,14 @@ TEMPORARY = ".tmp"
 
 
 def fingerprint(value: Any) -> str:
-    """The SHA-256 of a JSON-able value, whatever the order of its keys."""
+    """The SHA-256 of a value that JSON can hold; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def not_default(settings: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are not at their defaults: what to fingerprint, so that a new one with a default
-    changes nothing.
+    """The fields of a dataclass whose values differ from their defaults.
+
+    Fingerprints use only these, so that adding a field with a default does not change any.
     """
     found = {}
     for field in fields(settings):
@@ -38,14 +39,14 @@ def not_default(settings: Any) -> dict[str, Any]:
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file, read in pieces."""
+    """The SHA-256 of a file, read in blocks."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yields a temporary name beside `path`, and renames it to `path` only if the block ends well."""
+    """Yields a temporary name beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + TEMPORARY)
     try:
@@ -73,14 +74,14 @@ def read_json(path: Path) -> Any:
 
 
 def empty_directory(path: Path) -> Path:
-    """Makes `path` an empty directory, whatever an earlier run left there."""
+    """Makes `path` an empty directory: deletes what an earlier run left in it."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
 
 
 def replace_directory(temporary: Path, final: Path) -> None:
-    """Puts a finished directory under its final name, over an older one if there is one."""
+    """Renames a finished directory to its final name, and replaces an older one."""
     shutil.rmtree(final, ignore_errors=True)
     os.replace(temporary, final)
 
@@ -95,9 +96,7 @@ class Markers:
         return self.directory / "done" / f"{stage}.json"
 
     def is_done(self, stage: str, inputs: str) -> bool:
-        """Whether `stage` ended with these inputs (a fingerprint) and its outputs still lie there
-        unshortened.
-        """
+        """Whether `stage` finished with these inputs (a fingerprint) and its outputs still exist in full size."""
         try:
             marker = json.loads(self.path(stage).read_text(encoding="utf-8"))
             return marker["inputs"] == inputs and all(
@@ -107,22 +106,21 @@ class Markers:
             return False
 
     def set_done(self, stage: str, inputs: str, outputs: Iterable[Path]) -> None:
-        """Promises that `stage` is done: call it last."""
+        """Marks `stage` as done; call it last."""
         sizes = {str(path.relative_to(self.directory)): path.stat().st_size for path in outputs}
         write_json(self.path(stage), {"stage": stage, "inputs": inputs, "outputs": sizes})
 
     def clear(self, stage: str) -> None:
-        """Takes the promise back: call it before touching the outputs."""
+        """Marks `stage` as not done; call it before changing the outputs."""
         self.path(stage).unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[int]:
-    """Holds `directory` for this run, so that two runs never write the same files; yields the lock's
-    descriptor.
+    """Locks `directory` for writing, so that two runs never write the same files; yields the lock's file descriptor.
 
-    A child that inherits the descriptor holds the lock too: a training that outlives a killed pipeline keeps
-    others away.
+    A child process that inherits the descriptor holds the lock too: a training that outlives a killed pipeline
+    still keeps other runs out.
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -132,9 +130,9 @@ def locked(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def shared(directory: Path) -> Iterator[int]:
-    """Holds `directory` against `locked`, together with all others that only read it; yields the lock's descriptor."""
+    """Locks `directory` for reading: other readers may share it, writers may not; yields the lock's file descriptor."""
     try:
-        descriptor = os.open(directory / ".lock", os.O_RDONLY)  # it may be another user's
+        descriptor = os.open(directory / ".lock", os.O_RDONLY)  # another user may own the file
     except FileNotFoundError:
         descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_CREAT, 0o644)
     with _held(descriptor, fcntl.LOCK_SH, directory):

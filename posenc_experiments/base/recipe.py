@@ -1,4 +1,4 @@
-"""Everything that a recipe's .conf says."""
+"""The contents of a recipe's .conf as dataclasses."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +22,10 @@ class Corpus:
     downloads: str = ""  # a directory under --data-dir; two recipes may share one
     generator: Path | None = None
     generator_options: list[str] = field(default_factory=list)
-    text: Path | None = None  # somebody's own: train.en, train.de...
+    text: Path | None = None  # a directory of the user's own text: train.en, train.de...
 
     def train_splits(self, pair: str) -> list[str]:
-        """The splits that a pair trains on; the reverse pair has the same."""
+        """The splits that a pair trains on, which are the same for the reverse pair."""
         source, target = pair.split("-")
         for name in (pair, f"{target}-{source}"):
             if name in self.train_by_pair:
@@ -39,58 +39,58 @@ class Prepare:
 
     subwords: str = "sentencepiece"
     vocabulary: int = 32000
-    sample: int = 5_000_000  # pairs from which subwords are learnt, in memory; 0: all
+    sample: int = 5_000_000  # subwords are learnt from this many pairs, held in memory; 0: from all
     joined_dictionary: bool = True
-    min_tokens: int = 1  # a training sentence of fewer tokens is dropped
-    max_tokens: int = 250  # and one of more
-    max_ratio: float = 0.0  # a pair with so many times more tokens on one side is dropped; 0: none
-    drop_identical: bool = False  # a pair whose sides are equal is dropped
-    eval_max_tokens: int = 1000  # a longer validation or test sentence is cut, for fairseq's models end at 1,024
-    lowercase: bool = False  # all that the model reads and learns to write; references stay as they came
-    normalize_punctuation: bool = False  # the same for Moses' normalize-punctuation
+    min_tokens: int = 1  # training pairs with a side of fewer tokens are dropped
+    max_tokens: int = 250  # training pairs with a side of more tokens are dropped
+    max_ratio: float = 0.0  # training pairs with a larger ratio of tokens between the sides are dropped; 0: none are
+    drop_identical: bool = False  # drop training pairs of two equal sides
+    eval_max_tokens: int = 1000  # validation and test sentences are cut to this; fairseq's models take up to 1,024
+    lowercase: bool = False  # lowercase all text of the model, on both sides, but not the references
+    normalize_punctuation: bool = False  # apply Moses' normalize-punctuation to the same text
 
     @property
     def changes(self) -> list[str]:
-        """What is done to text before it is split into subwords, in this order, by its keys in the .conf."""
+        """The .conf's keys of the changes that text goes through before it is split into subwords, in order."""
         changes = {"lowercase": self.lowercase, "normalize-punctuation": self.normalize_punctuation}
         return [name for name, wanted in changes.items() if wanted]
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What is scored beside SacreBLEU's BLEU and chrF on the reference."""
+    """Scores beside SacreBLEU's BLEU and chrF against the reference."""
 
-    historical: bool = False  # a tokenized BLEU, as papers print it
-    testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's name of a test set
-    tokenized: str = "split"  # which one: cased with German compounds split, or lowercased with compounds whole
+    historical: bool = False  # also compute a tokenized BLEU, as papers report it
+    testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's names of the recipe's test sets
+    tokenized: str = "split"  # the tokenized BLEU: `split` is cased and splits compounds, `lowercase` does neither
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything a .conf says."""
+    """The contents of a .conf."""
 
     path: Path
     corpus: Corpus
     prepare: Prepare
     size: str
-    setup: str | None  # tells experiments of several .conf files on one corpus apart
-    pairs: list[str]  # those of the corpus, unless the model is for some of them only
+    setup: str | None  # part of the experiments' names, so that several .conf files may share a corpus
+    pairs: list[str]  # the corpus's pairs that this model is for; by default all
     model: Flags
     train: Flags
     batch_tokens: int | None
     generate: Flags
-    average: int  # so many checkpoints as one; 1: the last alone
-    average_by: str  # which ones: epochs or updates
-    length_penalty: str  # power: fairseq's; wu: the papers'
+    average: int  # number of checkpoints that are averaged; 1: only the last is used
+    average_by: str  # average checkpoints of the last epochs, or of the last --save-interval-updates
+    length_penalty: str  # power: fairseq's; wu: that of Wu et al. 2016, which the papers use
     score: Scoring
     experiments: dict[str, list[str]]
     default_experiments: list[str]
-    # Where each section and key was written: None is --set, text is what was typed as --experiments.
+    # Where each (section, key) was set: a file; None for --set; or the text that was given as --experiments.
     origins: dict[tuple[str, str], Path | str | None] = field(default_factory=dict)
 
     @property
     def overridden(self) -> Flags:
-        """What --set changes of the model and its training, which makes another experiment as flags behind -- do."""
+        """The values of [model] and [train] set by --set; like flags after --, they make a different experiment."""
         sections = {"model": {**self.model, "size": self.size}, "train": {**self.train}}
         if self.batch_tokens:
             sections["train"]["batch-tokens"] = str(self.batch_tokens)
@@ -101,11 +101,12 @@ class Recipe:
         }
 
     def where(self, section: str, key: str) -> str:
-        """Where a value was written, for an error."""
+        """The place where a value was set, for error messages."""
         return where_written(self.origins.get((section, key), self.path), section, key)
 
 
 def where_written(origin: Path | str | None, section: str, key: str) -> str:
+    """The place where a value was set, from an origin as in `Recipe.origins`."""
     if isinstance(origin, str):
         return f"--experiments '{origin}'"
     return f"--set {section}.{key}" if origin is None else f"{origin}, section [{section}], key '{key}'"

@@ -1,4 +1,4 @@
-"""What one call of the pipeline was asked to do, and where its files lie."""
+"""The options of one call of the pipeline, the paths of its data, and how it runs commands."""
 
 import ctypes
 import os
@@ -19,15 +19,15 @@ from posenc_experiments.base.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3
-# Looked up here: between fork and exec, a process with threads must not load anything. Only Linux has it;
-# elsewhere, after a kill, a command may still run and hold the lock, which the next call then refuses to take.
+# Looked up at import, because a process with threads must not load anything between fork and exec. Only Linux has
+# prctl; elsewhere a command may outlive a killed pipeline and hold its lock, and the next call is refused.
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
 
 @dataclass
 class Run:
-    """The options of one call; every stage takes one."""
+    """The options of one call for one .conf and pair; every stage takes a Run."""
 
     recipe: Recipe
     pair: str
@@ -38,7 +38,7 @@ class Run:
     cpu_processes: int = 1  # training processes of each node without GPUs
     nodes: int = 1
     node_rank: int = 0
-    rendezvous: str = ""  # host:port of node 0, where there are several
+    rendezvous: str = ""  # host:port of node 0, if there are several nodes
     precision: str | None = None  # None: what the .conf says
     tensorboard: bool = False
     wandb: str | None = None  # a project's name
@@ -47,11 +47,11 @@ class Run:
     devices: str | None = None  # the GPUs of one job, as CUDA_VISIBLE_DEVICES names them; None: all
     source_dir: Path | None = None
     overrides: tuple[str, ...] = ()  # --set, as given
-    extra: Flags = field(default_factory=dict)  # fairseq-train flags from behind `--`
+    extra: Flags = field(default_factory=dict)  # flags of fairseq-train, given after `--`
     dry_run: bool = False
     console: Console = field(default_factory=Console)
-    show: Callable[[str], None] | None = None  # of one job, on a terminal: takes the state of its training
-    stop: threading.Event = field(default_factory=threading.Event)  # set when the user interrupts: all commands end
+    show: Callable[[str], None] | None = None  # displays the state of this job's training on a terminal
+    stop: threading.Event = field(default_factory=threading.Event)  # set on an interrupt, to end all commands
 
     @property
     def source(self) -> str:
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def processes(self) -> int:
-        """Training processes on this node: one a GPU, or as many as asked for on the CPU."""
+        """Training processes on this node: one for each GPU, or `cpu_processes` without GPUs."""
         return self.gpus or self.cpu_processes
 
     @property
@@ -77,12 +77,12 @@ class Run:
         return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
 
     def module(self, name: str) -> list[str]:
-        """The words that run a Python module, which Python does not look for in the current directory."""
+        """The command that runs a Python module, without searching for it in the current directory."""
         return [self.python, "-P", "-m", name]
 
     @property
     def download_dir(self) -> Path:
-        """The corpus as it came; shared by all pairs, and by recipes that name the same directory."""
+        """The unchanged files of the corpus, shared by all pairs and by recipes that name the same directory."""
         return self.data_dir / self.recipe.corpus.downloads
 
     @property
@@ -98,7 +98,7 @@ class Run:
         return self.prepared_dir / "binarized"
 
     def say(self, text: str) -> None:
-        """One line to the user, as it stands."""
+        """Prints one line to the user, without markup."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def dry(self, words: Iterable[str | Path]) -> None:
@@ -107,13 +107,13 @@ class Run:
 
 
 def die_with_parent() -> None:
-    """In the child: be killed when the pipeline is, so that no command of a killed call runs beside the next call."""
+    """Has this child process killed when its parent is, so that a killed call leaves no command running."""
     if PRCTL is not None:
         PRCTL(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Stopped(Exception):
-    """The user interrupted."""
+    """Raised in all jobs when the user interrupts the call."""
 
 
 def run_command(
@@ -125,8 +125,17 @@ def run_command(
     locks: Collection[int] = (),
     while_running: Callable[[], None] | None = None,
 ) -> None:
-    """Runs a command with its output appended to `log`; RecipeError naming `what` and the log if it fails. It holds
-    the descriptors `locks` even after this process is killed.
+    """Runs a command and appends its output to `log`.
+
+    Args:
+        what: name of the command in errors.
+        environment: variables to set beside those of this process.
+        locks: descriptors of locks that the command inherits, so that it holds them even if this process is killed.
+        while_running: called a few times a second.
+
+    Raises:
+        RecipeError: the command failed; names `what`, the last error in the log, and the log.
+        Stopped: the user interrupted the call.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
@@ -169,7 +178,7 @@ def _reason(code: int) -> str:
 
 
 def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[str, str]) -> None:
-    """Keeps a command as a script that runs it again."""
+    """Writes a script that runs a command again."""
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     command = shlex.join(str(word) for word in words)
     with atomic_path(path) as temporary:
@@ -178,8 +187,9 @@ def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[
 
 
 def last_words(log: Path, start: str | None = None) -> str:
-    """The last line of a log that names an error, which is where Python puts it, or else its last; with `start`, of
-    what stands below the last line that begins so.
+    """The last line of a log that names an error, or the last line if none does.
+
+    With `start`, only the lines after the last one that begins with `start` count.
     """
     with open(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 100_000))

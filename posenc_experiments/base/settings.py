@@ -1,13 +1,12 @@
-"""A recipe's .conf: an INI file that holds values only, checked when it is read.
+"""Reads and checks a recipe's .conf, an INI file of values.
 
-`[corpus]`, `[prepare]` and `[score]` are this pipeline's own keys. `[model]`, `[train]` and `[generate]` hold fairseq's
-own flag names and are passed through as `--key value` (an empty value makes a bare `--key`); the only keys
-there that are not fairseq's are `size`, `setup`, `pairs`, `batch-tokens`, `average`, `average-by` and `length-penalty`.
-`[experiments]` has one row an experiment, `name = ENCODING [flags]`, and `default`, the names run when none are asked
-for.
+`[corpus]`, `[prepare]` and `[score]` hold keys of this pipeline. `[model]`, `[train]` and `[generate]` hold flags of
+fairseq, which are passed on as `--key value` (an empty value makes a bare `--key`); the only keys there that are not
+fairseq's are `size`, `setup`, `pairs`, `batch-tokens`, `average`, `average-by` and `length-penalty`. `[experiments]`
+has one row for each experiment, `name = ENCODING [flags]`, and `default`, the names that run without --experiments.
 
-`[extends] conf = a.conf b.conf` reads other files first, in order, relative to the file that says so; later values
-win, key by key. `--set SECTION.KEY=VALUE` wins over all files.
+`[extends] conf = a.conf b.conf` reads other files first, in order; their paths are relative to the file that extends
+them. Later values override earlier ones, key by key. `--set SECTION.KEY=VALUE` overrides all files.
 """
 
 import configparser
@@ -30,14 +29,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Value:
-    """What a key was set to, and in which file; None: by --set."""
+    """The text that a key was set to, and the file that sets it, or None for --set."""
 
     text: str
     origin: Path | None
 
 
 class _Section:
-    """One section of a .conf, with errors that name file, section and key."""
+    """One section of a .conf; its errors name file, section and key."""
 
     def __init__(self, path: Path, name: str, values: dict[str, _Value]) -> None:
         self.path, self.name = path, name
@@ -49,7 +48,7 @@ class _Section:
         return RecipeError(f"{where_written(self.origins.get(key, self.path), self.name, key)}: {problem}")
 
     def folder(self, key: str) -> Path:
-        """What a path in this value is relative to: its file's directory, or the current one for --set."""
+        """The directory that a path in this value is relative to: that of its file, or the current one for --set."""
         origin = self.origins.get(key, self.path)
         return Path() if origin is None else origin.parent
 
@@ -82,17 +81,17 @@ def _corpus(section: _Section) -> Corpus:
 
         return section.get(key, convert)
 
-    has = section.values.keys() & {"sources", "generator", "text"}
-    if len(has) != 1:
+    kinds = section.values.keys() & {"sources", "generator", "text"}
+    if len(kinds) != 1:
         raise section.error("sources", "give one of 'sources', 'generator' and 'text'.")
     name = section.get("name", convert.name)
     pairs = section.get("pairs", convert.pairs)
-    of_pairs = [key for key in section.values if key.startswith("train.")]
-    for key in of_pairs:
+    train_keys = [key for key in section.values if key.startswith("train.")]
+    for key in train_keys:
         pair = key.removeprefix("train.")
         if pair not in pairs and "-".join(reversed(pair.split("-"))) not in pairs:
             raise section.error(key, f"'{pair}' is not a pair of this recipe; its pairs are {', '.join(pairs)}.")
-    sources = file("sources") if "sources" in has else None
+    sources = file("sources") if "sources" in kinds else None
     archives = file("archives") if "archives" in section.values else None
     if sources is not None and archives is None:
         archives = sources.with_name("archives.tsv")
@@ -104,15 +103,15 @@ def _corpus(section: _Section) -> Corpus:
         train=section.get("train", convert.some_words),
         valid=section.get("valid", str),
         tests=section.get("tests", convert.some_words),
-        train_by_pair={key.removeprefix("train."): section.get(key, convert.some_words) for key in of_pairs},
+        train_by_pair={key.removeprefix("train."): section.get(key, convert.some_words) for key in train_keys},
         sources=sources,
         archives=archives,
         counts=file("counts") if "counts" in section.values else None,
         downloads=section.get("downloads", convert.folder_name, f"{name}/download"),
-        generator=file("generator") if "generator" in has else None,
+        generator=file("generator") if "generator" in kinds else None,
         generator_options=section.get("generator-options", convert.shell_words, []),
-        # Whether it is there is asked by the stage that reads it, which may run on another machine than the others.
-        text=section.get("text", section.folder("text").joinpath) if "text" in has else None,
+        # The stage download checks that it exists, because later stages may run on a machine without it.
+        text=section.get("text", section.folder("text").joinpath) if "text" in kinds else None,
     )
     section.refuse_rest()
     return corpus
@@ -138,7 +137,7 @@ def _score(section: _Section, tests: list[str]) -> Scoring:
             test, _, name = word.partition("=")
             if test not in tests or not name or test in found:
                 raise ValueError(
-                    f"'{word}' is not a test set of [corpus] ({', '.join(tests)}) with SacreBLEU's name for it, "
+                    f"'{word}' is not a test set of [corpus] ({', '.join(tests)}), '=' and its name in SacreBLEU, "
                     f"such as {tests[0]}=wmt14/full"
                 )
             found[test] = name
@@ -181,7 +180,7 @@ def _experiments(section: _Section) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def parse_override(text: str) -> tuple[str, str, str]:
-    """`train.lr=1e-3` as section, key and value."""
+    """Splits `train.lr=1e-3` into section, key and value."""
     name, has_value, value = text.partition("=")
     section, has_key, key = name.partition(".")
     if not has_value or not has_key or not key.strip():
@@ -192,7 +191,7 @@ def parse_override(text: str) -> tuple[str, str, str]:
 
 
 def _read_file(path: Path, reading: tuple[Path, ...] = ()) -> dict[str, dict[str, _Value]]:
-    """The values of a file and, below them, of those that it extends."""
+    """The values of a file over those of the files that it extends; `reading` are the files that extend this one."""
     parser = configparser.ConfigParser(
         interpolation=None,
         delimiters=("=",),
@@ -234,7 +233,7 @@ def _items(parser: configparser.ConfigParser, section: str) -> list[tuple[str, s
 
 
 def conf_in(folder: Path, name: str, where: str) -> Path:
-    """A recipe's .conf by its name; RecipeError, which `where` begins, if there is none."""
+    """The path of a recipe's .conf with this name; RecipeError, beginning with `where`, if there is none."""
     path = folder / f"{name}.conf"
     if not path.is_file():
         names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
@@ -243,8 +242,14 @@ def conf_in(folder: Path, name: str, where: str) -> Path:
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Reads and checks a .conf with the `--set` values over it; RecipeError names file, section and key of the first
-    fault.
+    """Reads and checks a .conf.
+
+    Args:
+        path: the .conf.
+        overrides: values of `--set`, which override those of the file.
+
+    Raises:
+        RecipeError: a value is wrong or missing; names file, section and key.
     """
     values = _read_file(path)
     for section, key, value in map(parse_override, overrides):

@@ -1,1 +1,1 @@
-"""The subcommands of `fairseq-posenc`, a file each."""
+"""The subcommands of `fairseq-posenc`, one file each."""

@@ -1,4 +1,4 @@
-"""Average checkpoints of one training into one."""
+"""`fairseq-posenc average`: averages checkpoints of one training."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ import click
 @click.option(
     "--allow-different-runs",
     is_flag=True,
-    help="Average checkpoints of one model also if they are of different trainings (seed, optimization, data).",
+    help="Also average checkpoints of different trainings (seed, optimization, data) of one model.",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY | FILE...", type=click.Path(path_type=Path))
 def main(
@@ -35,17 +35,16 @@ def main(
     allow_different_runs: bool,
     paths: tuple[Path, ...],
 ) -> None:
-    """Average checkpoints of one training: the last of a DIRECTORY, or the named FILEs.
+    """Averages checkpoints of one training: the last of a DIRECTORY, or the named FILEs.
 
     \b
     fairseq-posenc average --output averaged.pt --last-epochs 5 checkpoints/
     fairseq-posenc average --output averaged.pt --last-updates 20 --up-to 100000 checkpoints/
     fairseq-posenc average --output averaged.pt checkpoints/checkpoint7.pt checkpoints/checkpoint9.pt
 
-    Only checkpoints of one model (same architecture, flags and parameters) and of one training (same seed,
-    batches, optimization and data, wherever, however fast and however long it ran) are averaged. The result can
-    be given to fairseq-generate and to --finetune-from-model; it holds no optimizer state. It takes the memory
-    of two models.
+    The checkpoints must be of one model (same architecture, flags and parameters) and of one training (same seed,
+    batches, optimization and data; its hardware and length may differ). fairseq-generate and --finetune-from-model
+    accept the result; it holds no optimizer state. Averaging needs the memory of two models.
     """
     if last_epochs is not None and last_updates is not None:
         raise click.UsageError("--last-epochs and --last-updates exclude each other; give one of them.")

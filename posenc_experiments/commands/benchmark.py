@@ -1,4 +1,4 @@
-"""Speed and memory of position encodings beside stock fairseq's transformer of the same size.
+"""`fairseq-posenc benchmark`: speed and memory of position encodings beside stock fairseq's transformer of that size.
 
 fairseq-posenc benchmark training,generation,memory shaw diet_rel --data DATA-BIN -- --encoder-layers 3
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before torch: its profiler would tell of every start and stop
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # set before torch is imported, or its profiler logs every start
 import torch
 
 from fairseq_posenc.benchmark import models, report, run
@@ -23,7 +23,7 @@ from fairseq_posenc.benchmark.rounds import CLOCKS, Clock
 
 
 def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """``32,512``."""
+    """Parses ``32,512`` to sorted numbers of tokens."""
     if text is None:
         return None
     parts = text.split(",")
@@ -33,7 +33,7 @@ def parse_lengths(context: click.Context, parameter: click.Parameter, text: str 
 
 
 def parse_measures(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """``training,generation``."""
+    """Parses ``training,generation`` to names of measures."""
     names = list(dict.fromkeys(text.split(",")))
     for name in names:
         if name not in run.MEASURES:
@@ -43,23 +43,23 @@ def parse_measures(context: click.Context, parameter: click.Parameter, text: str
 
 
 def find_device(device: str, precision: str, clock: str) -> str:
-    """cpu or cuda, if it can do what is asked."""
+    """The device to measure on, cpu or cuda; UsageError if it does not support the precision or the clock."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise click.UsageError("--device cuda: torch finds no GPU here; say --device cpu.")
+        raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
     if device == "cpu" and precision != "fp32":
         raise click.UsageError(
-            f"--precision {precision}: fairseq cannot train so on a CPU (it takes bf16 for a TPU's); say --precision "
-            "fp32, or use a GPU."
+            f"--precision {precision}: fairseq cannot train in it on a CPU (without a GPU, bf16 means a TPU to it); "
+            "give --precision fp32, or use a GPU."
         )
     if device == "cuda" and clock == "cpu":
-        raise click.UsageError("--clock cpu: a GPU's work takes no CPU time; say --clock wall.")
+        raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")
     return device
 
 
 def write(path: Path, text: str, mode: str = "w") -> None:
-    """Writes the file of --json, or refuses it in a sentence."""
+    """Writes the file of --json; UsageError if it cannot be written."""
     try:
         with path.open(mode, encoding="utf-8") as file:
             file.write(text)
@@ -68,8 +68,8 @@ def write(path: Path, text: str, mode: str = "w") -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Before hours of measuring, and without a trace."""
-    existed = os.path.exists(path)  # Path's own raises where a name is too long
+    """Checks, before hours of measuring, that a file can be written, and leaves no file behind."""
+    existed = os.path.exists(path)  # Path.exists raises if a name is too long
     write(path, "", "a")
     if not existed:
         path.unlink()
@@ -82,14 +82,20 @@ def check_writable(path: Path) -> None:
     "--data",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Corpus binarized by fairseq-preprocess, for training, forward and generation; may be repeated. Without it: "
-    "random words in sentences about as long as those of news text.",
+    help="Corpus binarized by fairseq-preprocess, for training, forward and generation; may be repeated.  [default: "
+    "random words, in sentences about as long as those of news text]",
 )
 @click.option("--size", type=click.Choice(list(models.SIZES)), default="base", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--precision", type=click.Choice(list(models.PRECISIONS)), default="fp32", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), help="Of a CPU.  [default: torch's own choice]")
-@click.option("--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="One more warms up.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads of torch.  [default: torch's own choice]")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=9,
+    show_default=True,
+    help="Measured rounds; one more comes first, to warm up.",
+)
 @click.option(
     "--updates",
     type=click.IntRange(min=1),
@@ -98,14 +104,14 @@ def check_writable(path: Path) -> None:
     help="Batches of each model in a round of training, forward or table1.",
 )
 @click.option(
-    "--tokens", type=click.IntRange(min=8), default=2048, show_default=True, help="Of a batch, in each language."
+    "--tokens", type=click.IntRange(min=8), default=2048, show_default=True, help="Tokens of a batch in each language."
 )
 @click.option(
     "--sentences",
     type=click.IntRange(min=1),
     default=32,
     show_default=True,
-    help="Of a batch of generation: one a round.",
+    help="Sentences of a batch in generation, which translates one batch in each round.",
 )
 @click.option("--beam", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option(
@@ -125,14 +131,14 @@ def check_writable(path: Path) -> None:
     help="cpu: CPU seconds of this process, for a machine that others use too.",
 )
 @click.option(
-    "--vocabulary", type=click.IntRange(min=16), default=8000, show_default=True, help="Of random sentences, in words."
+    "--vocabulary", type=click.IntRange(min=16), default=8000, show_default=True, help="Words of random sentences."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option(
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="All figures go here too.",
+    help="Also write all figures to this file.",
 )
 def main(
     measures: list[str],
@@ -154,17 +160,18 @@ def main(
     seed: int,
     json_file: Path | None,
 ) -> None:
-    """Measures position encodings (all of them, unless some are named) beside stock fairseq's transformer, in rounds
-    in which each does the same work, and prints Markdown.
+    """Measures the named position encodings, by default all, beside stock fairseq's transformer, and prints Markdown.
+
+    In each round, every model does the same work.
 
     MEASURES: training (words/s of whole updates), forward (words/s without gradients), generation (sentences/s of
     cached beam search), memory (peak in training), growth (time and memory with the length), attention (alone, beside
     torch's scaled_dot_product_attention), table1 (DIET's Table 1, beside the paper's figures).
 
-    FLAGS are given to every model as to fairseq-train; those that only this package has are kept from stock.
+    FLAGS are flags of fairseq-train for every model; stock does not get those that only this package has.
     """
-    logging.disable(logging.INFO)  # fairseq's, of each model that is built
-    warnings.simplefilter("ignore")  # hydra's, likewise
+    logging.disable(logging.INFO)  # fairseq logs each model that is built
+    warnings.simplefilter("ignore")  # and hydra warns about it
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), encodings))
     flags = encodings[len(names) :]
     if json_file is not None and not json_file.absolute().parent.is_dir():
@@ -201,5 +208,5 @@ def main(
         found = run.MEASURES[measure](plan)
         click.echo(report.tables(found))
         results += found
-        if json_file is not None:  # so far: a later measure may be interrupted
+        if json_file is not None:  # after each measure, because a later one may be interrupted
             write(json_file, json.dumps(report.as_json(described, results), indent=2) + "\n")

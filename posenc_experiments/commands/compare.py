@@ -1,6 +1,4 @@
-"""Compares experiments: a table of their scores, with significance against a baseline, and a plot over
-clipping distances.
-"""
+"""`fairseq-posenc compare`: a table of scored experiments, and a plot of BLEU against clipping distance."""
 
 from pathlib import Path
 
@@ -19,10 +17,10 @@ from posenc_experiments.evaluation.report import FORMATS
     help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
 )
 def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: Path | None) -> None:
-    """Prints a table of scored experiments, and draws a plot.
+    """Prints a table of scored experiments; with --plot, also draws BLEU against clipping distance.
 
-    DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold them at any depth;
-    what these hold comes in natural order, k2 before k16. Seeds of one setting are pooled.
+    DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold experiments at any
+    depth, which are sorted in natural order, k2 before k16. Seeds of one setting are pooled.
     """
     from posenc_experiments.evaluation import comparison, pooling, results
     from posenc_experiments.evaluation.plot import plot as draw

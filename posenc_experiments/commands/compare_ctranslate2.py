@@ -1,4 +1,4 @@
-"""Speed and BLEU of an exported model and of fairseq."""
+"""`fairseq-posenc compare-ctranslate2`: speed and BLEU of an exported model beside fairseq's."""
 
 import logging
 from pathlib import Path
@@ -12,16 +12,16 @@ NUMBER = click.IntRange(min=1)
 @click.command()
 @click.argument("checkpoint", type=FILE)
 @click.argument("directory", type=FILE)
-@click.option("--source", type=FILE, required=True, help="Raw source text, a sentence a line.")
+@click.option("--source", type=FILE, required=True, help="Raw source text, one sentence a line.")
 @click.option("--reference", type=FILE, required=True, help="Its raw translation.")
-@click.option("--data", type=FILE, help="Where the dictionaries are, if not where the training had them.")
+@click.option("--data", type=FILE, help="Directory of the dictionaries, if not that of the training.")
 @click.option(
     "--compute-type",
     "compute_types",
     multiple=True,
     default=("float32", "int8"),
     show_default=True,
-    help="Of CTranslate2; may be given several times.",
+    help="Precision of CTranslate2's weights; may be repeated.",
 )
 @click.option("--beam", type=NUMBER, default=5, show_default=True)
 @click.option("--lenpen", type=float, default=1.0, show_default=True, help="log P is divided by length^lenpen.")
@@ -32,7 +32,7 @@ NUMBER = click.IntRange(min=1)
     type=NUMBER,
     default=3,
     show_default=True,
-    help="Each system translates the text once in each; one more warms up.",
+    help="Each system translates the text once in each round; one more comes first, to warm up.",
 )
 def main(
     checkpoint: Path,
@@ -47,14 +47,15 @@ def main(
     threads: int,
     rounds: int,
 ) -> None:
-    """Translate a text with CHECKPOINT by fairseq's search and with DIRECTORY, its export, by CTranslate2's, in turns,
-    on the CPU, in the same batches; print sentences a second and SacreBLEU of each. Text is segmented by DIRECTORY's
-    sentencepiece.model, or else by the recipe's; without either it is taken as it is.
+    """Translates a text with fairseq and with CTranslate2, and prints sentences a second and SacreBLEU of each.
+
+    fairseq uses CHECKPOINT, CTranslate2 uses DIRECTORY, its export. They take turns on the CPU, with the same batches.
+    DIRECTORY's sentencepiece.model, or else the recipe's, splits the text; without either, text is taken as subwords.
 
     \b
     fairseq-posenc compare-ctranslate2 averaged.pt served --source test.en --reference test.de
     """
-    logging.disable(logging.ERROR)  # what libraries say at their import, and errors that are said here anyway
+    logging.disable(logging.ERROR)  # libraries log at their import; errors are raised too
     try:
         from fairseq_posenc.export import measure
         from fairseq_posenc.export.scoring import Search

@@ -1,4 +1,4 @@
-"""Counts parameters: a table of architectures with what each spends on positions.
+"""`fairseq-posenc describe`: a table of architectures with the parameters that each spends on positions.
 
 fairseq-posenc describe transformer_shaw_wmt_en_de transformer_t5_wmt_en_de -- --share-all-embeddings
 """
@@ -19,18 +19,18 @@ from posenc_experiments.evaluation.report import FORMATS
     type=click.IntRange(min=5),
     default=32768,
     show_default=True,
-    help="Entries of the dictionary, fairseq's four special ones included; each language has as many.",
+    help="Entries of each language's dictionary, fairseq's four special ones included.",
 )
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
-    """Counts the parameters that each ARCH of this package spends on positions, and in all.
+    """Counts the parameters that each ARCH of this package spends on positions, and all its parameters.
 
-    FLAGS are given to each as to fairseq-train, for example --clipping-distance 4. Nothing is trained, and no data is
+    FLAGS are flags of fairseq-train for every ARCH, such as --clipping-distance 4. Nothing is trained, and no data is
     needed.
     """
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
     flags = archs[len(names) :]
-    logging.disable(logging.WARNING)  # of libraries at their import
+    logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.evaluation import parameters
 
     if not names:

@@ -1,8 +1,8 @@
-"""What the papers' tables cost in GPU-hours, from the words/s that one GPU was measured at.
+"""`fairseq-posenc estimate-cost`: the GPU-hours of the papers' tables, from the measured words/s of one GPU.
 
-Target words of a training = updates x words an update. A model's words/s follow from those of the measured model by
-the multiplications that a token needs (all matrices of the encoder for a source token, of the decoder and the output
-for a target token, taken as one of each), so that one measurement serves all sizes.
+A training takes (updates) x (words an update) target words. One measurement serves models of all sizes: a model's
+words/s are those of the measured model, divided by the ratio of the multiplications that one source token (in the
+encoder's matrices) and one target token (in the decoder's and the output's) need.
 """
 
 from argparse import Namespace
@@ -19,7 +19,7 @@ MEASURED = {"size": "wmt_en_de"}
 
 
 def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
-    """The multiplications of the forward pass of one source and one target token, without attention itself."""
+    """Multiplications by weights in the forward pass of one source and one target token."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
     import fairseq_posenc  # noqa: F401 # registers the architectures
@@ -49,7 +49,10 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     help="Real target words of a batch (wpb in fairseq's log).",
 )
 def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: int) -> None:
-    """Estimates the GPU-hours of papers' tables: RECIPES are directories that hold tables, such as recipes/wmt14."""
+    """Estimates the GPU-hours of papers' tables.
+
+    RECIPES are directories that hold tables, such as recipes/wmt14.
+    """
     rows = []
     for folder in recipes:
         for path in sorted((folder / "tables").glob("*.tsv")):
@@ -58,7 +61,7 @@ def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: i
             for _, conf, _ in trainings:
                 recipe = read_recipe(folder / f"{conf}.conf")
                 if "max-update" not in recipe.train:
-                    raise RecipeError(f"{recipe.path} has no max-update in [train], from which the cost follows.")
+                    raise RecipeError(f"{recipe.path} has no max-update in [train]: add it, the estimate needs it.")
                 vocabulary = recipe.prepare.vocabulary
                 relative = multiplications(recipe.size, recipe.model, vocabulary) / multiplications(
                     MEASURED["size"], {}, vocabulary

@@ -1,4 +1,4 @@
-"""Writes a checkpoint as a model directory of CTranslate2."""
+"""`fairseq-posenc export`: writes a checkpoint as a model directory of CTranslate2."""
 
 import logging
 from pathlib import Path
@@ -15,22 +15,21 @@ QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16
     "--data",
     type=click.Path(path_type=Path),
     metavar="DIRECTORY",
-    help="Where the dictionaries (dict.LANGUAGE.txt) are, if not where the training had them.",
+    help="Directory of the dictionaries (dict.LANGUAGE.txt), if not that of the training.",
 )
-@click.option(
-    "--quantization", type=click.Choice(QUANTIZATIONS), help="Of the weights; by default they stay as they are."
-)
+@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Quantize the weights; by default none are.")
 @click.option(
     "--sample",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Source text to compare translations of, a sentence a line; by default sentences of the validation set.",
+    help="Source text for the comparison with fairseq, one sentence a line; by default some of the validation set.",
 )
 @click.option(
     "--sentencepiece",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="SentencePiece's model, to be put beside; by default the recipe's. Without it, a sample's lines are subwords.",
+    help="SentencePiece's model, to be copied into OUTPUT; by default the recipe's. Without one, the lines of --sample "
+    "are read as subwords.",
 )
 @click.option("--force", is_flag=True, help="Replace OUTPUT, if it is a model directory of CTranslate2.")
 def main(
@@ -42,16 +41,16 @@ def main(
     sentencepiece: Path | None,
     force: bool,
 ) -> None:
-    """Write CHECKPOINT, trained or averaged, as the model directory OUTPUT of CTranslate2.
+    """Writes CHECKPOINT, trained or averaged, as the model directory OUTPUT of CTranslate2.
 
     \b
     fairseq-posenc export averaged.pt served
     fairseq-posenc export averaged.pt served --quantization int8 --sample newstest.en
 
-    OUTPUT appears only after both, in single precision, gave the same log-probabilities. Its export.json holds the
-    options of translate_batch for fairseq's search.
+    OUTPUT appears only after fairseq and CTranslate2, in single precision, gave the same log-probabilities. Its
+    export.json holds the options of translate_batch that search as fairseq does.
     """
-    logging.disable(logging.ERROR)  # what libraries say at their import, and errors that are said here anyway
+    logging.disable(logging.ERROR)  # libraries log at their import; errors are raised too
     try:
         from fairseq_posenc.export import export
     except ImportError as error:

@@ -1,5 +1,6 @@
-"""Copies the text that experiments leave (settings, commands, translations, scores) to where it is kept under version
-control, without checkpoints, logs and references.
+"""`fairseq-posenc keep-results`: copies the results of experiments that fit under version control.
+
+These are settings, commands, translations and scores, but not checkpoints, logs and references.
 """
 
 import re
@@ -18,9 +19,10 @@ KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL)  # of each test set
 @click.argument("output", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("results", type=click.Path(path_type=Path, file_okay=False))
 def main(output: Path, results: Path) -> None:
-    """Copies every scored experiment below OUTPUT, a recipe's --output-dir, to the same place below RESULTS.
+    """Copies settings, translations and scores of every scored experiment in OUTPUT to the same path in RESULTS.
 
-    In the training's command, paths become those of a run with the default directories, started in the repository.
+    OUTPUT is a recipe's --output-dir. In the command of the training, paths become those of a run from the repository
+    with the default directories.
     """
     output = output.resolve()
     finished = sorted(marker.parents[1] for marker in output.rglob("done/score*"))
@@ -40,7 +42,7 @@ def main(output: Path, results: Path) -> None:
 
 
 def _portable(command: str, output: Path) -> str:
-    """The command with paths as in a run with the default directories, started in the repository."""
+    """The command with the paths of a run from the repository with the default directories."""
     command = command.replace(f"{output}/", "output/")
     command = re.sub(r"\S+/(?=\w+/\S+/prepared/binarized)", "data/", command)
     command = re.sub(r"(--user-dir) \S+/(?=fairseq_posenc\b)", r"\1 ", command)

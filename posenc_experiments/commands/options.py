@@ -1,4 +1,4 @@
-"""What `run` and `table` have in common: their options, and the run that follows from them."""
+"""The options that `run`, `own` and `table` share, their checks, and the `Run` that they lead to."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ OPTIONS = [
         metavar="SECTION.KEY=VALUE",
         help="Changes a value of the .conf, such as train.max-update=1000. May be repeated.",
     ),
-    click.option("--seeds", default="1", show_default=True, help="Each experiment is run once a seed, such as 1,2,3."),
+    click.option("--seeds", default="1", show_default=True, help="Runs each experiment with each seed, such as 1,2,3."),
     click.option(
         "--source",
         type=click.Path(path_type=Path),
@@ -41,14 +41,14 @@ OPTIONS = [
         type=click.Path(path_type=Path),
         default=Path("data"),
         show_default=True,
-        help="Downloaded and prepared data.",
+        help="Directory of downloaded and prepared data.",
     ),
     click.option(
         "--output-dir",
         type=click.Path(path_type=Path),
         default=Path("output"),
         show_default=True,
-        help="Experiment directories.",
+        help="Directory of the results.",
     ),
     click.option(
         "--executor",
@@ -61,33 +61,40 @@ OPTIONS = [
     click.option(
         "--gpus",
         type=click.IntRange(min=0),
-        help="GPUs of this machine, 0 for the CPU; all there are if left out. With slurm those of a job, if not 0 or "
-        "--gpus-per-job.",
+        help="GPUs of this machine to use, 0 for the CPU; all if left out. With slurm: GPUs of one job, unless "
+        "--gpus-per-job is given.",
     ),
     click.option(
         "--gpus-per-job",
         type=click.IntRange(min=1),
-        help="GPUs of one training: with fewer than --gpus, trainings share these.  [default: run all, table 1]",
+        help="GPUs of one training; if fewer than --gpus, several trainings run at a time.  [default: run: all, "
+        "table: 1]",
     ),
     click.option(
         "--cpus",
         type=click.IntRange(min=1),
-        help=f"CPU threads or processes, all if left out; with slurm those of a job, {SLURM_CPUS} if left out.",
+        help=f"CPU threads or processes, all if left out. With slurm: those of one job, {SLURM_CPUS} if left out.",
     ),
     click.option(
         "--jobs",
         type=click.IntRange(min=0),
-        help="Experiments at a time. On the CPU they share --cpus: 1 if left out, 0: one for each CPU. With slurm as "
-        "many as wait or run in its queue, all if left out.",
+        help="Experiments at a time. On the CPU they share --cpus; 1 if left out, 0 for one per CPU. With slurm: jobs "
+        "in the queue at a time, all if left out.",
     ),
     click.option(
-        "--slurm", "slurm_words", multiple=True, metavar="KEY=VALUE", help="partition=gpu, time=1440 (minutes)..."
+        "--slurm",
+        "slurm_words",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A parameter of SLURM's jobs, such as partition=gpu or time=1440 (minutes). May be repeated.",
     ),
     click.option(
-        "--processes", type=click.IntRange(min=1), help="Training processes on a CPU; on GPUs it is one a GPU."
+        "--processes", type=click.IntRange(min=1), help="Training processes on a CPU; with GPUs there is one per GPU."
     ),
     click.option(
-        "--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="In training.  [default: the .conf's]"
+        "--precision",
+        type=click.Choice(["fp32", "fp16", "bf16"]),
+        help="Precision of training.  [default: the .conf's]",
     ),
     click.option("--tensorboard", is_flag=True, help="Writes event files into each experiment's directory."),
     click.option("--wandb", metavar="PROJECT", help="Reports to this project of Weights & Biases."),
@@ -97,7 +104,7 @@ OPTIONS = [
 
 
 def shared_options(command: Command) -> Command:
-    """Adds them to a command, which hands their values to `Call` as a dictionary."""
+    """Adds OPTIONS to a command, which passes their values to `Call` as a dictionary."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
@@ -121,7 +128,7 @@ class Call:
 
     def __init__(self, options: dict[str, Any], gpus_per_job: int | None, nodes: Nodes | None = None) -> None:
         self.options, self.nodes = options, nodes or Nodes()
-        self.console, self.stop = Console(), threading.Event()  # one of each, for all runs of the call
+        self.console, self.stop = Console(), threading.Event()  # shared by all runs of the call
         source = options["source"]
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
@@ -131,7 +138,7 @@ class Call:
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
         shared = {name: options[name] for name in ("where", "gpus", "cpus", "jobs", "dry_run")}
         per_job = options["gpus_per_job"] or gpus_per_job
-        # Before GPUs are looked for, and again when it is known how many there are.
+        # Checked here for an early error, and again below, when the number of GPUs is known.
         refuse_processes(options["processes"], per_job or options["gpus"] if options["gpus"] else 0)
         slots, self.sizes = share_hardware(**shared, gpus_per_job=per_job, alone=self.nodes.count > 1)
         self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
@@ -145,11 +152,11 @@ class Call:
         )
 
     def run(self, recipe: Recipe, pair: str) -> Run:
-        """What was asked for, of one .conf and pair."""
+        """The `Run` of one .conf and pair with the options of this call."""
         options = self.options
         if options["source"] is not None and recipe.corpus.sources is None:
-            how = "is taken from --text" if recipe.corpus.text is not None else "makes its text itself"
-            raise RecipeError(f"--source: {recipe.corpus.name} {how}; leave the option out.")
+            how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
+            raise RecipeError(f"--source: the text of {recipe.corpus.name} {how}; leave the option out.")
         return Run(
             recipe=recipe,
             pair=pair,
@@ -161,7 +168,7 @@ class Call:
             node_rank=self.nodes.rank,
             rendezvous=self.nodes.rendezvous,
             source_dir=options["source"].absolute() if options["source"] else None,
-            extra=parse_flags(list(options["extra"]), "the flags behind --"),
+            extra=parse_flags(list(options["extra"]), "the flags after --"),
             console=self.console,
             stop=self.stop,
             gpus=self.sizes["gpus"],
@@ -172,6 +179,7 @@ class Call:
 
 
 def choose_seeds(text: str) -> list[int]:
+    """The different numbers of `--seeds`, in their order."""
     words = text.replace(",", " ").split()
     if not words or not all(word.isdecimal() and int(word) < 1 << 32 for word in words):
         raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
@@ -187,15 +195,22 @@ def share_hardware(
     dry_run: bool = False,
     alone: bool = False,
 ) -> tuple[list[str], dict[str, int]]:
-    """Slots of trainings (with SLURM perhaps none: as many as there are jobs), and the `gpus` of one training, the
-    `cpus` of this machine or SLURM job and the `jobs` that share them, as Run takes them; `alone`: one training at a
-    time.
+    """Divides the hardware into slots, each for one training at a time.
+
+    Args:
+        where: `local` or `slurm`.
+        alone: one training at a time.
+
+    Returns:
+        The slots: on this machine, the GPUs of each as CUDA_VISIBLE_DEVICES names them; without GPUs and with SLURM,
+        numbers. No slots with SLURM mean any number of jobs. And fields of `Run`: the `gpus` of one training, the
+        `cpus` of this machine or of one SLURM job, and the `jobs` that share the `cpus`.
     """
     if where == "slurm":
         share = 0 if gpus == 0 else gpus_per_job or gpus or 1
         return [str(number) for number in range(jobs or 0)], {"gpus": share, "cpus": cpus or SLURM_CPUS, "jobs": 1}
     cpus = cpus or len(os.sched_getaffinity(0))
-    # A dry run may be about another machine.
+    # A dry run may be meant for another machine, so it does not look for GPUs.
     names = [str(number) for number in range(gpus)] if dry_run and gpus is not None else visible_gpus(gpus)
     if names:
         each = gpus_per_job or len(names)
@@ -210,28 +225,28 @@ def share_hardware(
 
 
 def visible_gpus(wanted: int | None) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES may name; `wanted` of them, or all."""
+    """GPUs as CUDA_VISIBLE_DEVICES names them: the first `wanted`, or all."""
     if wanted == 0:
         return []
     found = count_gpus()
     if (wanted or 0) > found:
-        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for no more, or give --gpus 0 for the CPU.")
+        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for at most {found}, or 0 for the CPU.")
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     names = named[:found] if len(named) >= found else [str(number) for number in range(found)]
     return names[: found if wanted is None else wanted]
 
 
 def count_gpus() -> int:
-    """The GPUs that PyTorch sees."""
+    """The number of GPUs that PyTorch sees."""
     import torch
 
     return torch.cuda.device_count()
 
 
 def refuse_processes(processes: int | None, gpus: int) -> None:
-    """RecipeError for another number of training processes than one a GPU, if a training has GPUs."""
+    """RecipeError if a training has `gpus` and its `processes` are not one per GPU."""
     if gpus and processes not in (None, gpus):
-        raise RecipeError(f"--processes {processes}: with --gpus {gpus} it is one process a GPU; leave it out.")
+        raise RecipeError(f"--processes {processes}: with --gpus {gpus} there is one process per GPU; leave it out.")
 
 
 def check_hardware(
@@ -249,7 +264,7 @@ def check_hardware(
     if nodes.count > 1 and where == "slurm":
         raise RecipeError("--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.")
     if precision == "bf16" and not gpus:
-        raise RecipeError("--precision bf16 needs a GPU: fairseq takes bf16 without one for a TPU; leave it out.")
+        raise RecipeError("--precision bf16 needs a GPU: without one, fairseq looks for a TPU; leave it out.")
     if precision == "fp16" and not gpus:
         raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
     if wandb and importlib.util.find_spec("wandb") is None:

@@ -1,4 +1,4 @@
-"""`fairseq-posenc own`: experiments on somebody's own text, with settings that follow from its size."""
+"""`fairseq-posenc own`: experiments on the user's own text, with settings chosen by its size."""
 
 import os
 from pathlib import Path
@@ -12,29 +12,29 @@ from posenc_experiments.base.run import ROOT
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.own_text import TRAIN, VALID, count_pairs, find_splits
 
-# Pairs from which on the settings of a .conf of recipes/own are taken.
+# The smallest number of training pairs that each .conf of recipes/own is for.
 SETTINGS = {500_000: "large", 50_000: "medium", 0: "small"}
-SIZED = "small-sized"  # instead of small where the model is one of fairseq's sizes
+SIZED = "small-sized"  # replaces small if --size asks for one of fairseq's sizes
 HOW = """\
 Compares position encodings on your own text: trains a translation model with each, and prints a table of their scores.
 
   bash recipes/own/run.sh --text DIR --pair en-de
 
-DIR holds train.en, train.de, valid.en, valid.de and one or several tests (test.en, test.de, test2.en...), a sentence a
-line; plain, or compressed as .gz; or each two as one .tsv (train.tsv: source, tab, target). Results go to
-output/NAME/PAIR, where NAME is DIR's. --dry-run shows what would be done; --help has all options, and
-recipes/own/README.md the settings that are chosen by the size of the text.
+DIR holds train.en, train.de, valid.en, valid.de and one or several tests (test.en, test.de, test2.en...), one sentence
+a line. Files are plain or compressed as .gz; a .tsv (train.tsv: source, tab, target) replaces the two files of a set.
+Results go to output/NAME/PAIR, where NAME is the name of DIR. --dry-run shows what would be done, --help all options,
+and recipes/own/README.md the settings for each size of text.
 """
 
 
 def choose_settings(pairs: int, size: str | None) -> str:
-    """The name of the .conf for so many training pairs, and for a model of a size of fairseq's if one is asked for."""
+    """The name of the .conf for this number of training pairs and for --size."""
     name = next(name for least, name in SETTINGS.items() if pairs >= least)
     return SIZED if name == "small" and size is not None else name
 
 
 def choose_name(name: str | None, text: Path) -> str:
-    """The name of the results; RecipeError if it can be no directory's."""
+    """The name of the results: --name, or that of the text's directory; RecipeError if it is not a valid name."""
     try:
         return convert.name(text.name if name is None else name)
     except ValueError as error:
@@ -42,7 +42,7 @@ def choose_name(name: str | None, text: Path) -> str:
 
 
 def check_pair(pair: str | None) -> str:
-    """RecipeError unless these are two languages, whose names become those of files."""
+    """The value of --pair; RecipeError unless it names two different languages that can end the names of files."""
     source, _, target = (pair or "").partition("-")
     if not (source.isidentifier() and target.isidentifier()) or source == target or "tsv" in (source, target):
         given = "--pair is missing" if pair is None else f"--pair {pair}"
@@ -82,8 +82,8 @@ def main(
     table.
 
     DIR holds train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
-    with test), a sentence a line: plain, or compressed as .gz; or each two as one .tsv (source, tab, target). Files
-    that change are noticed by their content. What was stopped resumes when the same command is given again.
+    with test), one sentence a line. Files are plain or compressed as .gz; a .tsv (source, tab, target) replaces the two
+    files of a set. A changed file is noticed by its content. Give the same command again to resume what was stopped.
     """
     if text is None:
         click.echo(HOW)
@@ -96,9 +96,9 @@ def main(
     path = find_conf(folder, chosen)
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
-    mine = [f"corpus.{key}={value}" for key, value in corpus.items()]
-    mine += [f"model.size={size}"] if size is not None else []
+    derived = [f"corpus.{key}={value}" for key, value in corpus.items()]
+    derived += [f"model.size={size}"] if size is not None else []
     click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, count in counts.items())} pairs of {pair}")
-    why = "--conf" if conf else "by the number of training pairs; --conf takes others"
+    why = "--conf" if conf else "by the number of training pairs; --conf chooses others"
     click.echo(f"settings: {path} ({why})")
-    run_conf(path, pair=pair, overrides=(*mine, *overrides), **options)
+    run_conf(path, pair=pair, overrides=(*derived, *overrides), **options)

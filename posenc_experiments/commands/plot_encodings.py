@@ -1,14 +1,14 @@
-"""Draws what each position encoding does to the attention of a toy sentence, one picture an encoding.
+"""`fairseq-posenc plot-encodings`: one picture per position encoding of its effect on the attention of a toy sentence.
 
-Every picture is made by the hooks of the encoding alone, so that a new encoding has one without a word here:
+The pictures use only the hooks that every encoding has, so a new encoding needs no code here. They show:
 
-* what positions add to the logits. All words are alike (q = k = 1), so that nothing but positions can differ;
-* what the weights add to the output beside the values (``context``);
-* which keys and values go into each mixture, where attention is to mixtures of them (``projects_length``);
-* what stands in the embeddings, where an encoding is added there (``input_positions``).
+* what positions add to the logits, with equal words (q = k = 1), so that only positions differ;
+* what the encoding adds to the output beside the values (``context``);
+* the share of each key and value in each mixture, for encodings that attend to mixtures (``projects_length``);
+* the vectors added to the embeddings (``input_positions``).
 
-Tables start near zero or at one, where little can be seen: seeded normal noise is added to them, of standard deviation
-1, or of 1/sqrt(n) in an n-wide projection.
+Initial parameters, near zero or one, would show little. So seeded normal noise is added to them, of standard deviation
+1, or of 1/sqrt(n) in a projection from n dimensions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WORDS = ["the", "dog", "that", "I", "saw", "yesterday", "barked", "loudly"]
 HEADS, WIDTH = 4, 16
-#: small enough for clipping and buckets to be seen within the sentence; for whichever encoding has the option
+#: options of the encodings that have them, small enough for clipping and buckets to show within the sentence
 OPTIONS = {
     "clipping_distance": 3,
     "left_clip": 3,
@@ -38,19 +38,17 @@ OPTIONS = {
 
 
 class Panels(NamedTuple):
-    """One line of a picture: matrices that share axes and colours."""
+    """One row of a picture: matrices that share axes and colours."""
 
     title: str
-    names: list[str]  # of each matrix
+    names: list[str]  # one per matrix
     matrices: Tensor  # (panels, rows, columns)
     rows: str
     columns: str
 
 
 def build(name: str) -> tuple[PositionEncoding, str]:
-    """The encoding for the toy sentence, whose parameters of two and more dimensions are the initial ones plus noise;
-    and a line that says how it was built.
-    """
+    """Builds an encoding for the toy sentence, with noise on its matrices; also returns a line that describes it."""
     import torch
 
     from fairseq_posenc import build_encoding
@@ -71,8 +69,8 @@ def build(name: str) -> tuple[PositionEncoding, str]:
     return encoding, ", ".join(described)
 
 
-def lines(encoding: PositionEncoding) -> list[Panels]:
-    """Whatever there is to see of an encoding."""
+def panels_of(encoding: PositionEncoding) -> list[Panels]:
+    """The rows of an encoding's picture."""
     import torch
 
     from fairseq_posenc.positions import Positions
@@ -92,12 +90,12 @@ def lines(encoding: PositionEncoding) -> list[Panels]:
         if encoding.overrides("context"):
             middle = length // 2
             each_key = torch.eye(length, dtype=torch.float64)[:, None, None].expand(length, HEADS, length, length)
-            added = encoding.context(each_key, positions)  # (S, H, T, d): all weight on one key after the other
+            added = encoding.context(each_key, positions)  # (S, H, T, d): row s has all weight on key s
             if added is not None:
                 title = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
                 found.append(Panels(title, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
         if encoding.input_positions != "none":
-            found += input_lines(encoding.input_positions)
+            found += input_panels(encoding.input_positions)
     effect = (logits - plain)[0]
     if effect.abs().max() > 1e-12 or not found:
         columns = "mixture c" if encoding.projects_length else "key j"
@@ -109,7 +107,7 @@ def lines(encoding: PositionEncoding) -> list[Panels]:
 def with_and_without_positions(
     encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Any
 ) -> tuple[Tensor, Tensor]:
-    """Logits as ``attend`` computes them, and those of the words alone; both (1, H, T, keys or mixtures)."""
+    """Logits as ``attend`` computes them, and logits without positions; both (1, H, T, keys or mixtures)."""
     new_q, new_k, _ = encoding.transform(q, k, v, positions)
     scaled = new_q * encoding.scaling
     bias = encoding.bias(scaled, new_k, positions)
@@ -119,14 +117,14 @@ def with_and_without_positions(
 
 
 def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:
-    """Matrices (H, ...) with their names; one where all heads are the same."""
+    """Names and matrices (H, ...) of all heads, or one of each if all heads are equal."""
     if (matrices == matrices[:1]).all():
         return ["all heads"], matrices[:1]
     return [f"head {head + 1}" for head in range(len(matrices))], matrices
 
 
-def input_lines(kind: str) -> list[Panels]:
-    """What fairseq adds to the embeddings of both stacks, as wide as all heads together."""
+def input_panels(kind: str) -> list[Panels]:
+    """The vectors that fairseq adds to the embeddings of encoder and decoder, and their inner products."""
     import torch
     from fairseq.modules import PositionalEmbedding
 
@@ -139,12 +137,12 @@ def input_lines(kind: str) -> list[Panels]:
 
 
 def draw(name: str, path: Path) -> None:
-    """The picture of one encoding; the same bytes every time with the same version of matplotlib."""
+    """Writes the picture of one encoding; one version of matplotlib always writes the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     encoding, described = build(name)
-    found = lines(encoding)
+    found = panels_of(encoding)
     widest = max(len(panels.names) for panels in found)
     figure = Figure(figsize=(1.5 + 2.1 * max(widest, 2), 3.2 * len(found) + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -179,7 +177,7 @@ def draw(name: str, path: Path) -> None:
     help="Directory of the pictures.",
 )
 def main(names: tuple[str, ...], output: Path) -> None:
-    """Draws what the encodings of these NAMES, by default all, do to attention: one NAME.png each."""
+    """Plots how the encodings NAMES, by default all, change attention: NAME.png for each."""
     from fairseq_posenc.encodings import ENCODINGS, find_encoding
 
     try:

@@ -1,4 +1,4 @@
-"""`fairseq-posenc run`: experiments of one .conf, from its corpus to a table of scores."""
+"""`fairseq-posenc run`: runs experiments of one .conf, from its corpus to a table of scores."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from posenc_experiments.workflow.sweep import choose_experiments
 
 
 def parse_stages(text: str) -> list[str]:
-    """`prepare..score`, or a list such as `translate,score`, in the pipeline's order."""
+    """Parses `prepare..score`, or a list such as `translate,score`; returns stages in the pipeline's order."""
     names = [name.strip() for name in text.replace("..", ",").split(",")]
     for name in names:
         if name not in STAGES:
@@ -32,6 +32,7 @@ def parse_stages(text: str) -> list[str]:
 
 
 def choose_pair(recipe: Recipe, pair: str | None) -> str:
+    """The value of --pair, or the recipe's first; RecipeError if the recipe has no such pair."""
     if pair is not None and pair not in recipe.pairs:
         raise RecipeError(
             f"--pair {pair}: {recipe.path.name} has no such pair; its pairs are {', '.join(recipe.pairs)}."
@@ -40,7 +41,7 @@ def choose_pair(recipe: Recipe, pair: str | None) -> str:
 
 
 def find_conf(folder: Path | None, conf: str | None) -> Path:
-    """The .conf that is meant: a path, or the name of one in the recipe's directory."""
+    """The path of the .conf: `conf` is a path or a name in the recipe's directory, by default that of the directory."""
     if conf is None:
         if folder is None:
             raise RecipeError("--conf is missing: name a .conf file, or call a recipe's run.sh.")
@@ -56,7 +57,7 @@ RUN_OPTIONS = [
         multiple=True,
         metavar="NAMES|SWEEP",
         help="Names from the .conf, with commas between; or an encoding (or a name) and flags, whose commas multiply, "
-        "such as 'shaw --clipping-distance 0,1,2'. May be repeated; compare keeps this order.  [default: the .conf's "
+        "such as 'shaw --clipping-distance 0,1,2'. May be repeated; the table keeps this order.  [default: the .conf's "
         "'default']",
     ),
     click.option(
@@ -97,7 +98,7 @@ def run_conf(
     rendezvous: str,
     **options: Any,
 ) -> None:
-    """Runs stages of experiments of one .conf; `options` are those that `Call` takes."""
+    """Runs stages of experiments of one .conf; `Call` takes the `options`."""
     recipe = read_recipe(conf, options["overrides"])
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
     call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
@@ -112,9 +113,9 @@ def run_conf(
 
 
 @click.command()
-@click.option("--recipe", "folder", type=click.Path(path_type=Path), help="Its directory; its run.sh sets this.")
-@click.option("--conf", help="A .conf file, or the name of one of the recipe's own; its run.sh sets a default.")
-@click.option("--pair", help="Source and target language, such as en-de; the recipe's first if left out.")
+@click.option("--recipe", "folder", type=click.Path(path_type=Path), help="The recipe's directory; run.sh sets it.")
+@click.option("--conf", help="A .conf file, or the name of one in the recipe's directory; run.sh sets a default.")
+@click.option("--pair", help="Source and target language, such as en-de; the recipe's first pair if left out.")
 @run_options
 def main(folder: Path | None, conf: str | None, **options: Any) -> None:
     """Runs a recipe's experiments: downloads and prepares its corpus, trains, averages, translates, scores, and prints
@@ -126,7 +127,7 @@ def main(folder: Path | None, conf: str | None, **options: Any) -> None:
     bash recipes/multi30k/run.sh --experiments 'shaw --clipping-distance 0,1,2' --dry-run
 
     Results are in output/CORPUS/PAIR, data in data/CORPUS/PAIR, both in the repository unless --output-dir and
-    --data-dir say otherwise. What was stopped, or killed, resumes when the same command is given again. How long a
-    training will take is said as soon as its first updates are done.
+    --data-dir say otherwise. Give the same command again to resume what was stopped or killed. After its first updates,
+    each training prints how long it will take.
     """
     run_conf(find_conf(folder, conf), **options)

@@ -1,4 +1,4 @@
-"""`fairseq-posenc table`: what a paper's table compares, printed beside the paper's figures."""
+"""`fairseq-posenc table`: runs the experiments of a paper's table, and prints them beside the paper's figures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +18,21 @@ from posenc_experiments.workflow.plan import make_plan
 
 
 @click.command()
-@click.option("--recipe", "folder", type=click.Path(path_type=Path), required=True, help="Set by table.sh.")
+@click.option(
+    "--recipe",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The recipe's directory; table.sh sets it.",
+)
 @click.argument("name", required=False)
-@click.option("--show", is_flag=True, help="Only print the table of what is there.")
+@click.option("--show", is_flag=True, help="Run nothing; print the table of the results so far.")
 @shared_options
 def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     """Trains, translates and scores what is missing of a paper's table, and prints it beside the paper's figures.
 
-    NAME is a file of the recipe's tables/, without .tsv. A call that was killed is simply made again: what is done is
-    passed over, what was cut short resumes.
+    NAME is a file of the recipe's tables/, without .tsv. Give the same command again to resume after a kill: finished
+    stages are skipped, and an interrupted training resumes.
     """
     table = read_table(folder, name)
     call = Call(options, 1)
@@ -42,7 +48,7 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
 
 
 def make_rows(table: PaperTable, folder: Path, call: Call) -> list[Planned]:
-    """The experiments of each row; RecipeError if a row names what its .conf does not have."""
+    """The experiments of each row; RecipeError if a row names a pair, experiment or test set that its .conf lacks."""
     runs: dict[tuple[str, str], Run] = {}
     rows = []
     for row in table.rows:
@@ -50,17 +56,17 @@ def make_rows(table: PaperTable, folder: Path, call: Call) -> list[Planned]:
             path = conf_in(folder, row.conf, row.where)
             runs[row.conf, row.pair] = call.run(read_recipe(path, call.options["overrides"]), row.pair)
         run = runs[row.conf, row.pair]
-        for kind, name, there in _named(row, run):
-            if name not in there:
+        for kind, name, known in _names(row, run):
+            if name not in known:
                 raise RecipeError(
-                    f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(there)}."
+                    f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(known)}."
                 )
         rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in call.seeds]))
     return rows
 
 
-def _named(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
-    """What a row names, and the names that there are: of test sets, those of its pair."""
+def _names(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
+    """Each name in a row: its kind, the name, and the names of that kind in the .conf."""
     yield "pair", row.pair, run.recipe.pairs
     yield "experiment", row.experiment, list(run.recipe.experiments)
     yield "test set", row.test, pair_tests(run)

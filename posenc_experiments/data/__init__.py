@@ -1,1 +1,1 @@
-"""From archives or generators to binarized text."""
+"""Stages `download` and `prepare`: from archives, a generator or the user's own text to binarized data."""

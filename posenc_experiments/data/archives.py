@@ -1,4 +1,4 @@
-"""Members out of archives: streamed, in one pass, under names of our own, so that no archive can write elsewhere."""
+"""Extracts members of archives in one pass, to paths that the caller chooses: no archive can write elsewhere."""
 
 import re
 import shutil
@@ -20,8 +20,14 @@ SEGMENT = re.compile(rb"<seg.*?>(.*)</seg>")
 
 
 def extract(archive: Path, members: Mapping[str, Path], table: Path) -> None:
-    """Writes each member to its path; RecipeError naming archive and member if one is missing or damaged. `table`
-    is where the members' names come from.
+    """Writes each member to its path.
+
+    Args:
+        members: the path for each member, by the member's name.
+        table: the file that names the members, for errors.
+
+    Raises:
+        RecipeError: a member is missing or damaged; names archive and member.
     """
     missing = dict(members)
     with _damage(archive, missing):
@@ -43,15 +49,15 @@ def _damage(archive: Path, missing: Mapping[str, Path]) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        # The first missing one: a stream that breaks hides what comes behind.
+        # Names the first missing member, because a damaged stream hides all that follow.
         raise RecipeError(
             f"{archive} is damaged ({str(error) or type(error).__name__}), and member '{next(iter(missing))}' cannot "
-            "be taken out of it: delete it and run the stage download again."
+            "be extracted: delete the archive and run the stage download again."
         ) from None
 
 
 def _open_members(archive: Path, wanted: Mapping[str, Path]) -> Iterator[tuple[str, BinaryIO]]:
-    """The wanted members, in the archive's order, each to be read before the next is asked for."""
+    """Yields the wanted members in the archive's order; the caller reads each before it takes the next."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
@@ -59,7 +65,7 @@ def _open_members(archive: Path, wanted: Mapping[str, Path]) -> Iterator[tuple[s
                     with zipped.open(info) as file:
                         yield _plain(info.filename), file  # type: ignore[misc]
         return
-    # As a stream: never seeks, so that gigabytes are decompressed once.
+    # As a stream, which never seeks, so that gigabytes are decompressed only once.
     with tarfile.open(archive, "r|*") as tarred:
         for member in tarred:
             if _plain(member.name) in wanted and (extracted := tarred.extractfile(member)) is not None:
@@ -72,12 +78,10 @@ def _plain(name: str) -> str:
 
 
 def segments(file: BinaryIO, where: str) -> Iterator[bytes]:
-    """The lines of a WMT test set in SGM, which is no real SGML: what stands between the tags, and nothing changed (no
-    entity is resolved), which is what SacreBLEU does too.
-    """
+    """The lines of a WMT test set in SGM: the text between <seg> tags, with entities unresolved, as in SacreBLEU."""
     for number, line in enumerate(file, 1):
         if line.startswith(b"<seg "):
             found = SEGMENT.match(line)
             if found is None:
-                raise RecipeError(f"{where}, line {number}: this <seg> does not end on its line; mend it.")
+                raise RecipeError(f"{where}, line {number}: this <seg> does not end on its line; fix it.")
             yield found[1] + b"\n"

@@ -1,4 +1,4 @@
-"""Raw pairs to pairs fit for learning, batch by batch, so that several processes can share the work."""
+"""Cleans raw training pairs in batches, so that several processes can share the work."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,8 +14,14 @@ Cleaned = tuple[bytes, bytes, TrainCounts]
 
 
 def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator[Batch]:
-    """Lines of both sides together, file by file, whose numbers of lines are added to `sizes`; RecipeError with both
-    counts where a file pair's differ.
+    """Reads both sides of each part together, in batches.
+
+    Args:
+        parts: the two files of each part.
+        sizes: a list that the number of lines of each part is appended to.
+
+    Raises:
+        RecipeError: the files of a part have different numbers of lines; names both.
     """
     for one, other in parts:
         sizes.append(0)
@@ -26,7 +32,7 @@ def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator
                 counts = [sizes[-1] + len(had) + sum(1 for _ in rest) for had, rest in ((left, ours), (right, theirs))]
                 raise RecipeError(
                     f"{one.name} has {counts[0]:,} lines and {other.name} has {counts[1]:,}: they are not translations "
-                    "of each other line by line; mend or replace them."
+                    "of each other line by line; fix or replace them."
                 )
             if not left:
                 break
@@ -35,7 +41,7 @@ def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator
 
 
 def clean_batch(batch: Batch, drop_identical: bool) -> Cleaned:
-    """The pairs fit for learning subwords, as lines of each side, and what happened to the others."""
+    """The cleaned pairs as lines of each side, and the counts of those kept and dropped."""
     counts = TrainCounts()
     sides: tuple[list[str], list[str]] = ([], [])
     for left, right in zip(*batch, strict=True):

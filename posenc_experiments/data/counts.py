@@ -1,4 +1,4 @@
-"""What happened to the pairs, step by step, in numbers and in words."""
+"""Counts of the pairs that each step dropped, as numbers and as sentences."""
 
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
@@ -9,13 +9,11 @@ from posenc_experiments.data.sources import STEPS, Known
 
 @dataclass
 class TrainCounts:
-    """What happened to the training pairs; `first_bad_utf8` is the number of a line, from 1, over all files
-    together.
-    """
+    """Counts of training pairs: those read, those dropped for each reason, and those kept."""
 
     read: int = 0
     bad_utf8: int = 0
-    first_bad_utf8: int | None = None
+    first_bad_utf8: int | None = None  # line number, from 1, over all files together
     empty: int = 0
     identical: int = 0
     too_short: int = 0
@@ -25,7 +23,7 @@ class TrainCounts:
     kept: int = 0
 
     def add(self, other: "TrainCounts") -> None:
-        """Adds those of the next batch."""
+        """Adds the counts of the next batch."""
         if self.first_bad_utf8 is None and other.first_bad_utf8 is not None:
             self.first_bad_utf8 = self.read + other.first_bad_utf8
         for name, value in asdict(other).items():
@@ -33,12 +31,12 @@ class TrainCounts:
                 setattr(self, name, getattr(self, name) + value)
 
     def after_steps(self) -> dict[str, int]:
-        """The pairs left after each cleaning step, in order: the names that counts.tsv may use."""
+        """The pairs left after each of STEPS, in order."""
         dropped = (0, self.bad_utf8, self.empty, self.identical, self.too_short + self.too_long, self.odd_ratio)
         return {step: self.read - lost for step, lost in zip(STEPS, accumulate(dropped), strict=True)}
 
     def sentences(self, settings: Prepare) -> list[str]:
-        """The counts in words."""
+        """The counts as sentences."""
         said = [f"{self.read:,} pairs read, {self.kept:,} kept"]
         if self.bad_utf8:
             said.append(f"{self.bad_utf8:,} dropped for bad UTF-8, first at line {self.first_bad_utf8:,}")
@@ -57,9 +55,7 @@ class TrainCounts:
 
 @dataclass
 class EvalCounts:
-    """What was found in a validation or test set, of which no line is ever dropped; lines are numbered from
-    1.
-    """
+    """Counts of a validation or test set, of which no line is ever dropped; lists hold line numbers, from 1."""
 
     lines: int = 0
     empty_source: list[int] = field(default_factory=list)
@@ -68,7 +64,7 @@ class EvalCounts:
     odd_separators: int = 0
 
     def sentences(self, max_tokens: int) -> list[str]:
-        """The counts in words."""
+        """The counts as sentences."""
         said = [f"{self.lines:,} pairs"]
         if self.empty_source:
             said.append(
@@ -85,12 +81,19 @@ class EvalCounts:
 
 
 def compare(what: str, found: int, known: int, evidence: str) -> str:
-    """Whether a count is the known one; never silent, for a corpus that lost lines trains all the same."""
+    """A sentence that says whether a count is the known one; it is always printed, as training accepts lost lines.
+
+    Args:
+        what: the part of the corpus.
+        found: its pairs here.
+        known: its pairs according to `evidence`.
+        evidence: the source of the known count.
+    """
     if found == known:
         return f"{what}: {found:,} pairs, as known ({evidence})"
     return f"warning: {what}: {found:,} pairs here, but {known:,} are known ({evidence}); {found - known:+,}"
 
 
 def compare_known(left: dict[str, int], known: list[Known]) -> list[str]:
-    """`after_steps` beside the recipe's table of counts."""
+    """Sentences that compare the result of `after_steps` with the recipe's table of counts."""
     return [compare(f"after '{row.step}'", left[row.step], row.pairs, row.evidence) for row in known]

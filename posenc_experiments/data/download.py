@@ -1,6 +1,4 @@
-"""Stage `download`: brings the corpus's archives to disk, whole and verified, has the recipe's generator make its
-text, or copies somebody's own.
-"""
+"""Stage `download`: fetches and verifies a corpus's archives, runs its generator, or copies the user's own text."""
 
 import contextlib
 import shutil
@@ -28,8 +26,10 @@ from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives
 
 
 def contents(run: Run, split: str) -> dict[str, list[str]] | None:
-    """What a split is, by language: the checksum of each of its files or, of one in an archive, the archive's checksum
-    and the member. None if the text has no archives and is not there yet.
+    """The identity of a split's text, by language.
+
+    This is the checksum of each file; for a member of an archive, the archive's checksum and the member's name. None
+    if the text is generated or the user's own, and the stage has not run yet.
     """
     sides = (run.source, run.target)
     if run.recipe.corpus.sources is None:
@@ -38,7 +38,7 @@ def contents(run: Run, split: str) -> dict[str, list[str]] | None:
             return None
         return {side: [f"sha256:{sums[f'{split}.{side}']}"] for side in sides}
     rows, archives = [row for row in wanted_sources(run) if row.split == split], wanted_archives(run)
-    # An archive's first row is the original and the others are copies, so that another mirror changes nothing.
+    # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
     return {
         side: [
             " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
@@ -50,17 +50,17 @@ def contents(run: Run, split: str) -> dict[str, list[str]] | None:
 
 
 def _generation(run: Run) -> str:
-    """The fingerprint of what generates the text."""
+    """The fingerprint of the generator's code and options."""
     corpus = run.recipe.corpus
     assert corpus.generator is not None
-    # The generator's own modules lie beside it.
+    # The generator may import modules from its own directory.
     folder = corpus.generator.parent
     code = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*.py"))}
     return fingerprint([code, corpus.generator_options])
 
 
 def archive_path(run: Run, name: str) -> Path:
-    """The file of an archive, whichever of its alternatives was had."""
+    """The downloaded file of an archive, from any of its alternatives."""
     rows = wanted_archives(run)[name]
     paths = [run.download_dir / row.path for row in rows]
     for path in paths:
@@ -99,7 +99,7 @@ def _generate(run: Run) -> None:
         empty_directory(temporary)
         log = corpus_dir / "generate.log"
         log.unlink(missing_ok=True)
-        # Its own modules may lie beside it, where PYTHONSAFEPATH keeps a script from looking.
+        # With PYTHONSAFEPATH set, the generator could not import modules from its own directory.
         run_command(run, command, log, f"The generator {corpus.generator}", {"PYTHONSAFEPATH": ""})
         for name in names:
             if not (temporary / name).is_file():
@@ -133,14 +133,14 @@ def _fetch_all(run: Run) -> None:
     def missing() -> dict[str, list[Archive]]:
         return {name: rows for name, rows in archives.items() if not markers.is_done(_stage(name), _inputs(rows))}
 
-    if not missing():  # asked before the lock is, so that runs which only read never disturb each other
+    if not missing():  # checked before locking, so that runs that only read do not exclude each other
         run.say("download: done before")
         return
     with locked(run.download_dir.parent):
         wanted = missing()
         _require_space(run, wanted)
         for name, rows in wanted.items():
-            final = _had_before(run, rows) or (_copy(run, rows) if run.source_dir is not None else _fetch(run, rows))
+            final = _find_whole(run, rows) or (_copy(run, rows) if run.source_dir is not None else _fetch(run, rows))
             for row in rows:
                 forget_parts(row, run.download_dir / row.path)
             markers.set_done(_stage(name), _inputs(rows), [final])
@@ -156,21 +156,21 @@ def _dry(run: Run, rows: list[Archive]) -> None:
         run.say(f"# {text} {row.url} to {run.download_dir / row.path}")
 
 
-def _had_before(run: Run, rows: list[Archive]) -> Path | None:
-    """A whole file whose marker is lost, or which the user put there."""
+def _find_whole(run: Run, rows: list[Archive]) -> Path | None:
+    """A complete file without a marker, such as one that the user put there; a different file is moved aside."""
     for row in rows:
         path = run.download_dir / row.path
         if path.is_file():
             if is_whole(path, row):
                 return path
             aside = path.with_name(f"{path.name}.other")
-            run.say(f"download: {path} is not what {run.recipe.corpus.archives} says; it is now {aside.name}")
+            run.say(f"download: {path} is not the file of {run.recipe.corpus.archives}; renamed it to {aside.name}")
             path.replace(aside)
     return None
 
 
 def _require_space(run: Run, archives: dict[str, list[Archive]]) -> None:
-    """Said before the first byte, not after some hours."""
+    """RecipeError, before the first download, if the disk has no space for all missing archives."""
     needed = 0
     for rows in archives.values():
         paths = [run.download_dir / row.path for row in rows]
@@ -181,13 +181,16 @@ def _require_space(run: Run, archives: dict[str, list[Archive]]) -> None:
     free = free_bytes(run.download_dir)
     if needed > free:
         raise RecipeError(
-            f"The disk of {run.download_dir} has {free:,} bytes free, and the archives missing there have "
-            f"{needed:,}: free some, or give another directory with --data-dir."
+            f"The disk of {run.download_dir} has {free:,} bytes free, and the missing archives need {needed:,}: free "
+            "some space, or give another directory with --data-dir."
         )
 
 
 def _copy(run: Run, rows: list[Archive]) -> Path:
-    """Takes an archive, any of its alternatives, from --source; two archives of one name may lie in subdirectories."""
+    """Copies an archive, from any of its alternatives, out of --source.
+
+    Each alternative is looked for as ARCHIVE/FILE too, because two archives may have files of one name.
+    """
     assert run.source_dir is not None
     wrong = None
     for row in rows:
@@ -211,20 +214,20 @@ def _copy(run: Run, rows: list[Archive]) -> Path:
 
 
 def _fetch(run: Run, rows: list[Archive]) -> Path:
-    """Downloads from the first place that has the file; each that has not is named."""
+    """Downloads an archive from the first alternative that works; RecipeError, with all reasons, if none does."""
     reasons = []
     for number, row in enumerate(rows, 1):
         size = f" ({row.bytes:,} bytes)" if row.bytes is not None else ""
         run.say(f"download: {row.url}{size}")
         final = run.download_dir / row.path
         try:
-            with _shown(run) as progress:
+            with _progress(run) as progress:
                 fetch(row, final, progress)
             return final
         except FetchError as error:
             reasons.append(f"{row.url} {error}")
             if number < len(rows):
-                run.say(f"download: {reasons[-1]}; the next place is tried")
+                run.say(f"download: {reasons[-1]}; trying the next URL")
     files = " or ".join(dict.fromkeys(row.file for row in rows))
     raise RecipeError(
         f"{'; '.join(reasons)}: check the network and run again (it resumes), or get {files} elsewhere and give its "
@@ -233,8 +236,8 @@ def _fetch(run: Run, rows: list[Archive]) -> Path:
 
 
 @contextlib.contextmanager
-def _shown(run: Run) -> Iterator[Callable[[int, int | None], None]]:
-    """Shows the bytes that came, on a terminal."""
+def _progress(run: Run) -> Iterator[Callable[[int, int | None], None]]:
+    """Shows the progress of a download on a terminal; yields the function that updates it."""
     columns = (TextColumn("  "), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=run.console, transient=True, disable=not run.console.is_terminal) as progress:
         task = progress.add_task("", total=None)

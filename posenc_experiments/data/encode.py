@@ -1,4 +1,4 @@
-"""Clean pairs to pairs of tokens, batch by batch; what is too long or too unequal in tokens is dropped here."""
+"""Splits cleaned training pairs into tokens, in batches, and drops pairs by their numbers of tokens."""
 
 from pathlib import Path
 
@@ -12,20 +12,20 @@ _settings: Prepare
 
 
 def start(directory: Path, source: str, target: str, settings: Prepare) -> None:
-    """Loads the learnt subwords, once a process."""
+    """Loads the learnt subwords; called once in each process."""
     global _sides, _settings
     _sides = load(directory, source, settings), load(directory, target, settings)
     _settings = settings
 
 
 def encode_batch(batch: Batch) -> Cleaned:
-    """The pairs to train on, as lines of tokens, and what happened to the others."""
+    """The pairs to train on as lines of tokens of each side, and the counts of those kept and dropped."""
     counts = TrainCounts()
     kept: tuple[list[str], list[str]] = ([], [])
     encoded = [side.encode(line.decode("utf-8") for line in lines) for side, lines in zip(_sides, batch, strict=True)]
     for source, target in zip(*encoded, strict=True):
         short, long = sorted((len(source), len(target)))
-        if short < _settings.min_tokens:  # subwords leave some characters out, as zero-width spaces
+        if short < _settings.min_tokens:  # may be 0: subwords drop some characters, such as zero-width spaces
             counts.too_short += 1
         elif long > _settings.max_tokens:
             counts.too_long += 1

@@ -1,4 +1,4 @@
-"""One file from one URL: resumed where an earlier try ended, verified, and never half there under its final name."""
+"""Downloads one file from one URL: resumes an earlier attempt, verifies the file, and only then gives it its name."""
 
 import hashlib
 import shutil
@@ -14,14 +14,14 @@ from posenc_experiments.base.errors import FIXES
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.data.sources import Archive
 
-ATTEMPTS = 4  # in a row that bring nothing new
-PROGRESS = 1 << 20  # bytes that count as something new
+ATTEMPTS = 4  # attempts in a row without progress
+PROGRESS = 1 << 20  # bytes that count as progress
 PART = ".part"
 TOO_MANY_REQUESTS = 429
 
 
 class FetchError(Exception):
-    """Why a file cannot be had from one place: a clause without a full stop."""
+    """A failed download from one URL; its text is a clause that follows the URL, without a full stop."""
 
 
 def checksum(path: Path, method: str) -> str:
@@ -30,7 +30,7 @@ def checksum(path: Path, method: str) -> str:
 
 
 def verify(path: Path, row: Archive) -> None:
-    """FetchError unless the file is the table's."""
+    """FetchError unless the file has the table's size and checksum."""
     size = path.stat().st_size
     if row.bytes is not None and size != row.bytes:
         raise FetchError(f"has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for")
@@ -50,24 +50,27 @@ def is_whole(path: Path, row: Archive) -> bool:
 
 
 def part_path(row: Archive, final: Path) -> Path:
-    """Where an unfinished download lies: another URL's file has another part, for the two may differ in every byte."""
+    """The path of an unfinished download; each URL has its own, because files of two URLs may differ."""
     return final.with_name(f"{final.name}.{fingerprint(row.url)[:8]}{PART}")
 
 
 def _again(part: Path) -> Path:
-    """Where all of it comes again, by a server that knows no ranges: what we have is kept until that is whole."""
+    """The path of a download from the start, if the server ignores ranges; the first part is kept until it is done."""
     return part.with_name(f"{part.name}.again")
 
 
 def forget_parts(row: Archive, final: Path) -> None:
-    """Deletes what unfinished downloads left, once the file is had."""
+    """Deletes the files of unfinished downloads."""
     part = part_path(row, final)
     for path in (part, _again(part)):
         path.unlink(missing_ok=True)
 
 
 def fetch(row: Archive, final: Path, progress: Callable[[int, int | None], None]) -> None:
-    """Downloads `row.url` to `final`; FetchError if that cannot be. `progress` is told bytes had and in all."""
+    """Downloads `row.url` to `final`; FetchError if that fails.
+
+    `progress` is called with the bytes so far and the bytes of the file, if known.
+    """
     part = part_path(row, final)
     part.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -80,7 +83,7 @@ def fetch(row: Archive, final: Path, progress: Callable[[int, int | None], None]
             part.unlink()  # a wrong file must not be resumed
             if not resumed:
                 raise
-            # What an earlier run left may have been damaged, by a power cut for instance: once more from the start.
+            # The part of an earlier run may have been damaged, by a power cut for instance: start over once.
     part.replace(final)
 
 
@@ -94,11 +97,11 @@ def _fetch_all(row: Archive, part: Path, progress: Callable[[int, int | None], N
                 reason = " ".join(str(error.reason).split())
                 raise FetchError(f"answered '{error.code} {reason}'") from None
         except (OSError, HTTPException, ValueError) as error:
-            if isinstance(error, OSError) and error.errno in FIXES:  # of our own disk
+            if isinstance(error, OSError) and error.errno in FIXES:  # an error of the local disk
                 raise
             if attempt == ATTEMPTS - 1 or isinstance(error, ValueError):
                 raise FetchError(f"cannot be reached ({getattr(error, 'reason', error)})") from None
-        # A slow server that breaks off now and then is followed as long as it gets on.
+        # A connection that breaks now and then is retried as long as the download makes progress.
         attempt, had = (0, _size(part)) if _size(part) >= had + PROGRESS else (attempt + 1, had)
         time.sleep(attempt)
 
@@ -120,17 +123,15 @@ def _fetch_rest(row: Archive, part: Path, progress: Callable[[int, int | None], 
             HTTPResponse, urllib.request.urlopen(urllib.request.Request(row.url, headers=headers), timeout=60)
         )
     except urllib.error.HTTPError as error:
-        if (
-            error.code == 416 and have
-        ):  # nothing behind what we have: it is whole, or not this file, as its hash will say
+        if error.code == 416 and have:  # no bytes follow: the file is complete, or its checksum will differ
             return
         raise
     with answer:
-        # A server that ignores the range answers 200 and sends all of it again.
+        # A server that ignores the range answers 200 and sends the whole file.
         start = have if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = start + int(length) if length and length.isdecimal() else row.bytes
-        if row.bytes is not None and total != row.bytes:  # an error page, say, which must not cost what we have
+        if row.bytes is not None and total != row.bytes:  # such as an error page, which must not replace the part
             raise FetchError(f"offers {total:,} bytes instead of {row.bytes:,}: it is another file")
         target = _again(part) if have and not start else part
         with open(target, "ab" if start else "wb") as file:

@@ -1,4 +1,4 @@
-"""How long the prepared sentences are, read from fairseq's index files without importing fairseq."""
+"""Lengths of the prepared sentences, read from fairseq's index files without importing fairseq."""
 
 import struct
 from functools import lru_cache
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 
-# fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then their sizes in int32.
+# The index of fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then the
+# sentences' sizes as int32.
 HEADER, MAGIC = struct.Struct("<9sQBQ"), b"MMIDIDX\0\0"
 Sizes = NDArray[Any]
 
 
 def read_sizes(path: Path) -> Sizes:
-    """Tokens of each sentence of a binarized file, its </s> counted; RecipeError if the file is damaged."""
+    """The number of tokens of each sentence of a binarized file, </s> included; RecipeError if the file is damaged."""
     with open(path, "rb") as index:
         head = index.read(HEADER.size)
         magic, _, _, sentences = HEADER.unpack(head) if len(head) == HEADER.size else (b"", 0, 0, 0)
@@ -34,13 +35,13 @@ def index_files(run: Run, split: str) -> tuple[Path, Path]:
 
 
 def longest(run: Run, split: str) -> tuple[int, int]:
-    """Tokens of the longest source and of the longest target sentence, </s> counted."""
+    """The numbers of tokens of the longest source and of the longest target sentence, </s> included."""
     source, target = (_extremes(path, path.stat().st_mtime_ns)[1] for path in index_files(run, split))
     return source, target
 
 
 def shortest_source(run: Run, split: str) -> int:
-    """Tokens of the shortest source sentence, </s> counted."""
+    """The number of tokens of the shortest source sentence, </s> included."""
     path = index_files(run, split)[0]
     return _extremes(path, path.stat().st_mtime_ns)[0]
 
@@ -52,7 +53,7 @@ def _extremes(path: Path, changed: int) -> tuple[int, int]:
 
 
 def count_batches(run: Run, split: str, max_tokens: int | None, batch_size: int | None) -> int:
-    """Batches that fairseq makes of a split, if --required-batch-size-multiple is 1.
+    """The number of batches that fairseq makes of a split, if --required-batch-size-multiple is 1.
 
     fairseq sorts pairs by source length, then by target length, and fills each batch as long as its number of pairs
     times their longest side is at most `max_tokens`.
@@ -64,7 +65,7 @@ def count_batches(run: Run, split: str, max_tokens: int | None, batch_size: int 
 
 @lru_cache
 def _count_batches(source: Path, target: Path, changed: int, max_tokens: int | None, batch_size: int | None) -> int:
-    # As one number a pair, so that sorting needs no index.
+    # Each pair as one number, which sorts faster than two.
     pairs = read_sizes(source).astype(np.int64) << 32 | read_sizes(target)
     pairs.sort()
     tokens = np.maximum(pairs >> 32, pairs & 0xFFFFFFFF)

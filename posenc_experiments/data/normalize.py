@@ -1,5 +1,6 @@
-"""Changes to text before it is split into tokens: to all that a model reads ([prepare] lowercase and
-normalize-punctuation), and to what the lowercased score compares.
+"""Lowercasing and punctuation normalization of text before it is split into tokens.
+
+They apply to the text of a model ([prepare] lowercase and normalize-punctuation) and to that of the lowercased score.
 """
 
 from collections.abc import Callable
@@ -12,8 +13,9 @@ Change = Callable[[str], str]
 
 @cache
 def normalizer(language: str, lowercase: bool, punctuation: bool) -> Change:
-    """The change of one line of `language`: lowercased first, as Multi30k's own script does it, then Moses'
-    normalize-punctuation, by sacremoses.
+    """A function that changes one line of `language`.
+
+    It lowercases first, as Multi30k's own script does, and then applies sacremoses' version of normalize-punctuation.
     """
     moses = sacremoses.MosesPunctNormalizer(language) if punctuation else None
 

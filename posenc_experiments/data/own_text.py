@@ -1,7 +1,8 @@
-"""Somebody's own text: a directory of train.en and train.de, or of train.tsv, plain or as .gz; valid and tests alike.
+"""Finds, checks and copies the user's own text: a directory of train.en and train.de, or of train.tsv.
 
-Its lines are copied unchanged to where a corpus's text is kept, so that a run does not depend on files that are edited
-meanwhile. The copy is the same whichever way the text is stored, and so are the experiments.
+Validation and test sets have the same form; any file may be compressed as .gz. The lines are copied unchanged to the
+directory of the corpus, so that runs do not depend on files that are edited later. The copy does not depend on the
+form of the files, and so neither do the experiments.
 """
 
 import codecs
@@ -29,17 +30,17 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data.checksums import CHECKSUMS, checksums
 from posenc_experiments.data.text import open_binary
 
-ORIGIN = "origin.json"  # beside the copy: whose it is
+ORIGIN = "origin.json"  # in the directory of the copy: the paths of the copied files
 TRAIN, VALID, TSV = "train", "valid", "tsv"
 BATCH = 5_000  # pairs written at a time
-Splits = dict[str, list[Path]]  # the file of each side, or one file of both
+Splits = dict[str, list[Path]]  # for each set, the files of the two sides, or one .tsv of both
 
 
 def find_splits(directory: Path, pair: str) -> Splits:
     """The files of the training, validation and test sets, tests in the order of their names.
 
     Raises:
-        RecipeError: the directory cannot be read, something is missing, or a set is there twice.
+        RecipeError: the directory cannot be read, a file is missing, or a set is given in two forms.
     """
     sides = pair.split("-")
     names = _list(directory)
@@ -63,7 +64,7 @@ def find_splits(directory: Path, pair: str) -> Splits:
             splits[split] = [kinds[TSV]]
         elif len(given) == 2:
             splits[split] = [kinds[side] for side in sides]
-        # A test set of other languages than these is another pair's.
+        # A test set that also has other languages may belong to another pair, so it is left out.
         elif split in (TRAIN, VALID) or (given and kinds.keys() == set(given)):
             missing += [f"{split}.{side}" for side in sides if side not in given]
     tests = [split for split in splits if split not in (TRAIN, VALID)]
@@ -98,11 +99,11 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
-    """The lines of both sides of a set; RecipeError names file and line of what cannot be used."""
+    """The pairs of lines of a set; RecipeError, naming file and line, if a line cannot be used."""
     pairs = _columns(files[0]) if len(files) == 1 else _side_by_side(files)
     first = next(pairs, None)
     if first is None:
-        raise RecipeError(f"{files[0]} is empty: put its text there.")
+        raise RecipeError(f"{files[0]} is empty: write its text to it.")
     yield from chain([first], pairs)
 
 
@@ -138,7 +139,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                         f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8, or "
                         "name it .gz if it is compressed."
                     )
-                # Editors of Windows put a byte order mark before the first line.
+                # Windows editors write a byte order mark before the first line.
                 yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
     except (EOFError, BadGzipFile, zlib.error) as error:
         raise RecipeError(f"{path} is not a whole gzip file ({error}): compress its text again.") from None
@@ -147,12 +148,12 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def count_pairs(splits: Mapping[str, Sequence[Path]]) -> dict[str, int]:
-    """The pairs of each set; RecipeError for the first fault in any."""
+    """The number of pairs of each set; RecipeError if a line of any set cannot be used."""
     return {split: sum(1 for _ in read_pairs(files)) for split, files in splits.items()}
 
 
 def take(run: Run) -> None:
-    """Copies the text, unless the copy has the same content already."""
+    """Runs the stage `download` for the user's own text: copies it, unless the copy already has the same content."""
     text = run.recipe.corpus.text
     assert text is not None
     splits = find_splits(text, run.pair)
@@ -169,7 +170,7 @@ def take(run: Run) -> None:
     origin = {"directory": str(text), "files": dict(_origins(splits, run))}
     sums = _copy(run, splits, None)
     if markers.is_done(stage, fingerprint(sums)):
-        if read_json(run.download_dir / ORIGIN) != origin:  # moved, or stored otherwise
+        if read_json(run.download_dir / ORIGIN) != origin:  # the same text was moved, or is in files of another form
             write_json(run.download_dir / ORIGIN, origin)
         run.say(f"download: done before, {text} has not changed")
         return
@@ -200,13 +201,13 @@ def _origins(splits: Splits, run: Run) -> Iterator[tuple[str, str]]:
 
 
 def origin(run: Run, name: str) -> str | None:
-    """The user's own file of a file of the copy."""
+    """The user's file that a file of the copy was made from; None if there is no copy."""
     path = run.download_dir / ORIGIN
     return dict(read_json(path)["files"]).get(name) if path.is_file() else None
 
 
 def _copy(run: Run, splits: Splits, directory: Path | None) -> dict[str, str]:
-    """The SHA-256 of each side of each set as it is copied into the directory, if one is given."""
+    """Writes each side of each set to `directory`, unless it is None; returns the SHA-256 of each."""
     sums = {}
     for split, files in splits.items():
         names = [f"{split}.{side}" for side in (run.source, run.target)]
@@ -224,7 +225,7 @@ def _copy(run: Run, splits: Splits, directory: Path | None) -> dict[str, str]:
 
 
 def _refuse_other(run: Run, text: Path) -> None:
-    """RecipeError if the data of this name and pair is of other text, with whose results these would be mixed."""
+    """RecipeError if the data of this name and pair was made from other text, so that results would be mixed."""
     path = run.download_dir / ORIGIN
     if path.is_file():
         other = str(read_json(path)["directory"])
@@ -240,7 +241,7 @@ def _refuse_other(run: Run, text: Path) -> None:
 
 
 def _refuse_swapped(run: Run, sums: Mapping[str, str]) -> None:
-    """RecipeError if a .tsv has the languages in the order of the reverse pair."""
+    """RecipeError if the columns of a .tsv were read as the opposite languages for the reverse pair."""
     path = run.download_dir.with_name(f"{run.target}-{run.source}") / CHECKSUMS
     reverse = read_json(path) if path.is_file() else {}
     source, target = f"{TRAIN}.{run.source}", f"{TRAIN}.{run.target}"

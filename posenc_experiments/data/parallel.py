@@ -1,4 +1,4 @@
-"""Work on many batches in several processes, with the results in the batches' order and memory that does not grow."""
+"""Maps a function over batches in several processes, in order and with bounded memory."""
 
 import multiprocessing
 import os
@@ -16,10 +16,10 @@ from posenc_experiments.base.run import die_with_parent
 T = TypeVar("T")
 R = TypeVar("R")
 KILLED = (
-    "A process of the stage prepare was killed, perhaps for want of memory: run again, with fewer --cpus or a smaller "
-    "'sample' in the .conf, section [prepare]; what was finished is kept."
+    "A process of the stage prepare was killed, perhaps because memory ran out: run again, with fewer --cpus or a "
+    "smaller 'sample' in the .conf, section [prepare]; finished steps are kept."
 )
-AHEAD = 2  # batches a worker that are read before the first result is taken
+AHEAD = 2  # batches per worker that are read ahead of the first result
 
 
 def in_order(
@@ -29,7 +29,7 @@ def in_order(
     start: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
 ) -> Iterator[R]:
-    """`map` over processes; `start(*arguments)` is called once in each. With one worker all happens here."""
+    """`map` in `workers` processes, in which `start(*arguments)` is called first; one worker means this process."""
     if workers == 1:
         if start is not None:
             start(*arguments)
@@ -46,7 +46,7 @@ def in_order(
 
 
 def in_child(function: Callable[..., None], *arguments: object) -> None:
-    """Calls a function in a process of its own, for the memory that it takes would never be given back in this one."""
+    """Calls a function in a child process, so that all its memory is freed afterwards."""
     with _pool(1) as pool:
         pool.submit(function, *arguments).result()
 
@@ -55,7 +55,7 @@ def in_child(function: Callable[..., None], *arguments: object) -> None:
 def _pool(
     workers: int, start: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """A pool whose processes end with the block; if the block raises, at once."""
+    """A pool whose processes end with the block; they are killed if it raises."""
     pool = ProcessPoolExecutor(workers, initializer=_start, initargs=(start, arguments))
     try:
         yield pool
@@ -70,10 +70,10 @@ def _pool(
 
 
 def _start(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
-    # The pipe to a parent that was killed stays open in the other workers: without this all would wait for ever.
+    # Workers keep each other's pipe to the parent open: if the parent were killed, all would wait forever.
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the parent's handler
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # replaces the parent's handler, which is inherited
     os.environ["OMP_NUM_THREADS"] = "1"
     if start is not None:
         start(*arguments)

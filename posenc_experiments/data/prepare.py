@@ -1,8 +1,8 @@
-"""Stage `prepare`: raw parallel text to fairseq's binarized data, streamed, with every lost sentence counted.
+"""Stage `prepare`: streams raw parallel text into fairseq's binarized data, and counts every dropped sentence.
 
-`prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set as it came
-(`<test>.<language>`, what scores are computed against), and the account of what was found: prepare.json, and
-prepare.txt for people. The steps on the way lie in `prepare.work/` until the last is done.
+`prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set unchanged (`<test>.<language>`,
+the references of scores), and the counts: prepare.json, and prepare.txt for people. The outputs of earlier steps are
+in `prepare.work/` until the last step is done.
 """
 
 import os
@@ -38,22 +38,22 @@ from posenc_experiments.data.subwords import Subwords
 
 
 def inputs(run: Run) -> str:
-    """The fingerprint of what decides this stage's outputs."""
+    """The fingerprint of all inputs of this stage: text, pair, splits and settings."""
     corpus = run.recipe.corpus
     splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
-    return fingerprint([_text_of_all(run), run.pair, splits, not_default(run.recipe.prepare)])
+    return fingerprint([_split_contents(run), run.pair, splits, not_default(run.recipe.prepare)])
 
 
-def _text_of_all(run: Run) -> list[Any]:
+def _split_contents(run: Run) -> list[Any]:
     corpus = run.recipe.corpus
     splits = dict.fromkeys((*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)))
     return [[split, download.contents(run, split)] for split in splits]
 
 
 def test_inputs(run: Run) -> str:
-    """The fingerprint of what decides the test sets, and what a model sees of them."""
-    text_of_tests = [download.contents(run, test) for test in pair_tests(run)]
-    return fingerprint([text_of_tests, run.recipe.prepare.eval_max_tokens])
+    """The fingerprint of the test sets: their text, and the length that they are cut to for the model."""
+    contents = [download.contents(run, test) for test in pair_tests(run)]
+    return fingerprint([contents, run.recipe.prepare.eval_max_tokens])
 
 
 def subset(run: Run, test: str) -> str:
@@ -68,7 +68,7 @@ def prepare(run: Run) -> None:
     if run.dry_run:
         settings = run.recipe.prepare
         if has_members(run):
-            run.say(f"# take the members that sources.tsv names out of {run.download_dir}")
+            run.say(f"# extract the members that sources.tsv names from the archives in {run.download_dir}")
         changes = "".join(f"{change}, " for change in settings.changes)
         run.say(f"# clean, {changes}learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
         run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
@@ -76,7 +76,7 @@ def prepare(run: Run) -> None:
         return
     if is_prepared(run):
         run.say(f"prepare: done before, in {run.prepared_dir}")
-        _delete(run, work)  # of a run that was killed after its last step
+        _delete(run, work)  # left by a run that was killed after its last step
         return
     markers = Markers(run.pair_dir)
     with locked(run.pair_dir):
@@ -98,27 +98,27 @@ def prepare(run: Run) -> None:
 
 
 def _delete(run: Run, work: Path) -> None:
-    """Deletes the steps' outputs, unless another run prepares with them by now; trainings may read meanwhile."""
+    """Deletes the outputs of the steps, unless another run is preparing with them; trainings may read prepared data."""
     if work.is_dir():
         with suppress(RecipeError), shared(run.pair_dir):
             shutil.rmtree(work, ignore_errors=True)
 
 
 def make_steps(run: Run, work: Path) -> Steps:
-    """The stage's steps; what decides a step's outputs is what decides those that it reads, and its own settings."""
+    """The steps of the stage; a step's fingerprint covers its settings and the fingerprints of the steps it reads."""
     corpus, settings = run.recipe.corpus, run.recipe.prepare
     made: dict[str, Step] = {}
 
     def add(name: str, reads: tuple[str, ...], own: object, function: Any) -> None:
         reads = tuple(read for read in reads if read in made)
-        decided = fingerprint([name, own, [made[read].inputs for read in reads]])
-        made[name] = Step(name, reads, decided, partial(function, run, steps))
+        step_inputs = fingerprint([name, own, [made[read].inputs for read in reads]])
+        made[name] = Step(name, reads, step_inputs, partial(function, run, steps))
 
     steps = Steps(work, [])
     limits = [settings.min_tokens, settings.max_tokens, settings.max_ratio, settings.eval_max_tokens]
     if has_members(run):
-        add("extract", (), _text_of_all(run), _extract)
-    raw = [_text_of_all(run), run.pair]
+        add("extract", (), _split_contents(run), _extract)
+    raw = [_split_contents(run), run.pair]
     add("evaluation", ("extract",), [raw, corpus.valid, pair_tests(run)], _evaluation)
     add("clean", ("extract",), [raw, corpus.train_splits(run.pair), settings.drop_identical], _clean)
     add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample, *settings.changes], _learn)
@@ -135,11 +135,11 @@ def _extract(run: Run, steps: Steps, directory: Path) -> None:
 
 def _raw(run: Run, steps: Steps, split: str) -> list[tuple[Raw, Raw]]:
     sides = [raw_files(run, steps.path("extract"), split, side) for side in (run.source, run.target)]
-    return list(zip(*sides, strict=True))  # wanted_sources has seen that they are equally many
+    return list(zip(*sides, strict=True))  # wanted_sources has checked that both sides have as many files
 
 
 def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
-    """The sets to validate and test on, as they came, of which no line may be dropped; before all that takes hours."""
+    """Copies the validation and test sets unchanged, and checks them before the steps that take hours."""
     corpus, said = run.recipe.corpus, []
     for split in dict.fromkeys((corpus.valid, *pair_tests(run))):
         raw = _raw(run, steps, split)
@@ -153,7 +153,7 @@ def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
         if lines[0] != lines[1]:
             raise RecipeError(
                 f"{split}.{run.source} has {lines[0]:,} lines and {split}.{run.target} has {lines[1]:,}: "
-                f"mend or replace them in {run.download_dir}."
+                f"fix or replace them in {run.download_dir}."
             )
         if not lines[0]:
             raise RecipeError(f"{split} is empty: check {run.download_dir}.")
@@ -189,7 +189,7 @@ def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
 
 
 def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Cleaned]) -> TrainCounts:
-    """Writes both sides of each batch, in order, and adds their counts up."""
+    """Writes both sides of all batches in order, and returns the sum of their counts."""
     counts = TrainCounts()
     with (
         open(directory / f"{prefix}.{run.source}", "wb") as left,
@@ -203,14 +203,12 @@ def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Clean
 
 
 def _learn(run: Run, steps: Steps, directory: Path) -> None:
-    """Learns from every n-th pair, so that a sample needs no random numbers and is spread over the whole
-    corpus.
-    """
+    """Learns subwords from every n-th pair: a sample of the whole corpus without random numbers."""
     settings = run.recipe.prepare
     counts = TrainCounts(**steps.facts("clean")["counts"])
     pairs = counts.after_steps()["different"]
     step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
-    # In the languages' order, not the pair's: both directions learn the same subwords.
+    # Languages are sorted, so that both directions of a pair learn the same subwords.
     files = [(language, steps.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
     in_child(learn_from, directory, files, step, settings)
 
@@ -227,7 +225,7 @@ def learn_from(directory: Path, files: list[tuple[str, Path]], step: int, settin
 
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
-    """The learnt subwords, for encoding or decoding one language."""
+    """Loads the learnt subwords, to encode or decode one language."""
     return subwords.load(directory or run.prepared_dir, language, run.recipe.prepare)
 
 
@@ -243,7 +241,7 @@ def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
         raise _nothing_left(run, counts)
     said = [f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings))}", *cleaned["said"]]
     if settings.changes:
-        said.append(f"the model's text: {', '.join(settings.changes)}; references stay as they came")
+        said.append(f"the model's text: {', '.join(settings.changes)}; references are unchanged")
     said += compare_known(counts.after_steps(), known_counts(run))
     evals = {}
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
@@ -288,7 +286,7 @@ def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
 
 
 def require_lines(run: Run, directory: Path, pairs: int) -> None:
-    """fairseq-preprocess's workers find their parts of a text by seeking; that no line was lost is worth asking."""
+    """RecipeError if fairseq-preprocess lost or repeated lines; its workers find their parts of a text by seeking."""
     for side in (run.source, run.target):
         sentences = len(read_sizes(directory / f"train.{run.pair}.{side}.idx"))
         if sentences != pairs:
@@ -307,7 +305,7 @@ def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
 
 
 def _publish(run: Run, steps: Steps, directory: Path) -> Any:
-    """Puts together what training and scoring read: as links, so that nothing is twice on the disk or half moved."""
+    """Collects the outputs that training and scoring read, as hard links, which take no space."""
     facts = steps.facts("binarize")
     shutil.copytree(steps.path("binarize"), directory / "binarized", copy_function=_link)
     for path in steps.path("learn").iterdir():
@@ -328,12 +326,12 @@ def _link(origin: str | Path, copy: str | Path) -> None:
 
 
 def is_prepared(run: Run) -> bool:
-    """Whether the prepared data is what the settings say."""
+    """Whether the data is prepared with the current settings."""
     return Markers(run.pair_dir).is_done("prepare", inputs(run))
 
 
 def require(run: Run) -> None:
-    """RecipeError unless the prepared data is what the settings say."""
+    """RecipeError unless the data is prepared with the current settings."""
     if not is_prepared(run):
         raise RecipeError(
             f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the "
@@ -343,8 +341,12 @@ def require(run: Run) -> None:
 
 @contextmanager
 def in_use(run: Run) -> Iterator[int]:
-    """Keeps the prepared data as it is while the block runs, for others that read it too; yields the lock's
-    descriptor, which a child holds that inherits it. RecipeError unless the data is prepared.
+    """Locks the prepared data for reading while the block runs; yields the lock's file descriptor.
+
+    A child that inherits the descriptor holds the lock too.
+
+    Raises:
+        RecipeError: the data is not prepared with the current settings.
     """
     if not run.pair_dir.is_dir():
         require(run)

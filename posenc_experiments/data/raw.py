@@ -1,4 +1,4 @@
-"""The corpus's text as files, once its archives are there: where each side of each split lies."""
+"""The files of each side of each split of a downloaded corpus."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,20 @@ from posenc_experiments.data.sources import Source, wanted_sources
 
 @dataclass(frozen=True)
 class Raw:
-    """One side of one part of a split; `name` is what people know it by."""
+    """The file of one side of one part of a split."""
 
     path: Path
-    name: str
-    known_lines: int | None = None
+    name: str  # for messages: the user's own file, or archive and member
+    known_lines: int | None = None  # from sources.tsv
 
 
 def has_members(run: Run) -> bool:
-    """Whether anything must be taken out of archives."""
+    """Whether this pair needs members of archives, which must be extracted."""
     return run.recipe.corpus.sources is not None and any(row.member is not None for row in wanted_sources(run))
 
 
 def extract(run: Run, directory: Path) -> None:
-    """Takes what this pair needs out of its archives, each read once."""
+    """Extracts the members that this pair needs into `directory`, and reads each archive once."""
     members: dict[str, dict[str, Path]] = {}
     for row in wanted_sources(run):
         if row.member is not None:
@@ -34,13 +34,13 @@ def extract(run: Run, directory: Path) -> None:
 
 
 def _extracted(directory: Path, row: Source) -> Path:
-    # By archive and member, for a split may have several files; the member's own path is not trusted to be a name.
+    # A split may have several members; '/' is replaced because the member's path is not trusted.
     member = (row.member or "").replace("/", "%")
     return directory / row.archive / member
 
 
 def raw_files(run: Run, extracted: Path, split: str, language: str) -> list[Raw]:
-    """The files that hold one side of a split, in order; sides of one split match file by file."""
+    """The files of one side of a split, in order; those of the two sides match one by one."""
     if run.recipe.corpus.sources is None:
         path = run.download_dir / f"{split}.{language}"
         return [Raw(path, own_text.origin(run, path.name) or str(path))]

@@ -1,5 +1,7 @@
-"""The tables that say what a corpus is made of: sources.tsv (which member of which archive is which side of which
-split), archives.tsv (where an archive is and what it must be) and counts.tsv (how many pairs others found).
+"""Reads the tables of a corpus.
+
+sources.tsv: the archive and member of each side of each split. archives.tsv: URL, size and checksum of each archive.
+counts.tsv: the numbers of pairs that others report.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.tsv import read_rows
 
-STEPS = ("read", "utf8", "nonempty", "different", "length", "kept")  # of cleaning, after which pairs are counted
+STEPS = ("read", "utf8", "nonempty", "different", "length", "kept")  # cleaning steps, after which pairs are counted
 SOURCE_COLUMNS = ("split", "pairs", "language", "archive", "member", "lines")
 ARCHIVE_COLUMNS = ("archive", "url", "bytes", "checksum")
 COUNT_COLUMNS = ("pair", "train", "step", "pairs", "evidence")
@@ -38,7 +40,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Archive:
-    """One row of archives.tsv: one place where an archive can be had."""
+    """One row of archives.tsv: one URL of an archive."""
 
     archive: str
     url: str
@@ -51,13 +53,13 @@ class Archive:
 
     @property
     def path(self) -> Path:
-        """Where it is kept, under the directory of downloads: other archives may have a file of that name."""
+        """The file's path in the directory of downloads, under the archive's name, as files may have equal names."""
         return Path(self.file) if self.file == self.archive else Path(self.archive, self.file)
 
 
 @dataclass(frozen=True)
 class Known:
-    """One row of counts.tsv: how many pairs others had after a step."""
+    """One row of counts.tsv: the number of pairs that others report after a step."""
 
     pair: str
     train: str
@@ -68,7 +70,7 @@ class Known:
 
 def _number(where: str, column: str, text: str) -> int | None:
     if text != UNKNOWN and not text.isdecimal():
-        raise RecipeError(f"{where}: '{text}' in column {column} is not a number, nor {UNKNOWN} for unknown.")
+        raise RecipeError(f"{where}: '{text}' in column {column} is not a number or {UNKNOWN} (unknown).")
     return None if text == UNKNOWN else int(text)
 
 
@@ -89,10 +91,13 @@ def read_archives(path: Path) -> dict[str, list[Archive]]:
     archives: dict[str, list[Archive]] = {}
     for where, (name, url, size, checksum) in read_rows(path, ARCHIVE_COLUMNS):
         if not CHECKSUM.fullmatch(checksum):
-            raise RecipeError(f"{where}: '{checksum}' is not sha256: or md5: and the sum in hexadecimal.")
+            raise RecipeError(f"{where}: '{checksum}' is not sha256: or md5: followed by the hexadecimal checksum.")
         row = Archive(name, url, _number(where, "bytes", size), checksum)
         if not re.fullmatch(r"[\w][\w.-]*", row.file) or not re.fullmatch(r"[\w][\w.-]*", name):
-            raise RecipeError(f"{where}: the archive's name and the URL's last part become a file's name.")
+            raise RecipeError(
+                f"{where}: '{name}' and '{row.file}', the URL's last part, become names of files; use letters, "
+                "digits, '_', '-' and '.' only."
+            )
         archives.setdefault(name, []).append(row)
     return archives
 
@@ -110,10 +115,10 @@ def read_counts(path: Path) -> list[Known]:
 
 
 def pair_tests(run: Run) -> list[str]:
-    """The recipe's test sets that this pair has, in the recipe's order; RecipeError if it has none.
+    """The recipe's test sets of this pair, in the recipe's order; RecipeError if there are none.
 
-    Left out is a set that the table of sources has for another pair of the recipe and not for this one. One that it has
-    for no pair is a mistake: it stays in, for `wanted_sources` to refuse.
+    A set that the table of sources has only for other pairs is left out. A set that it has for no pair is a mistake in
+    the recipe, so it is returned, and `wanted_sources` refuses it.
     """
     corpus = run.recipe.corpus
     if corpus.sources is None:
@@ -135,7 +140,7 @@ def pair_tests(run: Run) -> list[str]:
 
 
 def wanted_sources(run: Run) -> list[Source]:
-    """The rows that this pair needs."""
+    """The rows of sources.tsv that this pair needs, split by split."""
     corpus = run.recipe.corpus
     assert corpus.sources is not None
     rows = [row for row in read_sources(corpus.sources) if row.is_of(run.pair)]
@@ -150,13 +155,14 @@ def wanted_sources(run: Run) -> list[Source]:
                 )
         if counts[0] != counts[1]:
             raise RecipeError(
-                f"{corpus.sources}: '{split}' has {counts[0]} files in {run.source}, {counts[1]} in {run.target}."
+                f"{corpus.sources}: '{split}' has {counts[0]} files in {run.source}, {counts[1]} in {run.target}; "
+                "add or remove rows."
             )
     return [row for split in splits for row in rows if row.split == split]
 
 
 def wanted_archives(run: Run) -> dict[str, list[Archive]]:
-    """The archives that this pair needs, each with its alternatives."""
+    """The rows of archives.tsv that this pair needs: each archive with its alternatives."""
     table = run.recipe.corpus.archives
     assert table is not None
     archives = read_archives(table)
@@ -169,7 +175,7 @@ def wanted_archives(run: Run) -> dict[str, list[Archive]]:
 
 
 def known_counts(run: Run) -> list[Known]:
-    """What others counted of this pair's training data, as it is put together here."""
+    """The rows of counts.tsv for the training splits of this pair."""
     table = run.recipe.corpus.counts
     train = sorted(run.recipe.corpus.train_splits(run.pair))
     pairs = (run.pair, f"{run.target}-{run.source}")

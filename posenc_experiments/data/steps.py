@@ -1,8 +1,7 @@
-"""A stage in steps, each of which is done once: killed at any moment and started again, it resumes with the first
-step that is not done.
+"""Runs a stage as a series of steps: after a kill, it resumes with the first step that is not done.
 
-A step writes into a directory of its own and returns facts (JSON). Outputs that no later step reads are deleted as
-soon as that is known, so that a corpus never lies on the disk more than twice.
+Each step writes into its own directory and returns facts (JSON). Outputs are deleted as soon as no later step reads
+them, so that the disk never holds a corpus more than twice.
 """
 
 import shutil
@@ -16,16 +15,16 @@ from posenc_experiments.base.markers import Markers, empty_directory, read_json,
 
 @dataclass(frozen=True)
 class Step:
-    """`make(directory)` writes into an empty directory; `inputs` is the fingerprint of all that decides what."""
+    """One step of a stage."""
 
     name: str
-    reads: tuple[str, ...]
-    inputs: str
-    make: Callable[[Path], Any]
+    reads: tuple[str, ...]  # names of the steps whose outputs it reads
+    inputs: str  # fingerprint of all that its output depends on
+    make: Callable[[Path], Any]  # writes the output into an empty directory, and returns facts
 
 
 class Steps:
-    """The steps of one stage in `directory`, the last of which makes its result."""
+    """The steps of one stage in `directory`; the output of the last is the result of the stage."""
 
     def __init__(self, directory: Path, steps: Sequence[Step]) -> None:
         self.directory, self.steps, self.markers = directory, list(steps), Markers(directory)
@@ -40,7 +39,7 @@ class Steps:
         return self.directory / f"{name}.json"
 
     def to_do(self) -> list[Step]:
-        """The steps without which the last cannot be made, as a step that is done needs no forerunner."""
+        """The steps that must still run for the last one; the inputs of a finished step are not needed."""
         needed, todo = {self.steps[-1].name}, []
         for step in reversed(self.steps):
             if step.name in needed and not self.markers.is_done(step.name, step.inputs):
@@ -49,14 +48,14 @@ class Steps:
         return todo[::-1]
 
     def run(self, say: Callable[[str], None]) -> Path:
-        """Does what is to do and returns the last step's directory; the caller deletes everything in the end."""
+        """Runs the remaining steps and returns the directory of the last; the caller deletes all outputs afterwards."""
         todo = self.to_do()
         if len(todo) < len(self.steps):
-            say(f"resumes with the step {todo[0].name if todo else 'after the last'}")
+            say(f"resumes with the step {todo[0].name}" if todo else "resumes after the last step")
         for number, step in enumerate(todo):
             say(f"{step.name}...")
             self._make(step)
-            # The last step's sources stay: its result is about to be moved.
+            # The inputs of the last step stay until its result has been moved.
             self._delete_unread([*todo[number + 1 :], self.steps[-1]])
         return self.path(self.steps[-1].name)
 

@@ -1,6 +1,4 @@
-"""How a sentence becomes tokens and tokens become a sentence again: one class a method, one registry at the
-end.
-"""
+"""Methods that split sentences into tokens and join tokens to sentences: one class each, listed in METHODS."""
 
 import io
 import itertools
@@ -17,21 +15,21 @@ from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data.normalize import normalizer
 
 BATCH = 2_000  # lines held at once
-THREADS = 16  # is written into the model, whose bytes must not depend on the machine
+THREADS = 16  # fixed, because the model file records it and must not depend on the machine
 
 
 class Subwords(Protocol):
-    """A learnt way of splitting text, for one language."""
+    """A learnt method for the text of one language."""
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """Tokens of each line, streamed; no token holds white space."""
+        """The tokens of each line, streamed; no token contains white space."""
 
     def decode(self, tokens: list[str]) -> str:
-        """A sentence as people write it."""
+        """The sentence of these tokens, detokenized."""
 
 
 class SentencePiece:
-    """Kudo and Richardson 2018, as BPE: learnt on raw text."""
+    """Kudo and Richardson 2018, with BPE, learnt on raw text."""
 
     file = "sentencepiece.model"
 
@@ -71,7 +69,7 @@ class SentencePiece:
 
 
 class SubwordNmt:
-    """Sennrich et al. 2016: byte-pair encoding of Moses tokens, as the older recipes did it."""
+    """Sennrich et al. 2016: byte-pair encoding of Moses tokens, as in older recipes."""
 
     file = "bpe.codes"
 
@@ -104,7 +102,7 @@ class SubwordNmt:
 
 
 class Words:
-    """No subwords: a token is what stands between spaces."""
+    """No subwords: tokens are separated by spaces."""
 
     file = ""
 
@@ -113,7 +111,7 @@ class Words:
 
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
-        """There is nothing to learn."""
+        """Does nothing: words need not be learnt."""
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
         return (line.split() for line in lines)
@@ -130,7 +128,7 @@ METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[Words]] = {
 
 
 class Normalized:
-    """Subwords of text that is changed before they see it."""
+    """Subwords of text that is first lowercased or has its punctuation normalized."""
 
     def __init__(self, subwords: Subwords, language: str, settings: Prepare) -> None:
         self.subwords = subwords
@@ -144,13 +142,13 @@ class Normalized:
 
 
 def load(directory: Path, language: str, settings: Prepare) -> Subwords:
-    """What was learnt into `directory`, for one language."""
+    """Loads the subwords learnt into `directory`, for one language."""
     subwords = METHODS[settings.subwords](directory, language)
     return Normalized(subwords, language, settings) if settings.changes else subwords
 
 
 def learn(directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
-    """Learns from (language, line) pairs, changed as `load` changes them."""
+    """Learns subwords from (language, line) pairs into `directory`, and changes lines as the loaded subwords will."""
     if settings.changes:
         how = (settings.lowercase, settings.normalize_punctuation)
         lines = ((language, normalizer(language, *how)(line)) for language, line in lines)

@@ -1,8 +1,7 @@
-"""Reading parallel text without losing count: a line ends at a newline and at nothing else.
+"""Reads parallel text so that the two sides stay aligned: only a newline ends a line.
 
-`str.splitlines`, text files with universal newlines and many tools also end lines at a carriage return,
-U+2028 and others, and from there on two sides are misaligned without a word. So files are read as bytes,
-split at newlines, and only then decoded.
+`str.splitlines`, universal newlines and many tools also end lines at a carriage return, U+2028 and others, which
+silently misaligns the two sides. So files are read as bytes, split at newlines, and only then decoded.
 """
 
 import gzip
@@ -42,14 +41,12 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def clean(text: str) -> str:
-    """White space of every kind, line separators and carriage returns included, as single spaces."""
+    """The text with each run of white space, line separators and carriage returns included, as a single space."""
     return " ".join(text.split())
 
 
 def odd_separators(line: bytes) -> bool:
-    """Whether other tools would see more than one line here; a carriage return at the end is only a DOS
-    line's end.
-    """
+    """Whether other tools would split this line, where a carriage return at its end does not count."""
     line = line.removesuffix(b"\r")
     return any(separator in line for separator in ODD_SEPARATORS)
 
@@ -68,14 +65,16 @@ ODD_SEPARATORS = (
 
 
 def clean_eval_lines(path: Path, name: str | None = None) -> Iterator[str]:
-    """Every line of one side of a validation or test set; RecipeError naming file (or its `name`) and line at bad
-    UTF-8.
+    """The cleaned lines of one side of a validation or test set.
+
+    Raises:
+        RecipeError: a line is not UTF-8; names the line and the file, as `name` if that is given.
     """
     for number, line in enumerate(read_lines(path), 1):
         try:
             yield clean(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise RecipeError(
-                f"{name or path}, line {number}: this is not UTF-8 ({error.reason}); mend the line, for none of "
-                f"a test set may be dropped."
+                f"{name or path}, line {number}: this is not UTF-8 ({error.reason}); fix the line, because no line "
+                "of a validation or test set is dropped."
             ) from None

@@ -1,4 +1,4 @@
-"""Tables of values that people edit: tab-separated, with comments behind `#` and a line that names the columns."""
+"""Reads tables that people edit: tab-separated, with lines of comments (`#`) and a first row that names the columns."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from posenc_experiments.base.errors import RecipeError
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each row with its place, for errors; RecipeError names file and line of the first fault."""
+    """The file and line of each row, for errors, and its cells; RecipeError if a row is wrong."""
     try:
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:

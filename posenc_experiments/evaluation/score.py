@@ -84,7 +84,7 @@ def _dry_run(experiment: Experiment, test: str) -> None:
     run = experiment.run
     run.dry([*score_command(experiment, test), ">", experiment.test_file(test, SACREBLEU)])
     name = run.recipe.score.testsets.get(test)
-    if name is not None and testsets.at_hand(name, run.pair):
+    if name is not None and testsets.is_local(name, run.pair):
         run.dry(testset_command(experiment, test))
     if run.recipe.score.historical:
         run.say(f"# {name_of(run.recipe.score.tokenized)} of {test} into {experiment.test_file(test, HISTORICAL)}")
@@ -115,7 +115,7 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
     """
     name, pair = experiment.run.recipe.score.testsets[test], experiment.run.pair
     option = f"sacrebleu -t {name} -l {pair}"
-    if not testsets.at_hand(name, pair):
+    if not testsets.is_local(name, pair):
         return (
             f"{test} as downloaded, not compared with `{option}`, which is not on this machine "
             f"(`sacrebleu --download {name} -l {pair}` fetches it)"

@@ -57,7 +57,7 @@ def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:
     if experiment is None:
         return recipe.where("generate", flag) if flag in recipe.generate else None
     if flag in run.extra:
-        return f"--{flag} behind --"
+        return f"--{flag} after --"
     if flag in experiment.flags:
         return recipe.where("experiments", experiment.name)
     sections = {"train": recipe.train, "model": recipe.model}

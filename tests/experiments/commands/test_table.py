@@ -463,7 +463,7 @@ def test_dry_run_prints_every_command_and_writes_nothing(recipe: Path) -> None:
         (["--seeds", "one"], "--seeds one"),
         (["--source", "nowhere"], "--source nowhere: there is no such directory"),
         (["--slurm", "time=1"], "--slurm needs --executor slurm"),
-        (["--", "--lr", "1", "2"], "behind --"),
+        (["--", "--lr", "1", "2"], "after --"),
         (["--set", "train.lr"], "--set train.lr"),
     ],
 )

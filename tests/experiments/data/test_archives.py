@@ -56,7 +56,7 @@ def test_a_damaged_archive_is_named_with_the_member_that_it_cost(tmp_path: Path,
         extract(tmp_path / kind, {"training/c.en": tmp_path / "c"}, Path("sources.tsv"))
     said = str(error.value)
     assert said.startswith(f"{tmp_path / kind} is damaged (")
-    assert "member 'training/c.en' cannot be taken out of it: delete it and run the stage download again." in said
+    assert "member 'training/c.en' cannot be extracted: delete the archive and run the stage download again." in said
     assert "\n" not in said
     assert [path.name for path in tmp_path.iterdir()] == [kind]
 

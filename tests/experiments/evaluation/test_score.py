@@ -50,7 +50,7 @@ REFERENCE = ["Das ist ein kleiner Satz .", "Der Hund\u00a0schläft auf dem  Sofa
 HYPOTHESES = ["Das ist ein kleiner Satz .", "Der Hund schläft auf dem Tisch .", "Ein rich-text Format war da ."]
 
 
-def test_a_test_set_at_hand_confirms_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_test_set_confirms_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean = [" ".join(line.split()) for line in REFERENCE]  # as SacreBLEU extracts them
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", clean)))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
@@ -72,15 +72,15 @@ def test_another_test_set_than_was_said_is_refused(tmp_path: Path, monkeypatch: 
     assert not experiment.markers.is_done("score", experiment.score_inputs())
 
 
-@pytest.mark.parametrize("at_hand", [True, False])
-def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_hand: bool) -> None:
-    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE) if at_hand else tmp_path / "none"))
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_local: bool) -> None:
+    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE) if is_local else tmp_path / "none"))
     conf, _ = make_recipe(tmp_path, TESTSET + "historical = true\n")
     run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
     score.Score().run(Experiment(run, "shaw-k2", 1))
     lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
     assert lines[0].endswith("sacrebleu.json")
-    assert [" -t wmt14/full -l en-de -i " in line for line in lines] == [False, *([True] if at_hand else []), False]
+    assert [" -t wmt14/full -l en-de -i " in line for line in lines] == [False, *([True] if is_local else []), False]
     assert lines[-1].startswith("# tokenized BLEU (historical) of test into ")
     assert not (tmp_path / "output").exists()
 
@@ -103,15 +103,15 @@ def test_a_test_set_that_is_not_there_is_said_and_never_fetched(
     assert not (tmp_path / "none").exists()
 
 
-def test_directions_and_later_sets_that_cannot_be_looked_up_are_not_at_hand(
+def test_directions_and_later_sets_that_cannot_be_looked_up_are_not_local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE)))
-    assert testsets.at_hand("wmt14/full", "en-de")
-    assert not testsets.at_hand("wmt14/full", "de-en")
-    assert not testsets.at_hand("wmt14/full", "xx-yy")
-    assert not testsets.at_hand("wmt18", "en-de")
-    assert not testsets.at_hand("wmt22", "en-de")  # SacreBLEU would fetch it to say what it holds
+    assert testsets.is_local("wmt14/full", "en-de")
+    assert not testsets.is_local("wmt14/full", "de-en")
+    assert not testsets.is_local("wmt14/full", "xx-yy")
+    assert not testsets.is_local("wmt18", "en-de")
+    assert not testsets.is_local("wmt22", "en-de")  # SacreBLEU would fetch it to say what it holds
 
 
 @pytest.mark.parametrize(("pair", "words"), [("en-de", 62688), ("en-fr", 77306)])

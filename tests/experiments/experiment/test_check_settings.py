@@ -81,7 +81,7 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
 
 
 def test_where_the_flag_was_written_is_named(prepared: Run, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"^--max-epoch behind --: --max-epoch 1 with"):
+    with pytest.raises(RecipeError, match=r"^--max-epoch after --: --max-epoch 1 with"):
         check_settings(checked(prepared, "train", extra={"max-epoch": "1"}))
     run = conf(tmp_path, ("--clipping-distance 2", f"--clipping-distance 2 --finetune-from-model {tmp_path}"))
     with pytest.raises(RecipeError, match=rf"key 'shaw-k2': --finetune-from-model {tmp_path}: this is a directory"):
@@ -144,7 +144,7 @@ class TestData:
     def test_limits_below_the_longest_sentence_are_refused(
         self, prepared: Run, override: str | None, flag: str, extra: Flags
     ) -> None:
-        where = f"--set {override.split('=')[0]}" if override else f"--{flag} behind --"
+        where = f"--set {override.split('=')[0]}" if override else f"--{flag} after --"
         one = checked(prepared, "train", *([override] if override else []), extra=extra)
         with pytest.raises(RecipeError) as error:
             check_data([one])
@@ -231,5 +231,5 @@ def test_too_small_batches_are_refused_between_preparing_and_training(prepared: 
         group, ["run", *map(str, words), "--output-dir", str(tmp_path / "output"), "--", "--max-tokens=9"]
     )
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: --max-tokens behind --: --max-tokens 9 is below the longest sentence")
+    assert result.stderr.startswith("Error: --max-tokens after --: --max-tokens 9 is below the longest sentence")
     assert not (tmp_path / "output").exists()

@@ -366,7 +366,7 @@ def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
         (["--stages", "tranlate"], ["'tranlate' is not a stage", "translate"]),
         (["--seeds", "one"], ["--seeds one", "whole numbers"]),
         (["--source", "nowhere"], ["--source nowhere", "no such directory"]),
-        (["--", "--lr", "1", "2"], ["behind --", "'2' belongs to no flag"]),
+        (["--", "--lr", "1", "2"], ["after --", "'2' belongs to no flag"]),
     ],
 )
 def test_misuse_is_one_sentence(tmp_path: Path, options: list[str], words: list[str]) -> None:
@@ -595,7 +595,7 @@ def test_a_recipe_that_makes_its_text_takes_no_source(tmp_path: Path) -> None:
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus, "--dry-run")
     assert (process.returncode, process.stderr) == (
         1,
-        "Error: --source: tiny makes its text itself; leave the option out.\n",
+        "Error: --source: the text of tiny is generated; leave the option out.\n",
     )
 
 
