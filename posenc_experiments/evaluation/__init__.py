@@ -1,1 +1,1 @@
-"""Translations, scores, results, tables and plots: all that reads experiment directories; counts of parameters."""
+"""Translations, scores, tables and plots of experiments, and counts of parameters."""

@@ -17,7 +17,7 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
     for experiment in experiments:
         if not Score().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
-    # Here, because it imports sacrebleu, which --help and --dry-run need not wait for.
+    # Imported here, because it imports sacrebleu, which would slow down --help and --dry-run.
     from posenc_experiments.evaluation import comparison, plot, pooling, results
 
     rows = pooling.pool(results.read_experiments(directories))

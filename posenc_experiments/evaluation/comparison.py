@@ -1,4 +1,4 @@
-"""Tables of pooled scores, with what a reader must know beside the numbers."""
+"""Tables of pooled scores, with notes that explain the numbers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -61,13 +61,13 @@ def _record(row: Row) -> dict[str, object]:
 
 
 def _tokenized_name(rows: list[Row]) -> str:
-    """What the tokenized BLEU of comparable rows is called."""
+    """The column header for the tokenized BLEU of comparable rows."""
     found = [score.metrics[TOKENIZED] for row in rows for score in row.scores if TOKENIZED in score.metrics]
     return f"{TOKENIZED} ({KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
 
 
 def _notes(rows: list[Row]) -> list[str]:
-    """What a reader must know beside the numbers: the errors' meaning and SacreBLEU's signatures."""
+    """The notes under a table: the meaning of ± and p, warnings, and SacreBLEU's signatures."""
     scores = [score for row in rows for score in row.scores]
     several = len(scores) > len(rows)
     interval = any(row.bleu.interval is not None for row in rows)
@@ -83,17 +83,17 @@ def _notes(rows: list[Row]) -> list[str]:
         (several, "Several seeds: mean ± standard deviation over the seeds."),
         (tested, "p: paired bootstrap of BLEU against the baseline; of several seeds, the largest."),
         (TOKENIZED in signatures, tokenized),
-        (lowercased, "BLEU and chrF ignore case (case:lc), as these models write no capitals."),
+        (lowercased, "BLEU and chrF ignore case (case:lc), because these models write lowercase."),
         (
             old,
-            f"{OLD}: trained before experiments recorded what they are made from: each seed stands alone, and what it "
-            "may differ in is unknown.",
+            f"{OLD}: trained before experiments recorded what their results depend on: its seeds are not pooled, and "
+            "it may differ from other rows in unknown settings.",
         ),
         *((True, note) for note in (*_environments(rows), *_hidden_differences(rows))),
         (
             bool(unverified),
-            f"Not verified: {', '.join(unverified)}; the scores do not record the files that they were made from, or "
-            "these are not there. Run the stage score again to verify them.",
+            f"Not verified: {', '.join(unverified)}; the scores do not record the hashes of their files, or files are "
+            "missing. Run the stage score again to verify them.",
         ),
         *((True, f"Reference: {reference}") for reference in references),
         *((name in signatures, f"{name}: {signatures.get(name)}") for name in (BLEU, CHRF, TOKENIZED)),
@@ -102,7 +102,7 @@ def _notes(rows: list[Row]) -> list[str]:
 
 
 def _environments(rows: list[Row]) -> Iterable[str]:
-    """Where the seeds of a row were not trained by the same code and libraries."""
+    """A note for each row whose seeds were trained with different code or libraries."""
     for row, name in zip(rows, shown_names(rows), strict=True):
         keys = dict.fromkeys(key for score in row.scores for key in score.environment)
         values = {key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys}
@@ -112,12 +112,12 @@ def _environments(rows: list[Row]) -> Iterable[str]:
 
 
 def _hidden_differences(rows: list[Row]) -> Iterable[str]:
-    """Where rows of one setup differ in what neither their architectures nor their flags say."""
-    # Here, because it imports torch and fairseq, which other tables need not wait for.
+    """Warnings about settings that differ between rows of one setup, but show in neither architecture nor flags."""
+    # Imported here, because it imports torch and fairseq, which would slow down other tables.
     from fairseq_posenc.arguments import MODEL_FLAGS
 
     names = dict(zip(map(id, rows), shown_names(rows), strict=True))
-    found: dict[str, dict[str, list[str]]] = {}  # by what differs, the rows of each value
+    found: dict[str, dict[str, list[str]]] = {}  # setting that differs -> value -> names of rows
     for one, other in combinations((row for row in rows if row.first.made_from is not None), 2):
         if one.first.setup != other.first.setup:
             continue
@@ -126,16 +126,16 @@ def _hidden_differences(rows: list[Row]) -> Iterable[str]:
             for name in one.first.flags.keys() | other.first.flags.keys()
             if one.first.flags.get(name) != other.first.flags.get(name)
         ]
-        if "bias-gain" in one.first.flags | other.first.flags:  # `auto` is another number by encoding, and at the input
+        if "bias-gain" in one.first.flags | other.first.flags:  # `auto` is a different number for each encoding
             flags += ["bias-gain", "input-gain"]
         for difference in differences(one.first.made_from, other.first.made_from):
             if not is_explained(difference, flags, one.first.arch != other.first.arch, MODEL_FLAGS):
                 path, *values = difference
                 of_value = found.setdefault(" ".join(path), {})
                 for row, value in zip((one, other), values, strict=True):
-                    here = of_value.setdefault(spelled(value), [])
-                    if names[id(row)] not in here:
-                        here.append(names[id(row)])
+                    of_rows = of_value.setdefault(spelled(value), [])
+                    if names[id(row)] not in of_rows:
+                        of_rows.append(names[id(row)])
     for what, of_value in found.items():
         listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
         yield f"Warning: rows differ in more than their names say, {what} ({listing})."

@@ -1,20 +1,20 @@
-"""In what two experiments differ: their ``made_from``, nested dictionaries of what makes a result, value by value."""
+"""Compares the ``made_from`` of two experiments, nested dictionaries of all that their results depend on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-#: stands for a value that only one of the two records: defaults are not recorded
+#: the value of a key that only the other experiment records, since defaults are not recorded
 DEFAULT = "the default"
-MOST = 4
+MOST_LISTED = 4
 
 Path = tuple[str, ...]
 Difference = tuple[Path, Any, Any]
 
 
 def differences(one: Any, other: Any, path: Path = ()) -> Iterator[Difference]:
-    """(path, value in `one`, value in `other`) of each value in which they differ."""
+    """Yields (path, value in `one`, value in `other`) for each value that differs."""
     if DEFAULT in (one, other) and any(isinstance(side, Mapping) for side in (one, other)):
         one, other = ({} if side == DEFAULT else side for side in (one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -31,14 +31,14 @@ def differences(one: Any, other: Any, path: Path = ()) -> Iterator[Difference]:
 
 
 def listed(found: Iterable[Difference]) -> str:
-    """Differences as words: `training lr (0.01 and 0.03), prepare vocabulary (4000 and the default)`."""
+    """Differences as text: `training lr (0.01 and 0.03), prepare vocabulary (4000 and the default)`."""
     words = [f"{' '.join(path)} ({spelled(one)} and {spelled(other)})" for path, one, other in found]
-    more = f" and {len(words) - MOST} more" if len(words) > MOST else ""
-    return ", ".join(words[:MOST]) + more
+    more = f" and {len(words) - MOST_LISTED} more" if len(words) > MOST_LISTED else ""
+    return ", ".join(words[:MOST_LISTED]) + more
 
 
 def spelled(value: Any) -> str:
-    """A value for a sentence: of a checksum or a commit the first digits."""
+    """A value as text, with checksums and commits shortened to their first digits."""
     if isinstance(value, list) and len(value) == 1:
         return spelled(value[0])
     text = str(value)
@@ -49,13 +49,13 @@ def spelled(value: Any) -> str:
 
 
 def is_explained(difference: Difference, flags: Iterable[str], other_architecture: bool, common: Iterable[str]) -> bool:
-    """Whether a reader of a table sees this difference of two rows: their architectures or flags show it.
+    """Whether the architectures or flags of two rows show this difference to a reader of the table.
 
     Args:
-        difference: one between the rows.
-        flags: those in which the rows' own flags differ, as they are typed.
+        difference: a difference between the rows.
+        flags: names of the flags in which the rows differ, as typed.
         other_architecture: whether the rows have different architectures.
-        common: keys of ``positions`` that any encoding may have, which no architecture explains.
+        common: keys of ``positions`` that any encoding may have, so that the architectures do not explain them.
     """
     path, *values = difference
     words = {name.replace("-", "_") for name in flags}

@@ -1,15 +1,15 @@
-"""Tokenized BLEU, as papers print it: comparable with theirs where the tokens are made alike, and with nothing else.
+"""Tokenized BLEU as papers report it, which is comparable only with BLEU of the same tokenization.
 
-The kind `split` is that of papers of the time of Shaw et al. (2018): what tensor2tensor's get_ende_bleu.sh does to
-hypotheses and references. Moses' replace-unicode-punctuation and tokenizer, for German compounds split as in
-`rich-text` -> `rich ##AT##-##AT## text` (more and easier n-grams), then multi-bleu.perl: cased, not smoothed. Here by
-sacremoses and by SacreBLEU's BLEU on text that it does not tokenize, which is what multi-bleu.perl computes. sacremoses
-is a port of Moses: of newstest2014's 3,003 references it makes other tokens than Moses' own script of today in 8 (de),
-6 (fr) and 9 (cs), all with a full stop after an abbreviation at the end of the line, which moves BLEU by 0.01 at most.
+The kind `split` follows papers of the time of Shaw et al. (2018), which used tensor2tensor's get_ende_bleu.sh: Moses'
+replace-unicode-punctuation and tokenizer; for German, compounds split as in `rich-text` -> `rich ##AT##-##AT## text`,
+which adds easy n-grams; then multi-bleu.perl, cased and not smoothed. Here sacremoses tokenizes, and SacreBLEU computes
+BLEU without its own tokenization, which equals multi-bleu.perl. sacremoses is a port of Moses: of newstest2014's 3,003
+references it tokenizes 8 (de), 6 (fr) and 9 (cs) differently from the current Moses script. All of these end in an
+abbreviation and a full stop. They change BLEU by 0.01 at most.
 
-The kind `lowercase` is that of papers on Multi30k, which score the text that their models learn from: lowercased, with
-punctuation normalized, as Moses tokens with whole compounds. From test_2016_flickr's references it makes the tokens
-that Multi30k's authors distribute, in all 1,000 lines of German, English and Czech and in 999 of French.
+The kind `lowercase` follows papers on Multi30k, which score the text that their models learn from: lowercased, with
+punctuation normalized, and Moses tokens with compounds whole. Of test_2016_flickr's references, it reproduces the
+tokens that Multi30k's authors distribute for all 1,000 lines of German, English and Czech and for 999 of French.
 """
 
 import re
@@ -20,17 +20,17 @@ from typing import Any
 from posenc_experiments.data.normalize import normalizer
 from posenc_experiments.evaluation.metrics import KINDS
 
-# As perl's s{(\S)-(\S)}{...}g on bytes: a match takes its neighbours, so the second hyphen of a-b-c stays.
+# Equals perl's s{(\S)-(\S)}{...}g on bytes: matches include the letters beside a hyphen, so a-b-c keeps its second one.
 COMPOUND = re.compile(rb"(\S)-(\S)")
 
 
 def split_compounds(line: str) -> str:
-    """Hyphens between words as tokens of their own, as the Stanford WMT14 data and GNMT have them."""
+    """The line with hyphens between words as separate tokens, as in the Stanford WMT14 data and in GNMT."""
     return COMPOUND.sub(rb"\1 ##AT##-##AT## \2", line.encode("utf-8")).decode("utf-8")
 
 
 def tokenize(lines: Iterable[str], language: str, kind: str = "split") -> list[str]:
-    """Each line as this kind of score sees it."""
+    """The lines, tokenized for this kind of score."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     punctuation, moses = MosesPunctNormalizer(language), MosesTokenizer(language)
@@ -42,12 +42,12 @@ def tokenize(lines: Iterable[str], language: str, kind: str = "split") -> list[s
 
 
 def name_of(kind: str) -> str:
-    """What the score is called in files."""
+    """The name of this kind of score in files."""
     return f"tokenized BLEU ({KINDS[kind]})"
 
 
 def signature(language: str, kind: str = "split") -> str:
-    """All that one must know to get the same number, beginning with what not to do with it."""
+    """All settings that the number depends on, after a warning about its use."""
     compounds = "split" if language == "de" and kind == "split" else "whole"
     case, punctuation = {"split": ("mixed", "unicode-replaced"), "lowercase": ("lc", "normalized")}[kind]
     return (
@@ -60,7 +60,7 @@ def signature(language: str, kind: str = "split") -> str:
 def historical_bleu(
     hypotheses: Sequence[str], references: Sequence[str], language: str, kind: str = "split"
 ) -> list[dict[str, Any]]:
-    """The score, in the form of SacreBLEU's JSON."""
+    """Computes the score; returns it in the form of SacreBLEU's JSON."""
     from sacrebleu.metrics.bleu import BLEU
 
     bleu = BLEU(tokenize="none", force=True, smooth_method="none", effective_order=False)

@@ -1,13 +1,13 @@
-"""What metrics are called, in tables and in the .tsv of a paper's table."""
+"""Names of metrics in tables and in the .tsv of a paper's table."""
 
 BLEU, CHRF, TOKENIZED = "BLEU", "chrF", "tok. BLEU"
-#: the kinds of tokenized BLEU by [score] tokenized, with the word that tells them apart
+#: the kinds of tokenized BLEU, as [score] tokenized names them, and the word for each in tables
 KINDS = {"split": "historical", "lowercase": "lowercased"}
-#: the metrics of a paper's .tsv: the kind of tokenized BLEU that each is, or None for SacreBLEU's BLEU
+#: the metrics that a paper's .tsv may name, and the kind of tokenized BLEU of each; None for SacreBLEU's BLEU
 PAPER_METRICS = {"lowercase": "lowercase", "historical": "split", "sacrebleu": None}
 
 
 def paper_name(metric: str) -> str:
-    """What a table calls a metric of a paper's .tsv."""
+    """The name in a table of a metric of a paper's .tsv."""
     kind = PAPER_METRICS[metric]
     return BLEU if kind is None else f"{KINDS[kind]} {BLEU}"

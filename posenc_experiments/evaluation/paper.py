@@ -1,4 +1,4 @@
-"""A paper's table beside the paper's figures, made from nothing but the files of its experiments' directories."""
+"""Reports experiments beside the figures of a paper's table, from the files of the experiment directories alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from posenc_experiments.experiment.layout import SACREBLEU
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table as it is printed."""
+    """A row of the printed table."""
 
     row: TableRow
-    scored: Row | None  # over the seeds that were scored
-    has_tokenized: bool  # whether they have the tokenized BLEU that the paper printed, if it did
-    missing: str  # why something is; empty if nothing is
+    scored: Row | None  # pooled over the seeds that were scored; None if none was
+    has_tokenized: bool  # whether these have the kind of tokenized BLEU that the paper reports
+    missing: str  # which scores are missing, and why; empty if none are
 
     @property
     def metric(self) -> str:
@@ -36,7 +36,7 @@ class Line:
 
     @property
     def score(self) -> Pooled | None:
-        """By the metric that the paper used."""
+        """The score in the metric that the paper used."""
         return self.pooled(self.metric)
 
     @property
@@ -44,13 +44,13 @@ class Line:
         return None if self.score is None or self.row.paper is None else self.score.mean - self.row.paper
 
     def signatures(self, metric: str) -> list[str]:
-        """Of each seed."""
+        """The signature of each seed's score."""
         scores = () if self.scored is None or self.pooled(metric) is None else self.scored.scores
         return [score.metrics[metric].signature for score in scores if metric in score.metrics]
 
 
 def make_lines(rows: Iterable[Planned], failed: Iterable[Path] = ()) -> list[Line]:
-    """Reads the scores that are there; `failed` are the directories of experiments whose jobs failed just now."""
+    """Reads the scores so far; `failed` are the directories of experiments whose jobs failed in this call."""
     return [_make_line(planned, set(failed)) for planned in rows]
 
 
@@ -63,8 +63,8 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
         else:
             scores.append(_read(experiment, row.test))
     scored = Row(tuple(scores)) if scores else None
-    kind, made = PAPER_METRICS[row.metric], planned.experiments[0].run.recipe.score.tokenized
-    has_tokenized = scored is not None and kind == made and scored.pooled(TOKENIZED) is not None
+    kind, computed = PAPER_METRICS[row.metric], planned.experiments[0].run.recipe.score.tokenized
+    has_tokenized = scored is not None and kind == computed and scored.pooled(TOKENIZED) is not None
     if scored is not None and kind is not None and not has_tokenized:
         missing.append(f"no {paper_name(row.metric)}: set 'tokenized = {kind}' in [score]")
     return Line(row, scored, has_tokenized, "; ".join(missing))
@@ -89,13 +89,13 @@ def _read(experiment: Experiment, test: str) -> Score:
 
 
 def report(title: str, lines: list[Line]) -> Report:
-    """The scores beside the paper's figures."""
+    """A table of the scores beside the paper's figures."""
     return Report([Table(lines, _columns(lines), _notes(lines), title)], [_record(line) for line in lines])
 
 
 def _columns(lines: list[Line]) -> list[Column[Line]]:
     metrics = {line.row.metric for line in lines}
-    decimals = 1 if "historical" in metrics else 2  # as the papers print it
+    decimals = 1 if "historical" in metrics else 2  # as in the papers
     paper = any(line.row.paper is not None for line in lines)
     return [
         Column("row", lambda line: line.row.label, left=True),
@@ -110,7 +110,7 @@ def _columns(lines: list[Line]) -> list[Column[Line]]:
 
 
 def _are_tokenized(lines: list[Line]) -> bool:
-    """Whether a paper's figure is a tokenized BLEU, which SacreBLEU's stands beside."""
+    """Whether a paper's figure is a tokenized BLEU, so that SacreBLEU's BLEU needs a column of its own."""
     return any(line.metric == TOKENIZED for line in lines)
 
 
@@ -124,7 +124,7 @@ def _notes(lines: list[Line]) -> list[str]:
         notes.append(f"Several seeds (up to {most}): mean ± standard deviation over the seeds.")
     names = dict.fromkeys(paper_name(line.row.metric) for line in lines)
     if any(line.row.paper is not None for line in lines):
-        notes.append(f"The paper's figures are set beside {' and '.join(names)}.")
+        notes.append(f"The paper's figures are compared with {' and '.join(names)}.")
     shown = [
         (paper_name(name), TOKENIZED, [line for line in lines if line.row.metric == name])
         for name, kind in PAPER_METRICS.items()
@@ -161,7 +161,7 @@ def _record(line: Line) -> dict[str, object]:
 
 
 def write_report(table: PaperTable, rows: list[Planned], failed: Iterable[Path]) -> str:
-    """Writes OUTPUT/CORPUS/tables/NAME.{md,csv}, and returns what a terminal shows."""
+    """Writes OUTPUT/CORPUS/tables/NAME.{md,csv}, and returns the text for the terminal."""
     run = rows[0].experiments[0].run
     made = report(table.title, make_lines(rows, failed))
     files = []

@@ -1,6 +1,6 @@
-"""A paper's table as a list of settings: `recipes/<corpus>/tables/<name>.tsv`.
+"""Reads a paper's table as a list of settings: `recipes/<corpus>/tables/<name>.tsv`.
 
-Lines that start with `#` are for people; the first of them is the table's title.
+Lines that start with `#` are comments; the first is the title of the table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_FIGURE = "-"
 
 @dataclass(frozen=True)
 class TableRow:
-    """One line: a setting, the test set that it is scored on, and what the paper printed."""
+    """One line: a setting, the test set that it is scored on, and the paper's figure."""
 
     label: str
     pair: str
@@ -34,7 +34,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Planned:
-    """A row with the experiments that it shows, one a seed."""
+    """A row and its experiments, one for each seed."""
 
     row: TableRow
     experiments: list[Experiment]
@@ -42,7 +42,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """What a paper's table compares."""
+    """A paper's table: its name, title and rows."""
 
     name: str
     title: str
@@ -50,7 +50,7 @@ class PaperTable:
 
 
 def read_table(folder: Path, name: str | None) -> PaperTable:
-    """Reads and checks a recipe's table; RecipeError names file and line of the first fault."""
+    """Reads and checks a recipe's table; RecipeError, naming file and line, if it is wrong."""
     path = folder / "tables" / f"{name}.tsv"
     if name is None or not path.is_file():
         names = ", ".join(sorted(one.stem for one in (folder / "tables").glob("*.tsv"))) or "none"
@@ -64,7 +64,7 @@ def read_table(folder: Path, name: str | None) -> PaperTable:
     for row in rows:
         other = seen.setdefault((row.label, row.pair, row.test), row.where)
         if other != row.where:
-            raise RecipeError(f"{row.where}: row '{row.label}' of {row.pair} is also in {other}; name one otherwise.")
+            raise RecipeError(f"{row.where}: row '{row.label}' of {row.pair} is also in {other}; rename one of them.")
     return PaperTable(name, titles[0] if titles else name, rows)
 
 

@@ -1,4 +1,4 @@
-"""How many parameters an architecture has, and how many of them are for positions; no data and no memory needed."""
+"""Counts the parameters of an architecture, and those for positions, without data and without allocating the model."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ VOCABULARY = 32768
 COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "cross", "input", "total", "share")
 NOTE = (
     "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
-    "theirs of the total, in %. What layers or embeddings share counts once."
+    "their part of the total, in %. Parameters that layers or embeddings share count once."
 )
 
 
 class DescriptionError(FlagError):
-    """An architecture or a flag of which no model can be built: its text is one sentence for the user."""
+    """An error for an architecture or flags that no model can be built with: its text is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Numbers of parameters of one model; tensors that are shared count once."""
+    """Numbers of parameters of one model; shared tensors count once."""
 
     arch: str
     #: the encodings of the encoder and of the decoder
@@ -59,12 +59,12 @@ class Description:
 
     @property
     def share(self) -> float:
-        """Position parameters as a part of the total, in %."""
+        """Position parameters in % of the total."""
         return 100 * self.positions / self.total
 
     @property
     def encoding(self) -> str:
-        """Both encodings, or the one that both stacks have."""
+        """The encodings of encoder and decoder, or one if both are the same."""
         return ", ".join(dict.fromkeys((self.source_encoding, self.target_encoding)))
 
 
@@ -86,10 +86,10 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
     Args:
         arch: an architecture of this package.
         flags: further flags of fairseq-train.
-        vocabulary: entries of the dictionary, fairseq's four special ones included; both languages have as many.
+        vocabulary: entries of each language's dictionary, fairseq's four special ones included.
 
     Raises:
-        DescriptionError: there is no such architecture, or no such model of it.
+        DescriptionError: there is no such architecture, or no model can be built with these flags.
     """
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
         raise DescriptionError(
@@ -100,14 +100,14 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
         args = _parse(arch, flags)
         dictionary = _dictionary(vocabulary, args.segment_separator)
         task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-        with torch.device("meta"):  # shapes alone
+        with torch.device("meta"):  # tensors have shapes, but no memory
             model = fairseq.models.build_model(args, task)
     except DescriptionError:
         raise
-    except ValueError as error:  # a sentence, ours or fairseq's
+    except ValueError as error:  # its text is a sentence, by this package or by fairseq
         raise DescriptionError(str(error) if arch in str(error) else f"{arch}: {error}") from error
     except (AssertionError, RuntimeError, TypeError, ZeroDivisionError, AttributeError) as error:
-        # what fairseq and torch raise, each in its own way, where values make no model
+        # fairseq and torch raise any of these for values that do not fit together.
         raise DescriptionError(
             f"no model of {arch} can be built with {' '.join(flags)} ({type(error).__name__}: {error})."
         ) from error
@@ -116,8 +116,9 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
 
 
 def count(model: Any) -> dict[str, int]:
-    """All parameters of a model of this package, and those for positions by the place where they act."""
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}  # a shared one under one name
+    """Counts all parameters of a model of this package, and those for positions in each part of it."""
+    # named_parameters lists a shared parameter once.
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
 
     def inside(stack: str, part: str) -> int:
         return sum(size for name, size in sizes.items() if name.startswith(f"{stack}.") and f".{part}." in name)
@@ -132,7 +133,7 @@ def count(model: Any) -> dict[str, int]:
 
 
 def _parse(arch: str, flags: Sequence[str]) -> Namespace:
-    """The arguments as fairseq-train has them, with a parser that raises where fairseq's would print its usage."""
+    """Parses flags as fairseq-train does; raises DescriptionError where fairseq would print its usage and exit."""
 
     def refuse(message: str) -> NoReturn:
         raise DescriptionError(f"{arch}: {message}.")
@@ -146,7 +147,7 @@ def _parse(arch: str, flags: Sequence[str]) -> Namespace:
 
 
 def _dictionary(size: int, separator: str | None) -> Dictionary:
-    """As many entries, the separator of segments among them."""
+    """A dictionary of `size` entries, which include the separator of segments, if there is one."""
     dictionary = Dictionary()
     if size <= len(dictionary):
         raise DescriptionError(
@@ -159,6 +160,6 @@ def _dictionary(size: int, separator: str | None) -> Dictionary:
 
 
 def report(rows: Sequence[Description]) -> Report:
-    """A table of these models, or CSV."""
+    """A report with one row for each model."""
     records = [{column: getattr(row, column) for column in COLUMNS} for row in rows]
     return Report([Table(rows, TABLE_COLUMNS, [NOTE])], records)

@@ -1,4 +1,4 @@
-"""BLEU against clipping distance, as a picture."""
+"""Plots BLEU against clipping distance."""
 
 import json
 from collections import defaultdict
@@ -11,8 +11,12 @@ from posenc_experiments.evaluation.pooling import Row, comparable_groups, shown_
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
-    """BLEU against clipping distance, a panel for each corpus, pair and test set; other encodings are
-    horizontal lines.
+    """Writes a plot of BLEU against clipping distance, with one panel for each corpus, pair and test set.
+
+    Encodings without a clipping distance are horizontal lines.
+
+    Raises:
+        RecipeError: there are no scores, or the file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -35,7 +39,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 
 
 def draw(axes: Any, rows: list[Row]) -> None:
-    """Draws comparable rows into matplotlib's axes; the legend has their order."""
+    """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
     names = dict(zip(map(id, rows), shown_names(rows), strict=True))
     curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
@@ -43,11 +47,11 @@ def draw(axes: Any, rows: list[Row]) -> None:
             other = {name: value for name, value in row.first.flags.items() if name != "clipping-distance"}
             curves[(row.first.setup or "", row.first.arch, json.dumps(other, sort_keys=True))].append(row)
     longest = max((len(curve) for curve in curves.values()), default=0)
-    # One distance alone makes no curve, unless nothing does.
+    # A single distance is a horizontal line, unless no encoding has more than one.
     drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
     colours = iter(f"C{number}" for number in range(len(rows) + 1))
     distances: set[int] = set()
-    shown: dict[int, Any] = {}  # what the legend explains, by the row that it begins with
+    shown: dict[int, Any] = {}  # curves and lines for the legend, by the id of their first row
     for (setup, arch, rest), curve in drawn.items():
         first, curve = curve[0], sorted(curve, key=lambda row: row.clipping_distance or 0)
         distances.update(row.clipping_distance or 0 for row in curve)

@@ -1,4 +1,4 @@
-"""Scores pooled over the seeds of one experiment, and tested against a baseline."""
+"""Pools scores over the seeds of an experiment, and tests them against a baseline."""
 
 import statistics
 from collections import defaultdict
@@ -15,19 +15,19 @@ from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import Score, read_lines
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
-OLD = "*"  # marks what was trained before experiments had fingerprints
+OLD = "*"  # marks experiments that were trained before fingerprints were recorded
 
 
 class Pooled(NamedTuple):
     """A metric over the seeds of a row."""
 
     mean: float
-    interval: float | None  # half the width of one seed's 95 % bootstrap interval; of several, the spread says more
-    spread: float | None  # the standard deviation over several seeds (n - 1)
+    interval: float | None  # half the width of the 95 % bootstrap interval of a single seed
+    spread: float | None  # the standard deviation (n - 1) over several seeds
 
     @classmethod
     def of(cls, values: Sequence[float], interval: float | None = None) -> Self:
-        """Of one value or several."""
+        """Pools the values of one or several seeds."""
         return cls(statistics.fmean(values), interval, statistics.stdev(values) if len(values) > 1 else None)
 
     @property
@@ -45,19 +45,17 @@ def mean(pooled: Pooled | None) -> float | None:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting on one test set, pooled over its seeds; `p_value` is against the chosen baseline, the
-    baseline's own is None.
-    """
+    """One setting on one test set, with the scores of its seeds."""
 
     scores: tuple[Score, ...]
-    p_value: float | None = None
+    p_value: float | None = None  # against the baseline; None for the baseline itself, and without one
 
     @property
     def first(self) -> Score:
         return self.scores[0]
 
     def pooled(self, metric: str) -> Pooled | None:
-        """A metric over the seeds that have it; None if none has."""
+        """A metric pooled over the seeds that have it; None if none has."""
         known = [score.metrics[metric] for score in self.scores if metric in score.metrics]
         interval = known[0].interval if known and len(self.scores) == 1 else None
         return Pooled.of([one.score for one in known], interval) if known else None
@@ -65,7 +63,7 @@ class Row:
     @property
     def bleu(self) -> Pooled:
         pooled = self.pooled(BLEU)
-        assert pooled is not None  # no score is without
+        assert pooled is not None  # every score has BLEU
         return pooled
 
     @property
@@ -84,20 +82,25 @@ class Row:
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Rows of one group are comparable: same corpus, pair and test set."""
+        """Corpus, pair and test set, which comparable rows share."""
         return (self.first.corpus, self.first.pair, self.first.test)
 
 
 def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
-    """One row a setting and test set, in the order given, with all seeds that were made from the same (one a seed
-    where that was not recorded); with `baseline`, a name (`SETUP NAME` where several setups have one), each row's
-    p-value against it.
+    """Pools scores to one row for each setting and test set, in the order given.
+
+    Args:
+        scores: scores whose `made_from` was not recorded are not pooled: each is a row.
+        baseline: name of the experiment to compute p-values against, as `SETUP NAME` if several setups have it.
+
+    Raises:
+        RecipeError: scores of one setting or test set are not comparable, or there is no such baseline.
     """
     settings: dict[tuple[str | None, ...], list[Score]] = {}
     pooled: dict[tuple[str | None, ...], list[Score]] = {}
     for score in scores:
         for other in settings.setdefault(score.setting, []):
-            _require_seeds_of_one(other, score)
+            _require_poolable(other, score)
         settings[score.setting].append(score)
         own = () if score.made_from is not None else (str(score.directory),)
         pooled.setdefault((*score.setting, *own), []).append(score)
@@ -113,21 +116,21 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
     return [row for group in comparable_groups(rows) for row in _tested(group, baseline)]
 
 
-def _require_seeds_of_one(one: Score, other: Score) -> None:
-    """RecipeError unless two scores of one setting may stand in one table."""
+def _require_poolable(one: Score, other: Score) -> None:
+    """RecipeError unless two scores of one setting differ in their seeds alone."""
     if one.made_from is not None and other.made_from is not None:
         found = list(differences(one.made_from, other.made_from))
         if found:
             raise RecipeError(
                 f"{one.directory} and {other.directory} are no seeds of one experiment: they differ in "
-                f"{listed(found)}; run one of them again with the settings of the other, or compare them apart."
+                f"{listed(found)}; run one of them again with the settings of the other, or compare them separately."
             )
     if one.seed == other.seed:
         raise RecipeError(f"{one.directory} and {other.directory} are the same setting and seed: name one of them.")
 
 
 def require_comparable(scores: Sequence[Score]) -> None:
-    """RecipeError unless all of one corpus, pair and test set were scored alike and against one reference."""
+    """RecipeError unless scores of one test set have the same signatures and the same reference."""
     seen: dict[str, tuple[str, Score]] = {}
     for score in scores:
         facts = {f"{name} signature": metric.signature for name, metric in score.metrics.items()}
@@ -153,13 +156,13 @@ def _is_named(row: Row, name: str) -> bool:
 
 
 def row_names(rows: Sequence[Row]) -> list[str]:
-    """What comparable rows are called: with their setups, where these differ."""
+    """The names of comparable rows, with their setups if these differ."""
     several = len({row.first.setup for row in rows}) > 1
     return [row.first.long_name if several else row.first.name for row in rows]
 
 
 def shown_names(rows: Sequence[Row]) -> list[str]:
-    """The names of comparable rows for a reader, who must see which ones are of unknown origin."""
+    """The names of comparable rows as shown in tables, with a mark on those of unknown origin."""
     names = row_names(rows)
     shown = []
     for row, name in zip(rows, names, strict=True):
@@ -169,6 +172,7 @@ def shown_names(rows: Sequence[Row]) -> list[str]:
 
 
 def comparable_groups(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows in groups of one corpus, pair and test set."""
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.group].append(row)
@@ -176,8 +180,9 @@ def comparable_groups(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def _tested(rows: list[Row], baseline: str) -> list[Row]:
-    """Rows with p-values: of several seeds, each against the baseline's same seed (or its first), and the
-    largest p counts.
+    """Comparable rows with p-values: the largest over the seeds, each tested against the baseline's same seed.
+
+    A seed that the baseline does not have is tested against the baseline's first.
     """
     found = [row for row in rows if _is_named(row, baseline)]
     if not found:
@@ -199,8 +204,9 @@ def _tested(rows: list[Row], baseline: str) -> list[Row]:
 
 
 def paired_bootstrap(baseline: Score, system: Score) -> float:
-    """The p-value of the difference in BLEU, by SacreBLEU's own paired bootstrap resampling (1,000 samples;
-    the seed is SACREBLEU_SEED, 12345 where it is not set).
+    """The p-value of the difference in BLEU, by SacreBLEU's paired bootstrap resampling.
+
+    It uses 1,000 samples; the seed is the environment variable SACREBLEU_SEED, by default 12345.
     """
     require_comparable([baseline, system])
     systems: list[tuple[str, Sequence[str]]] = [

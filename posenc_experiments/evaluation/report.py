@@ -1,4 +1,4 @@
-"""Reports: tables with notes for readers, as text or Markdown, and the same rows as CSV for programs."""
+"""Reports: tables with notes as text or Markdown, and the same rows as CSV."""
 
 import csv
 import io
@@ -13,23 +13,23 @@ Line = TypeVar("Line")
 
 
 def number(value: float | None, form: str) -> str:
-    """A cell; empty if there is no value."""
+    """A number as the text of a cell; empty for None."""
     return "" if value is None else format(value, form)
 
 
 @dataclass(frozen=True)
 class Column(Generic[Line]):
-    """A column of a table, and whether the table has it."""
+    """A column of a table."""
 
     header: str
     cell: Callable[[Line], str]
     shown: bool = True
-    left: bool = False  # aligned
+    left: bool = False  # aligned to the left, not to the right
 
 
 @dataclass(frozen=True)
 class Table(Generic[Line]):
-    """Lines in columns, under a title, with what a reader must know beside the numbers."""
+    """A table: lines in columns, a title, and notes that explain the numbers."""
 
     lines: Sequence[Line]
     columns: Sequence[Column[Line]]
@@ -37,7 +37,7 @@ class Table(Generic[Line]):
     title: str = ""
 
     def render(self, markdown: bool) -> str:
-        """The table with its title and notes."""
+        """The table with its title and notes, as text or Markdown."""
         columns = [column for column in self.columns if column.shown]
         grid = tabulate(
             [[column.cell(line) for column in columns] for line in self.lines],
@@ -54,10 +54,10 @@ class Table(Generic[Line]):
 
 @dataclass(frozen=True)
 class Report:
-    """What one call shows."""
+    """The tables of one call, and their data."""
 
     tables: Sequence[Table[Any]]
-    records: Sequence[dict[str, object]]  # of every line of all tables, every number unrounded and on its own
+    records: Sequence[dict[str, object]]  # one for each line of all tables, with unrounded numbers, for CSV
 
     def format(self, style: str) -> str:
         """The report in one of FORMATS."""

@@ -1,8 +1,7 @@
-"""Scores of experiments, read from their directories.
+"""Reads scores of experiments from their directories.
 
-Everything comes from the files that the stages leave there (what the experiment is, a summary of its training and, for
-each test set, scores with their hypotheses and references), never from logs. A score whose files changed since is
-refused.
+It reads only files that the stages write: the description of the experiment, a summary of its training and, for each
+test set, scores, hypotheses and references; never logs. It refuses a score whose files changed after scoring.
 """
 
 import json
@@ -28,17 +27,15 @@ from posenc_experiments.experiment.layout import (
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric's score with half the width of its 95 % bootstrap interval (None if SacreBLEU was not asked
-    for one).
-    """
+    """One metric's score."""
 
     score: float
-    interval: float | None
+    interval: float | None  # half the width of the 95 % bootstrap interval; None if it was not computed
     signature: str
-    reference: str | None = None  # where a SacreBLEU test set was named: how far the reference is that one's
-    hypotheses: str | None = None  # SHA-256 of what was scored; None of older runs
-    references: str | None = None
-    translation: dict[str, Any] | None = None  # what made the translations, without what stands at its default
+    reference: str | None = None  # result of the comparison with SacreBLEU's test set, if the .conf names one
+    hypotheses: str | None = None  # SHA-256 of the scored file; None in older runs
+    references: str | None = None  # SHA-256 of the reference; None in older runs
+    translation: dict[str, Any] | None = None  # settings of averaging and search that are not defaults
 
     @property
     def lowercased(self) -> bool:
@@ -58,16 +55,16 @@ class Score:
     encoding: str
     flags: dict[str, Any]
     seed: int
-    metrics: dict[str, Metric]  # by their names in tables; BLEU is always among them
+    metrics: dict[str, Metric]  # by their names in tables; BLEU is always included
     parameters: int | None
     words_per_second: float | None
     valid_loss: float | None
-    setup: str | None = None  # such as shaw-base: everything but the encoding
-    made_from: dict[str, Any] | None = None  # everything that makes the result but the seed; None: not recorded then
+    setup: str | None = None  # [model] setup, such as shaw-base: a name for all settings but the encoding
+    made_from: dict[str, Any] | None = None  # all that the result depends on but the seed; None in older runs
     fingerprint: str | None = None  # of made_from, as the training recorded it
-    environment: dict[str, Any] = field(default_factory=dict)  # code and libraries, for information
-    references: str | None = None  # SHA-256; None if neither the scores record it nor the file is there
-    verified: bool = False  # whether the files that are there are those that were scored
+    environment: dict[str, Any] = field(default_factory=dict)  # versions of code and libraries, for information
+    references: str | None = None  # SHA-256; None if the scores do not record it and the file is missing
+    verified: bool = False  # whether hypotheses and references exist and have the hashes that the score records
 
     @property
     def bleu(self) -> Metric:
@@ -78,12 +75,12 @@ class Score:
         return " ".join(f"--{name} {value}".rstrip() for name, value in self.flags.items())
 
     def file(self, kind: str) -> Path:
-        """A file of its test set."""
+        """The file of this kind for the test set."""
         return ExperimentDirectory(self.directory).test_file(self.test, kind)
 
     @property
     def setting(self) -> tuple[str | None, ...]:
-        """What seeds of one setting have in common."""
+        """The setting and test set, which are equal for all seeds."""
         return (self.corpus, self.pair, self.test, self.setup, self.arch, json.dumps(self.flags, sort_keys=True))
 
     @property
@@ -92,8 +89,17 @@ class Score:
 
 
 def read_experiments(paths: Iterable[Path]) -> list[Score]:
-    """Reads experiment directories in the order given, then those that are found below other directories, in natural
-    order of their paths; RecipeError if a directory holds no score.
+    """Reads the scores of experiments.
+
+    Args:
+        paths: experiment directories, or directories that hold some at any depth.
+
+    Returns:
+        The scores of the named experiment directories, in the order given, then of those found in other directories,
+        in natural order of their paths.
+
+    Raises:
+        RecipeError: a directory holds no score, or a file in it is damaged.
     """
     scores: dict[Path, list[Score]] = {}  # by the experiment's real path
     named: list[Path] = []
@@ -101,12 +107,12 @@ def read_experiments(paths: Iterable[Path]) -> list[Score]:
     for path in paths:
         if not path.is_dir():
             raise RecipeError(f"{path} is not a directory: name experiment directories, or one that holds them.")
-        here = find_experiments(path)
-        (named if here == [path] else found).extend(here)
-        for one in here:
+        experiments = find_experiments(path)
+        (named if experiments == [path] else found).extend(experiments)
+        for one in experiments:
             if one.resolve() not in scores:
                 scores[one.resolve()] = _read_experiment(one)
-        if not any(scores[one.resolve()] for one in here):
+        if not any(scores[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
     ordered = dict.fromkeys(one.resolve() for one in [*named, *sorted(found, key=_natural_path)])
     return [score for one in ordered for score in scores[one]]
@@ -117,7 +123,7 @@ def _natural_path(path: Path) -> list[list[str | float]]:
 
 
 def _natural(name: str) -> list[str | float]:
-    """What sorts `k2` before `k16` and `dropout-0.15` before `dropout-0.2`."""
+    """A key for natural sorting: `k2` before `k16`, `dropout-0.15` before `dropout-0.2`."""
     pieces = re.split(r"([0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)", name)
     return [float(piece) if number % 2 else piece for number, piece in enumerate(pieces)]
 
@@ -130,7 +136,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object whose values are of these types (with None among them where they may be missing)."""
+    """Reads a JSON object and checks its values by `types`; values that may be missing have a type that allows None."""
     value = _read_json(path)
     if not isinstance(value, dict):
         raise RecipeError(f"{path} is damaged (it holds no JSON object): run its recipe again.")
@@ -159,10 +165,10 @@ def _read_experiment(directory: Path) -> list[Score]:
         hashes = {kind: _verified_hash(files.test_file(test, kind), kind, metrics) for kind in SCORED}
         require_equal_counts(*(files.test_file(test, kind) for kind in SCORED))
         made_from, environment = about.get("made_from"), about.get("environment") or {}
-        # Not in the fingerprint, but other results: how it was translated, and a batch that hardware left inexact.
-        beside = {"translation": first.translation, "batch": environment.get("batch")}
+        # Results also depend on the search, and on a batch that the hardware changed; the fingerprint has neither.
+        others = {"translation": first.translation, "batch": environment.get("batch")}
         if made_from is not None:
-            made_from = {**made_from, **{key: value for key, value in beside.items() if value is not None}}
+            made_from = {**made_from, **{key: value for key, value in others.items() if value is not None}}
         scores.append(
             Score(
                 directory=directory,
@@ -182,13 +188,13 @@ def _read_experiment(directory: Path) -> list[Score]:
 
 
 def _read_test(files: ExperimentDirectory, test: str) -> dict[str, Metric]:
-    """The metrics of a test set by their names in tables."""
+    """Reads the metrics of a test set, by their names in tables."""
     scores, historical = files.test_file(test, SACREBLEU), files.test_file(test, HISTORICAL)
     found = _read_metrics(scores)
     if BLEU not in found:
         raise RecipeError(f"{scores} holds no BLEU: run the stage score again.")
     metrics = {BLEU: found[BLEU]}
-    for name in [name for name in found if name.startswith(CHRF)][:1]:  # SacreBLEU says chrF2
+    for name in [name for name in found if name.startswith(CHRF)][:1]:  # SacreBLEU's name is chrF2
         metrics[CHRF] = found[name]
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
@@ -196,16 +202,16 @@ def _read_test(files: ExperimentDirectory, test: str) -> dict[str, Metric]:
 
 
 def _verified_hash(file: Path, kind: str, metrics: Mapping[str, Metric]) -> tuple[str | None, bool]:
-    """The SHA-256 of what was scored, and whether the file is known to be that; RecipeError if it is another."""
+    """The SHA-256 of a scored file, and whether the scores record the same; RecipeError if they record another."""
     found = file_hash(file) if file.is_file() else None
     recorded = [getattr(metrics[name], SCORED[kind]) for name in (BLEU, TOKENIZED) if name in metrics]
     if found is not None and any(one not in (None, found) for one in recorded):
-        raise RecipeError(f"{file} is not what was scored (it was made again since): run the stage score again.")
+        raise RecipeError(f"{file} is not the file that was scored (it changed since): run the stage score again.")
     return found or recorded[0], found is not None and None not in recorded
 
 
 def require_equal_counts(hypotheses: Path, references: Path) -> None:
-    """RecipeError unless there are as many of both; scores of older runs record no hashes to tell."""
+    """RecipeError unless two files have as many lines; this finds wrong files of older runs, which record no hashes."""
     if hypotheses.is_file() and references.is_file():
         found, wanted = (sum(1 for _ in text.read_lines(path)) for path in (hypotheses, references))
         if found != wanted:
@@ -215,7 +221,7 @@ def require_equal_counts(hypotheses: Path, references: Path) -> None:
 
 
 def _read_metrics(path: Path) -> dict[str, Metric]:
-    """SacreBLEU's JSON: a list of metrics, or one alone."""
+    """Reads SacreBLEU's JSON, a list of metrics or a single one, by their names."""
     value = _read_json(path)
     try:
         found = {
@@ -235,9 +241,10 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
 
 
 def read_lines(path: Path) -> list[str]:
+    """The lines of a file as SacreBLEU reads them; RecipeError if it cannot be read."""
     try:
         decoded = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} cannot be read ({error}): run the stage translate again.") from None
-    # As SacreBLEU reads files: lines end at newlines only.
+    # Only newlines end lines.
     return [line.rstrip() for line in decoded.removesuffix("\n").split("\n")]

@@ -1,5 +1,6 @@
-"""Stage `score`: SacreBLEU's own command on the untouched reference, kept as it prints it; where the .conf says so,
-also checked against SacreBLEU's own copy of the test set, and beside it the historical score.
+"""Stage `score`: runs SacreBLEU's command on the unchanged references, and stores its output.
+
+If the .conf says so, it also compares the references with SacreBLEU's own test set, and computes the historical score.
 """
 
 import json
@@ -32,15 +33,15 @@ class Score(Stage):
             _dry_run(experiment, test)
 
     def is_done(self, experiment: Experiment) -> bool:
-        """Also whether the scores are those of the files beside them."""
+        """Whether the stage is done, and the scores still match their files."""
         return super().is_done(experiment) and all(
-            _is_of_its_files(experiment, test) for test in pair_tests(experiment.run)
+            _matches_files(experiment, test) for test in pair_tests(experiment.run)
         )
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
-        # A score of other settings must not stand beside the new ones.
-        for left in experiment.test_files((SACREBLEU, HISTORICAL)):
-            left.unlink()
+        # Scores of earlier settings may be of other test sets, so they would not all be overwritten.
+        for old in experiment.test_files((SACREBLEU, HISTORICAL)):
+            old.unlink()
         return [file for test in pair_tests(experiment.run) for file in _score(experiment, test)]
 
 
@@ -48,8 +49,8 @@ def _hashes(experiment: Experiment, test: str) -> dict[str, str]:
     return {name: file_hash(experiment.test_file(test, kind)) for kind, name in SCORED.items()}
 
 
-def _is_of_its_files(experiment: Experiment, test: str) -> bool:
-    """Whether a score is that of the files beside it."""
+def _matches_files(experiment: Experiment, test: str) -> bool:
+    """Whether a score records the hashes of the current hypotheses and references."""
     try:
         hashes = _hashes(experiment, test)
     except FileNotFoundError:
@@ -66,7 +67,7 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         found = compare_with_testset(experiment, test, result)
         result = [{**row, "reference": found} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {found}")
-    # compare verifies by the hashes that the scores are those of the files beside them.
+    # compare uses the hashes to verify that the scores match their files.
     origin = {**_hashes(experiment, test), "translation": experiment.translation()}
     files = [experiment.test_file(test, SACREBLEU)]
     write_json(files[0], [{**row, **origin} for row in result])
@@ -91,27 +92,30 @@ def _dry_run(experiment: Experiment, test: str) -> None:
 
 
 def score_command(experiment: Experiment, test: str) -> list[str]:
-    """BLEU (13a) and chrF with bootstrap confidence intervals, two decimals; cased, if the model's text is."""
+    """The command for BLEU (13a) and chrF with bootstrap confidence intervals; cased unless the model's text is not."""
     return _sacrebleu_command(experiment, test, [str(experiment.test_file(test, REFERENCES))])
 
 
 def testset_command(experiment: Experiment, test: str) -> list[str]:
-    """The same against SacreBLEU's own references."""
+    """The same command with SacreBLEU's own references."""
     name = experiment.run.recipe.score.testsets[test]
     return _sacrebleu_command(experiment, test, ["-t", name, "-l", experiment.run.pair])
 
 
 def _sacrebleu_command(experiment: Experiment, test: str, references: list[str]) -> list[str]:
     words = [*experiment.run.module("sacrebleu"), *references, "-i", str(experiment.test_file(test, HYPOTHESES))]
-    # Cased, the references themselves in lower case would have a BLEU of 23 to 27 on Multi30k's German test sets.
+    # With case, perfect lowercase translations would get a BLEU of only 23 to 27 on Multi30k's German test sets.
     case = ["-lc", "--chrf-lowercase"] if experiment.run.recipe.prepare.lowercase else []
     return [*words, "-m", "bleu", "chrf", *case, "--confidence", "-f", "json", "-w", "2"]
 
 
 def compare_with_testset(experiment: Experiment, test: str, result: list[dict[str, object]]) -> str:
-    """What the reference is, in words; RecipeError if SacreBLEU's own references give other scores.
+    """Compares scores with those of SacreBLEU's own references; returns a note on the origin of the reference.
 
-    The signature cannot say it: since version 2 SacreBLEU's names no test set.
+    The note is needed because SacreBLEU's signatures do not name the test set since version 2.
+
+    Raises:
+        RecipeError: SacreBLEU's own references give other scores.
     """
     name, pair = experiment.run.recipe.score.testsets[test], experiment.run.pair
     option = f"sacrebleu -t {name} -l {pair}"
@@ -126,8 +130,8 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
         scores = [", ".join(f"{row['name']} {row['score']}" for row in rows) for rows in (result, other)]
         raise RecipeError(
             f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, HYPOTHESES)} has {scores[0]} "
-            f"against our reference and {scores[1]} against SacreBLEU's ({shlex.join(command)}); correct [score] "
-            "testsets or the data."
+            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({shlex.join(command)}); correct "
+            "[score] testsets or the data."
         )
     return f"{option} (same scores from both files)"
 
@@ -137,8 +141,8 @@ def _decoded(path: Path) -> list[str]:
 
 
 def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:
-    """Runs SacreBLEU and reads the list that it prints."""
-    # SacreBLEU's own seed and form, whatever the user's environment says: scores must not depend on it.
+    """Runs SacreBLEU and returns the list of metrics that it prints."""
+    # SacreBLEU's default seed and the JSON format, so that the user's environment does not change scores.
     environment = {**os.environ, "SACREBLEU_SEED": "12345", "SACREBLEU_FORMAT": "json"}
     process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
     if process.returncode != 0:

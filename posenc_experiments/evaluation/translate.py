@@ -1,7 +1,7 @@
-"""Stage `translate`: every test set through fairseq-generate, then back to sentences as people write them.
+"""Stage `translate`: translates every test set with fairseq-generate, and joins the tokens to sentences.
 
-What fairseq prints in the source's order and count is not taken on trust: each hypothesis is put in its place
-by number, and each source line must have one. Subwords are removed here, by what made them.
+Hypotheses are sorted by their numbers in fairseq's output, and every source line must have one. The method that split
+the text into subwords also joins them.
 """
 
 import re
@@ -57,10 +57,10 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)
     tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
-    # fairseq invents a sentence for an empty line, also for one of characters that subwords leave out.
-    said = prepare.load_subwords(run, run.source).encode(sources)
+    # Lines without tokens get an empty translation; fairseq would invent a sentence.
+    encoded = prepare.load_subwords(run, run.source).encode(sources)
     subwords = prepare.load_subwords(run, run.target)
-    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(said, tokens, strict=True)]
+    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(encoded, tokens, strict=True)]
     for kind, side in ((SOURCES, run.source), (REFERENCES, run.target)):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)
@@ -69,9 +69,7 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
 
 
 def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
-    """The best hypothesis of each sentence, as tokens, in the source's order; RecipeError unless there is one
-    for each.
-    """
+    """Reads the tokens of each sentence's best hypothesis, in the source's order; RecipeError if one is missing."""
     found: dict[int, list[str]] = {}
     for line in text.read_lines(path):
         match = HYPOTHESIS.fullmatch(line.decode("utf-8"))
@@ -81,7 +79,7 @@ def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
         missing = [number + 1 for number in range(expected) if number not in found]
         which = f"; the first without one is line {missing[0]:,}" if missing else ""
         raise RecipeError(
-            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate "
-            f"lost some, nothing is scored."
+            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate left some out, "
+            "so nothing is scored; check [generate] in the .conf."
         )
     return [found[number] for number in range(expected)]

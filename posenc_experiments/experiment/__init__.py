@@ -1,1 +1,1 @@
-"""One experiment: its directory, its commands, its identity, and what its stages have in common."""
+"""One experiment: its directory, its commands, its identity, and the base class of its stages."""

@@ -1,4 +1,4 @@
-"""Has fairseq read command lines before hours of work depend on them."""
+"""Checks command lines with fairseq's own parser, before hours of work depend on them."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
 
 
 def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checked]:
-    """Checks the command lines that these stages will run and have not run yet.
+    """Checks the command lines that these stages have still to run.
 
     Returns:
-        What was checked, to be checked again by `check_data` when the data is there.
+        The commands, for `check_data` to check when the data is prepared.
 
     Raises:
-        RecipeError: fairseq refuses a flag, or no result can come of it; names file, section and key.
+        RecipeError: fairseq refuses a flag, or a flag cannot lead to a result; names file, section and key.
     """
     waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
     checked = [read_training(one) for one in waiting if "train" in stages]
@@ -31,7 +31,7 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checke
 
 
 def read_training(experiment: Experiment) -> Checked:
-    """An experiment's training as fairseq reads it."""
+    """The training command of an experiment, as fairseq reads it."""
     try:
         return Checked(experiment, experiment.run, _read("train", train_command(experiment)))
     except Refused as error:
@@ -39,7 +39,7 @@ def read_training(experiment: Experiment) -> Checked:
 
 
 def read_generation(experiment: Experiment) -> Checked:
-    """The search as fairseq reads it: that of all experiments of this run."""
+    """The generation command, as fairseq reads it; its flags are the same for all experiments of a run."""
     run = experiment.run
     try:
         return Checked(None, run, _read("generate", generate_command(experiment, pair_tests(run)[0], run.output_dir)))

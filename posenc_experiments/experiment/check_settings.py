@@ -1,8 +1,8 @@
-"""Settings that cannot lead to a result, refused before a training is spent on them.
+"""Refuses settings that cannot lead to a result, before time is spent on training.
 
-`check_settings` asks what the settings say alone; `check_data`, once the data is prepared, what depends on its size.
-Both read the settings as fairseq understood them (fairseq_flags.py), defaults included. There is no rule for what
-fairseq-train itself refuses when it starts, before any update.
+`check_settings` checks what follows from the settings alone; `check_data`, after the preparation, what depends on the
+data. Both use the settings as fairseq parsed them (fairseq_flags.py), defaults included. Settings that fairseq-train
+refuses before its first update need no rule here.
 """
 
 import ast
@@ -27,41 +27,42 @@ MINIMUM = {
     **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
     **dict.fromkeys(["beam", "nbest"], 1),
 }
-# Files that fairseq reads when it starts; identity.py checks those that the weights depend on.
+# Flags that name a file which fairseq reads at its start; identity.py checks those that the weights depend on.
 FILES = ("lm-path",)
-# What --best-checkpoint-metric can only be if validation measures it.
+# Values of --best-checkpoint-metric, and the flag that makes validation compute each.
 MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A command of fairseq's and what it sets: the training of an experiment, or the generation of them all."""
+    """A command of fairseq and its settings: the training of one experiment, or the generation of all (None)."""
 
     experiment: Experiment | None
     run: Run
     settings: Settings
 
     def get(self, flag: str) -> Any:
-        """A flag's value; None if it has none, or is no flag of this command."""
+        """The value of a flag; None if it has none, or the command has no such flag."""
         value = self.settings.get(flag.replace("-", "_"))
-        # fairseq reads a flag whose default is another flag's value as text.
+        # fairseq parses a flag whose default is the value of another flag as text.
         return int(value) if flag in MINIMUM and isinstance(value, str) and value.isdecimal() else value
 
     def refuse(self, faults: Iterator[Fault]) -> None:
-        """RecipeError for the first fault, naming where its flag was written."""
+        """RecipeError for the first fault, which names the place where the flag was set."""
         for flag, problem in faults:
             raise RecipeError(f"{where_set(self.run, self.experiment, flag) or self.run.recipe.path}: {problem}")
 
 
 def check_settings(checked: Checked) -> None:
-    """RecipeError for settings that lead to no result whatever the data."""
+    """RecipeError for settings that cannot lead to a result with any data."""
     checked.refuse(_faults(checked))
     checked.refuse(_training_faults(checked) if checked.experiment else _generation_faults(checked))
 
 
 def check_data(commands: list[Checked]) -> None:
-    """RecipeError for settings that lead to no result with the prepared data, or leave a part of it out; what is not
-    prepared is not checked.
+    """RecipeError for settings that cannot lead to a result with the prepared data, or that leave out a part of it.
+
+    Commands whose data is not prepared are not checked.
     """
     for checked in commands:
         if prepare.is_prepared(checked.run):
@@ -89,15 +90,15 @@ def _training_faults(checked: Checked) -> Iterator[Fault]:
     patience = get("patience") > 0 and not get("disable-validation")
     if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
         yield "max-update", "the training would never end: add max-update or max-epoch to [train]."
-    # fairseq-train refuses this too, but after the preparation, which may take hours to do again.
+    # fairseq-train refuses this too, but only after the preparation, which would have to be repeated.
     if get("share-all-embeddings") and not recipe.prepare.joined_dictionary:
         yield "share-all-embeddings", "--share-all-embeddings needs [prepare] joined-dictionary = true: change either."
     metric = get("best-checkpoint-metric")
     if not get("disable-validation") and metric in MEASURED_BY and not get(MEASURED_BY[metric]):
         yield (
             "best-checkpoint-metric",
-            f"--best-checkpoint-metric {metric} ends the training when it first validates, without "
-            f"--{MEASURED_BY[metric]}: add it to [train].",
+            f"--best-checkpoint-metric {metric} ends the training at its first validation, unless "
+            f"--{MEASURED_BY[metric]} is given: add it to [train].",
         )
     end = "max-epoch" if recipe.average_by == "epochs" else "max-update"
     if recipe.average > 1 and get(end):
@@ -105,7 +106,13 @@ def _training_faults(checked: Checked) -> Iterator[Fault]:
 
 
 def _too_few(checked: Checked, end: str, kept: int, why: str = "") -> Iterator[Fault]:
-    """Whether a training that `end` ends writes fewer checkpoints than are averaged."""
+    """A fault if a training writes fewer checkpoints than are averaged.
+
+    Args:
+        end: the flag that ends the training.
+        kept: the checkpoints that it writes.
+        why: a clause for the error, followed by '; '.
+    """
     recipe, interval = checked.run.recipe, SAVE_INTERVAL[checked.run.recipe.average_by]
     if kept < recipe.average:
         yield (
@@ -118,7 +125,7 @@ def _too_few(checked: Checked, end: str, kept: int, why: str = "") -> Iterator[F
 
 def _generation_faults(checked: Checked) -> Iterator[Fault]:
     get = checked.get
-    if not get("temperature") > 0:  # nor NaN
+    if not get("temperature") > 0:  # also true for NaN
         yield "temperature", f"--temperature {get('temperature')}: write a number above 0."
     if get("sampling") and get("nbest") != get("beam"):
         yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to [generate]."
@@ -158,7 +165,7 @@ def _generation_faults(checked: Checked) -> Iterator[Fault]:
 
 
 def _too_short(checked: Checked, source: int) -> Iterator[Fault]:
-    """Whether a source of so many tokens gets no translation."""
+    """A fault if a source of this many tokens may get no translation, as --min-len exceeds its maximum length."""
     get = checked.get
     most = int(get("max-len-a") * source + get("max-len-b"))
     if most < get("min-len") and not get("match-source-len"):
@@ -171,11 +178,11 @@ def _too_short(checked: Checked, source: int) -> Iterator[Fault]:
 
 
 def _lengths_of_training(checked: Checked) -> Iterator[Fault]:
-    """Whether fairseq would leave out pairs that were kept, or end with an error at one of them."""
+    """Faults if fairseq would leave out prepared pairs, or fail at one."""
     run, get = checked.run, checked.get
     train, valid = lengths.longest(run, "train"), lengths.longest(run, "valid")
     tests = [lengths.longest(run, prepare.subset(run, test)) for test in pair_tests(run)]
-    # With that flag, validation leaves long pairs out as it was told to.
+    # With this flag, the user wants validation to leave out long pairs.
     positions = [train, *([] if get("skip-invalid-size-inputs-valid-test") else [valid]), *tests]
     bounds = {
         "max-source-positions": 0 if get("truncate-source") else max(source for source, _ in positions),
@@ -201,23 +208,23 @@ def _lengths_of_tests(checked: Checked) -> Iterator[Fault]:
 
 
 def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:
-    """Limits that are below the longest sentence that they hold for."""
+    """Faults for flags whose limit is below the longest sentence in `bounds`."""
     for flag, longest in bounds.items():
         limit = checked.get(flag)
         if limit is None or limit >= longest:
             continue
         if flag == "max-tokens-valid" and where_set(checked.run, checked.experiment, flag) is None:
-            flag = "max-tokens"  # which it follows
+            flag = "max-tokens"  # the default of --max-tokens-valid
         yield (
             flag,
             f"--{flag} {limit} is below the longest sentence that was kept, {longest:,} tokens with its </s>: fairseq "
-            f"would leave it out or end there; write at least {longest}, or lower [prepare] max-tokens and "
+            f"would leave it out or fail; write at least {longest}, or lower [prepare] max-tokens and "
             "eval-max-tokens.",
         )
 
 
 def _counts(checked: Checked) -> Iterator[Fault]:
-    """Whether one end of the training comes before enough checkpoints of the other kind."""
+    """A fault if --max-update or --max-epoch ends the training before it has written enough checkpoints to average."""
     get, recipe = checked.get, checked.run.recipe
     if recipe.average == 1 or not _countable(checked):
         return
@@ -233,7 +240,7 @@ def _counts(checked: Checked) -> Iterator[Fault]:
         if recipe.average_by == "epochs":
             kept += updates <= most_updates and epoch % interval == 0
         else:
-            # What ends an epoch is saved as that epoch's, if at all.
+            # fairseq saves the last update of an epoch as a checkpoint of the epoch, or not at all.
             last = min(updates - 1, most_updates)
             first = max(before + 1, get("validate-after-updates"))
             kept += max(0, int(last // interval - (first - 1) // interval))
@@ -242,13 +249,13 @@ def _counts(checked: Checked) -> Iterator[Fault]:
 
 
 def _countable(checked: Checked) -> bool:
-    """Whether the updates of an epoch follow from the lengths alone: those that overflow in fp16 do not count."""
+    """Whether the lengths alone determine the updates of an epoch; fp16 skips updates that overflow, for example."""
     unknown = ("fp16", "memory-efficient-fp16", "amp", "truncate-source", "num-batch-buckets")
     return not any(map(checked.get, unknown))
 
 
 def _updates(checked: Checked, epoch: int) -> int:
-    """Updates of an epoch, as fairseq deals batches out to processes and gathers them."""
+    """The number of updates of an epoch, as fairseq divides batches among processes and groups them to updates."""
     get = checked.get
     batches = lengths.count_batches(checked.run, "train", get("max-tokens"), get("batch-size"))
     share = -(-batches // get("distributed-world-size"))

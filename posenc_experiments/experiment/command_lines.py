@@ -1,4 +1,4 @@
-"""The exact commands that train an experiment and translate with it."""
+"""The commands that train an experiment and translate with it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from posenc_experiments.experiment.identity import GENERATION_TASKS, TRAIN_DEFAU
 
 
 def common_words(run: Run, task: str = "translation") -> list[str]:
-    """What training and generation both need to find the data and the plugin."""
+    """The words that training and generation share: data, plugin, task and languages."""
     words = [str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", task]
     return [
         *words,
@@ -24,7 +24,7 @@ def common_words(run: Run, task: str = "translation") -> list[str]:
 
 
 def train_command(experiment: Experiment) -> list[str]:
-    """The exact training command."""
+    """The command that trains an experiment."""
     run, flags = experiment.run, dict(experiment.train_flags)
     flags.update(derive_batch(experiment)[0])
     flags = {**TRAIN_DEFAULTS, **flags}
@@ -37,7 +37,7 @@ def train_command(experiment: Experiment) -> list[str]:
 
 
 def _launcher(run: Run, module: str) -> list[str]:
-    """What starts the training's processes on this node: Python alone, or torchrun."""
+    """The words that start the processes of a training on this node: Python alone, or torchrun."""
     if run.workers == 1:
         return run.module(module)
     host, _, port = run.rendezvous.rpartition(":")
@@ -47,9 +47,9 @@ def _launcher(run: Run, module: str) -> list[str]:
 
 
 def _hardware(experiment: Experiment) -> Flags:
-    """The flags that say where it runs, and what it reports to."""
+    """The flags for hardware, precision and reporting."""
     run = experiment.run
-    # fairseq takes every GPU it sees unless told how many.
+    # Without a number, fairseq uses every GPU that it sees.
     flags = {"distributed-world-size": str(run.workers)}
     if run.precision in ("fp16", "bf16"):
         flags[run.precision] = ""
@@ -60,17 +60,19 @@ def _hardware(experiment: Experiment) -> Flags:
     if not run.gpus:
         flags["cpu"] = ""
         if run.workers > 1:
-            # Without these, fairseq starts as many trainings as there are processes, which race on one directory.
+            # Without these, each process would start a training of its own, all in one directory.
             flags |= {"distributed-backend": "gloo", "ddp-backend": "legacy_ddp", "distributed-init-method": "env://"}
             flags |= {"distributed-no-spawn": "", "distributed-rank": "-1"}
     return flags
 
 
 def train_environment(run: Run) -> dict[str, str]:
-    """Threads for training on the CPU, and memory that glibc keeps: giving every large tensor back to the system and
-    asking for it again took a tenth of the time, 1.2 times as many words/s in all.
+    """Environment variables of a training: on the CPU, the number of threads, and settings of glibc's malloc.
+
+    By default, malloc returns every large tensor to the system and requests it again; keeping the memory gives 1.2
+    times as many words/s.
     """
-    # torchrun starts its processes without the -P that it was started with.
+    # torchrun does not pass on its own -P to the processes that it starts.
     safe = {"PYTHONSAFEPATH": "1"} if run.workers > 1 else {}
     if run.gpus:
         return safe
@@ -79,7 +81,7 @@ def train_environment(run: Run) -> dict[str, str]:
 
 
 def generate_command(experiment: Experiment, test: str, results: Path) -> list[str]:
-    """Translates one binarized test set into `results`/generate-<subset>.txt."""
+    """The command that translates one binarized test set into `results`/generate-<subset>.txt."""
     run = experiment.run
     subset = prepare.subset(run, test)
     task = GENERATION_TASKS[run.recipe.length_penalty]
@@ -91,5 +93,5 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
 
 
 def threads(run: Run) -> dict[str, str]:
-    """For commands that are not training."""
+    """Environment variables of commands other than training."""
     return {"OMP_NUM_THREADS": str(run.job_cpus)}

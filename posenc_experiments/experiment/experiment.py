@@ -1,4 +1,4 @@
-"""One experiment: an encoding with its flags on one pair with one seed, its directory and its commands."""
+"""An experiment: an encoding with its flags, on one pair with one seed; its directory and fingerprints."""
 
 import importlib.metadata
 import re
@@ -19,8 +19,9 @@ from posenc_experiments.experiment.layout import Layout
 
 
 def directory_name(arch: str, flags: Flags) -> str:
-    """`transformer_shaw_tiny-clipping-distance-16`: the same for the same flags in any order, fit for a file
-    system; where that leaves something out, it ends in a hash of the flags.
+    """The directory's name, such as `transformer_shaw_tiny-clipping-distance-16`; the order of flags does not matter.
+
+    If it must be shortened or characters must be replaced, it ends in a hash of the flags.
     """
     words = [arch] + [f"{name}-{value}" if value else name for name, value in sorted(flags.items())]
     whole = "-".join(words)
@@ -32,7 +33,7 @@ def directory_name(arch: str, flags: Flags) -> str:
 
 @dataclass(frozen=True)
 class Experiment(Layout):
-    """What is trained and scored; everything in its directory follows from it."""
+    """One experiment to train and score; it determines all results in its directory."""
 
     run: Run
     name: str
@@ -48,7 +49,7 @@ class Experiment(Layout):
 
     @cached_property
     def flags(self) -> Flags:
-        """The flags of its own: those of its row in the .conf, and those behind `--`."""
+        """The experiment's own flags: those of its row in the .conf, and those after `--`."""
         return {
             **parse_flags(self.run.recipe.experiments[self.name][1:], f"[experiments] {self.name}"),
             **self.run.extra,
@@ -56,7 +57,7 @@ class Experiment(Layout):
 
     @cached_property
     def named_flags(self) -> Flags:
-        """What tells it from the others of its .conf."""
+        """The flags that distinguish it from the other experiments of its .conf, and name its directory."""
         return without_hardware({**self.run.recipe.overridden, **self.flags})
 
     @property
@@ -72,11 +73,11 @@ class Experiment(Layout):
 
     @property
     def setting(self) -> tuple[str, dict[str, Any]]:
-        """Architecture and flags, each value in one spelling: equal for names that mean the same."""
+        """Architecture and normalized flags, which are equal for experiments that mean the same."""
         return self.arch, {name: identity.value_of(value) for name, value in self.named_flags.items()}
 
     def description(self) -> dict[str, Any]:
-        """What experiment.json says of a training that starts now."""
+        """The contents of experiment.json for a training that starts now."""
         made_from = self.made_from()
         flags = {name: _number(value) for name, value in self.named_flags.items()}
         changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})
@@ -95,7 +96,7 @@ class Experiment(Layout):
         }
 
     def _batch(self) -> dict[str, str]:
-        """The batch where it follows from the hardware, not from [train] batch-tokens alone."""
+        """The batch for experiment.json, if it depends on the hardware and not on [train] batch-tokens alone."""
         derived, warning = derive_batch(self)
         flags = {**self.train_flags, **derived}
         if self.run.recipe.batch_tokens and warning is None:
@@ -104,24 +105,24 @@ class Experiment(Layout):
         return {"batch": f"{self.run.workers} x {' '.join(words)}"}
 
     def made_from(self) -> dict[str, Any]:
-        """Everything that makes its result but the seed."""
+        """All that its trained weights depend on but the seed."""
         return identity.made_from(self)
 
     @cached_property
     def train_flags(self) -> Flags:
-        """All flags of the model and the training, later ones winning, before hardware has its say."""
+        """All flags of the model and the training, without those that depend on the hardware."""
         recipe = self.run.recipe
         flags = {**recipe.model, **recipe.train, **self.flags}
         if recipe.average > 1:
             self._require_checkpoints(flags)
-            # What is averaged later must not be deleted before.
+            # The training must not delete checkpoints that are averaged later.
             key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
             if 0 <= _whole(flags, key, -1) < recipe.average:
                 flags[key] = str(recipe.average)
         return flags
 
     def _require_checkpoints(self, flags: Flags) -> None:
-        """RecipeError if training with these flags leaves nothing of the kind that is to be averaged."""
+        """RecipeError if training with these flags writes no checkpoints of the kind that is averaged."""
         recipe = self.run.recipe
         where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
         if recipe.average_by == "updates" and _whole(flags, "save-interval-updates", 0) < 1:
@@ -130,18 +131,19 @@ class Experiment(Layout):
             )
         if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
             raise RecipeError(
-                f"{where}by epochs needs theirs: leave out no-epoch-checkpoints, or write average-by = updates."
+                f"{where}by epochs needs checkpoints of epochs: leave out no-epoch-checkpoints, or write average-by = "
+                "updates."
             )
 
     def train_inputs(self) -> str:
-        """The fingerprint of what decides the trained weights; while the data is missing, no training matches it."""
+        """The fingerprint of all that the trained weights depend on; no training matches it while data is missing."""
         return fingerprint([fingerprint(self.made_from()), self.seed])
 
     def average_inputs(self) -> str:
         return fingerprint([self.train_inputs(), identity.averaging(self.run.recipe)])
 
     def translation(self) -> dict[str, Any]:
-        """What makes the translations of the trained model, as scores record it."""
+        """The settings of averaging and search, as scores record them."""
         return identity.translation(self.run)
 
     def translate_inputs(self) -> str:
@@ -149,7 +151,7 @@ class Experiment(Layout):
         return fingerprint([self.average_inputs(), self.translation(), *tests])
 
     def score_inputs(self) -> str:
-        """The fingerprint of what decides the scores: also which of SacreBLEU's test sets are at hand."""
+        """The fingerprint of all that the scores depend on, including which of SacreBLEU's test sets are local."""
         scoring = self.run.recipe.score
         tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
         try:
@@ -158,16 +160,16 @@ class Experiment(Layout):
             raise RecipeError(
                 f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
             ) from None
-        at_hand = {test: testsets.at_hand(name, self.run.pair) for test, name in scoring.testsets.items()}
-        return fingerprint([self.translate_inputs(), versions, not_default(scoring), at_hand])
+        local = {test: testsets.is_local(name, self.run.pair) for test, name in scoring.testsets.items()}
+        return fingerprint([self.translate_inputs(), versions, not_default(scoring), local])
 
 
 def _whole(flags: Flags, name: str, default: int) -> int:
-    """A flag's whole number."""
+    """The value of a flag as a whole number."""
     try:
         return int(flags.get(name, default))
     except ValueError:
-        raise RecipeError(f"--{name} {flags[name]}: this is not a whole number.") from None
+        raise RecipeError(f"--{name} {flags[name]}: write a whole number.") from None
 
 
 def _number(text: str) -> int | float | str:
@@ -180,8 +182,13 @@ def _number(text: str) -> int | float | str:
 
 
 def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
-    """--max-tokens and --update-freq that make a batch of [train] batch-tokens of so many processes, and a warning if
-    none do exactly.
+    """Derives --max-tokens and --update-freq from [train] batch-tokens and the number of processes.
+
+    Returns:
+        The flags, and a warning if the batch cannot be exact.
+
+    Raises:
+        RecipeError: --update-freq is given too, or the batch is too small for so many processes.
     """
     run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.batch_tokens
     if wanted is None:
@@ -192,18 +199,18 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if max_tokens < 1:
         raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
     if run.workers > 1 and max_tokens * run.workers > wanted:
-        # So many processes are one update's: each takes a smaller part.
+        # One step of all processes is already a larger batch: each takes a smaller part.
         max_tokens = wanted // run.workers
         if prepare.is_prepared(run):
-            longest, whose = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
+            longest, which = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
         else:
             limits = run.recipe.prepare
-            longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # its end is a token, too
-            whose = "that [prepare] max-tokens and eval-max-tokens allow"
+            longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # </s> is a token, too
+            which = "that [prepare] max-tokens and eval-max-tokens allow"
         if max_tokens < longest:
             raise RecipeError(
                 f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
-                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {whose}: take fewer GPUs "
+                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: use fewer GPUs "
                 "or processes."
             )
     update_freq = max(1, round(wanted / (max_tokens * run.workers)))
@@ -213,33 +220,37 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         return derived, None
     return derived, (
         f"warning: {run.workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
-        f"{update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens to have it exact."
+        f"{update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens for an exact batch."
     )
 
 
 def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
-    """All that a call asks for, in order. Of names that mean the same experiment only the first is run, which a message
-    says; RecipeError if two experiments would have one directory.
+    """The experiments of these names with these seeds, in order.
+
+    Of names that mean the same experiment, only the first is kept, and a message says so.
+
+    Raises:
+        RecipeError: two different experiments would have one directory.
     """
     kept: list[Experiment] = []
     for name in dict.fromkeys(names):
         one = Experiment(run, name, seeds[0])
-        twins = [other for other in kept if other.directory == one.directory or other.setting == one.setting]
-        if not twins:
+        same = [other for other in kept if other.directory == one.directory or other.setting == one.setting]
+        if not same:
             kept.append(one)
             continue
-        require_same(twins[0], one)
-        run.say(f"{name} is the same experiment as {twins[0].name}: it is run once, as {twins[0].name}.")
+        require_same(same[0], one)
+        run.say(f"{name} is the same experiment as {same[0].name}: it is run once, as {same[0].name}.")
     return [Experiment(run, one.name, seed) for one in kept for seed in dict.fromkeys(seeds)]
 
 
 def require_same(one: Experiment, other: Experiment) -> None:
-    """RecipeError if these are different experiments that have one directory."""
+    """RecipeError if two different experiments have one directory."""
     if one is other or one.directory != other.directory:
         return
     if one.setting != other.setting or one.score_inputs() != other.score_inputs():
         what = [experiment.run.recipe.where("experiments", experiment.name) for experiment in (one, other)]
         raise RecipeError(
             f"{what[0]}, and {what[1]}: these are different experiments with one directory, {one.directory}; give each "
-            ".conf a [model] setup of its own, or run each experiment with another --output-dir."
+            ".conf its own [model] setup, or run each experiment with its own --output-dir."
         )

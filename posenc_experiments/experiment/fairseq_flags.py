@@ -1,4 +1,4 @@
-"""What fairseq itself makes of command lines: which ones it refuses, and the arguments that follow from the others."""
+"""Parses command lines with fairseq's own parsers, and finds where a flag that fairseq refuses was set."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """fairseq's complaint about a command line."""
+    """fairseq refuses a command line; the text is its message."""
 
 
 def read(kind: str, words: Iterable[str]) -> dict[str, Any]:
-    """The arguments that fairseq makes of a command line, each with its value.
+    """The arguments of a command line and their values, as fairseq parses it.
 
     Args:
-        kind: "train" or "generate", whose command line it is.
-        words: what stands behind the program's name.
+        kind: "train" or "generate", for fairseq-train or fairseq-generate.
+        words: the command line after the program's name.
 
     Raises:
-        Refused: fairseq, or the plugin, does not take it.
+        Refused: fairseq or the plugin refuses the command line.
     """
     return _read(kind, tuple(words))
 
 
 @cache
 def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
-    # Here, because it imports torch, which --help and --dry-run need not wait for.
+    # Imported here, because it imports torch, which would slow down --help and --dry-run.
     from fairseq import options
 
     import fairseq_posenc  # noqa: F401 - registers the architectures
@@ -45,14 +45,14 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
     parser.error = refuse
     try:
         return vars(options.parse_args_and_arch(parser, list(words)))
-    except SystemExit:  # of --help
-        raise Refused("one of the flags only prints something and ends") from None
-    except ValueError as error:  # the plugin's own refusal
+    except SystemExit:  # raised by --help
+        raise Refused("one of the flags only prints something and exits; leave it out") from None
+    except ValueError as error:  # raised by the plugin
         raise Refused(" ".join(str(error).split())) from None
 
 
 def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:
-    """Where a flag of an experiment's training (or, without one, of the generation) was written; None if nowhere."""
+    """The place where a flag of a training was set (of the generation, without an experiment); None if it was not."""
     recipe = run.recipe
     if experiment is None:
         return recipe.where("generate", flag) if flag in recipe.generate else None
@@ -65,14 +65,14 @@ def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:
 
 
 def file_problem(name: str) -> str | None:
-    """Why a flag cannot name this file, and what to do; None if it can."""
+    """A message that says why a flag cannot name this file, and how to fix it; None if it can."""
     if Path(name).is_dir():
         return "this is a directory; name a file in it."
     return None if Path(name).is_file() else "there is no such file; name another, or leave the flag out."
 
 
 def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> str:
-    """One sentence that says where the flag that fairseq complains of was written."""
+    """A sentence with fairseq's complaint and the place where the flag it names was set."""
     recipe = run.recipe
     if experiment is not None and complaint.startswith("argument --arch"):
         where = f"{recipe.where('experiments', experiment.name)}, or {recipe.where('model', 'size')}"

@@ -1,10 +1,10 @@
-"""The identity of an experiment: everything that makes its result. If it changes, the training is done again; seeds are
-pooled only if they share it.
+"""The identity of an experiment: all that its result depends on but the seed.
 
-``made_from`` holds values, not their spelling, and only those that are not at their defaults; its SHA-256 is the
-experiment's fingerprint. What only says where and how fast it runs (fairseq_posenc/hardware.py) does not enter, nor do
-the commit and the versions of libraries: those are recorded beside it. A change of the code that makes other results
-raises a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
+If it changes, the experiment is trained again; only seeds with the same identity are pooled. ``made_from`` holds the
+identity as normalized values that differ from their defaults; its SHA-256 is the experiment's fingerprint. It leaves
+out flags that only affect where and how fast a training runs (fairseq_posenc/hardware.py). It also leaves out the
+commit and the versions of libraries, which are recorded separately. A change of the code that changes results must
+raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
 """
 
 from __future__ import annotations
@@ -30,34 +30,32 @@ from posenc_experiments.experiment.fairseq_flags import Refused, file_problem, r
 if TYPE_CHECKING:
     from posenc_experiments.experiment.experiment import Experiment
 
-# What every training gets unless its flags say otherwise.
+# Flags of every training, unless it sets them itself.
 TRAIN_DEFAULTS = {
     "log-format": "json",
     # The buffer's thread can abort the interpreter ("terminate called without an active exception") when a training
-    # ends within an epoch; the loader's workers read ahead without it.
+    # ends within an epoch. The workers of the data loader read ahead without it.
     "data-buffer-size": "0",
-    # fairseq puts sentences of equal length into batches by chance that depends on the epoch in which the process
-    # started: made again each epoch, the batches of a resumed run are those of an unbroken one.
+    # fairseq distributes sentences of equal length to batches at random, depending on the epoch in which the process
+    # started. If batches are made again for each epoch, a resumed run has the same batches as an uninterrupted one.
     "update-epoch-batch-itr": "True",
 }
-# The flag that says how far apart the checkpoints of each [generate] average-by are.
+# The flag for the interval between checkpoints of each [generate] average-by.
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
-# The fairseq task that ranks hypotheses with each [generate] length-penalty; both take models of either.
+# The fairseq task whose search uses each [generate] length-penalty; either task can use models trained with the other.
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
-# What decides when there is a validation, and on what, where trainings heed it.
+# Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
 # Flags that name a file: its content counts, not its path.
 FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
-# The files that are the code of a training, as git names them.
+# The files with the code of a training, as patterns of git.
 CODE = (":/fairseq_posenc/*.py", ":/posenc_experiments/*.py", ":/recipes/*.py")
-# Settings that choose something by its name, which has flags of its own.
+# Settings that choose a component by name; each component adds its own flags.
 CHOICES = ("criterion", "optimizer", "lr_scheduler")
 
 
 def package_directory() -> Path:
-    """The plugin's directory, for --user-dir, found without importing it (which would import fairseq and take
-    seconds).
-    """
+    """The plugin's directory, for --user-dir, found without importing the plugin, which would take seconds."""
     spec = importlib.util.find_spec("fairseq_posenc")
     if spec is None or spec.origin is None:
         raise RecipeError(
@@ -68,20 +66,20 @@ def package_directory() -> Path:
 
 @cache
 def _hardware() -> dict[str, Any]:
-    # Run, not imported: its package would import torch, which --help and --dry-run need not wait for.
+    # Executed as a file, because importing its package imports torch, which would slow down --help and --dry-run.
     return runpy.run_path(str(package_directory() / "hardware.py"))
 
 
 def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that decide what is computed."""
+    """The flags that results depend on: all but those of hardware."""
     return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
 
 
 def made_from(experiment: Experiment) -> dict[str, Any]:
-    """Everything that makes the trained weights but the seed; "data" is None as long as the text is not there.
+    """All that the trained weights depend on but the seed; "data" is None until the text has been downloaded or made.
 
     Raises:
-        RecipeError: fairseq refuses a flag, or a file that one names is missing.
+        RecipeError: fairseq refuses a flag, or a file that a flag names is missing.
     """
     import fairseq_posenc
     from fairseq_posenc.arguments import SIDES, encoding_of
@@ -95,9 +93,9 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
         raise RecipeError(refusal(run, str(error), experiment)) from None
     encodings = {encoding_of(args, side) for side in SIDES}
     prepare = not_default(recipe.prepare)
-    if not _heeds_validation(flags):
-        prepare.pop("eval_max_tokens", None)  # cuts what is translated, or validated on
-    if recipe.prepare.subwords == "none":  # nothing is learnt
+    if not _depends_on_validation(flags):
+        prepare.pop("eval_max_tokens", None)  # only cuts validation and test sets
+    if recipe.prepare.subwords == "none":  # no subwords are learnt
         prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
     found = {
         "computation": fairseq_posenc.COMPUTATION,
@@ -113,8 +111,8 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
     return {**{key: value for key, value in found.items() if value not in (None, {})}, "data": _data(experiment)}
 
 
-def _heeds_validation(flags: Flags) -> bool:
-    """Whether validation decides when the training ends, or its learning rate."""
+def _depends_on_validation(flags: Flags) -> bool:
+    """Whether validation affects the learning rate or the end of the training."""
     return "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"
 
 
@@ -126,22 +124,24 @@ def _data(experiment: Experiment) -> dict[str, Any] | None:
 
 
 def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
-    """The arguments of the training, and those of its settings that are not fairseq's defaults of this architecture
-    and these choices.
+    """All arguments of the training, and those that differ from fairseq's defaults.
+
+    The defaults are those of the same architecture, criterion, optimizer and scheduler. The second value leaves out
+    arguments of hardware and positions.
     """
     from fairseq_posenc.arguments import input_flags, plugin_flags
 
     recipe, given = experiment.run.recipe, experiment.train_flags
-    # How far apart checkpoints are decides what is averaged, now or later.
+    # Flags that count although they are of hardware: the interval between checkpoints decides which are averaged.
     kept = {SAVE_INTERVAL[recipe.average_by]} | (set() if recipe.batch_tokens else {"max-tokens", "update-freq"})
-    if _heeds_validation(given):
+    if _depends_on_validation(given):
         kept |= VALIDATED_BY
     flags = without_hardware({**TRAIN_DEFAULTS, **given}) | {name: given[name] for name in kept if name in given}
     plain = ["data", "--user-dir", str(package_directory()), "--task", "translation", "--arch", experiment.arch]
     found = read("train", [*plain, *flag_words({name: value for name, value in flags.items() if name not in FILES})])
     choices = {name: found[name] for name in CHOICES if found[name] is not None}
-    own = {name.replace("_", "-"): str(value) for name, value in choices.items()}
-    defaults = read("train", [*plain, *flag_words({**without_hardware(TRAIN_DEFAULTS), **own})])
+    chosen = {name.replace("_", "-"): str(value) for name, value in choices.items()}
+    defaults = read("train", [*plain, *flag_words({**without_hardware(TRAIN_DEFAULTS), **chosen})])
     args = Namespace(**found)
     # describe_positions records these.
     of_positions = {*plugin_flags(), *input_flags(args), "position_encoding"}
@@ -150,18 +150,20 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
 
 
 def _differing(found: Mapping[str, Any], defaults: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments that are not at their defaults, without those of hardware (but with `kept`)."""
-    # What the parser and the architecture leave open, the model's configuration decides.
+    """The arguments that differ from their defaults, without those of hardware except `kept`."""
+    # Arguments without a default in the parser and the architecture have that of the model's configuration.
     from fairseq.models.transformer import TransformerConfig
 
-    last = TransformerConfig()
+    config = TransformerConfig()
     names = {*without_hardware(found), *(name.replace("-", "_") for name in kept)}.intersection(found)
-    values = {name: (value_of(found[name]), value_of(defaults.get(name, getattr(last, name, None)))) for name in names}
+    values = {
+        name: (value_of(found[name]), value_of(defaults.get(name, getattr(config, name, None)))) for name in names
+    }
     return {name: value for name, (value, default) in sorted(values.items()) if value != default}
 
 
 def value_of(value: Any) -> Any:
-    """A value whatever its spelling, fit for JSON: `(0.9, 0.98)` and `(0.90,0.98)` are one, as are 1 and 1.0."""
+    """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
     if isinstance(value, str):
         try:
             value = literal_eval(value.strip())
@@ -177,7 +179,7 @@ def value_of(value: Any) -> Any:
 
 
 def translation(run: Run) -> dict[str, Any]:
-    """What makes translations of trained checkpoints: which ones are averaged, and the settings of the search.
+    """All that translations depend on beside the training: which checkpoints are averaged, and the search.
 
     Raises:
         RecipeError: fairseq refuses a flag of [generate].
@@ -186,7 +188,7 @@ def translation(run: Run) -> dict[str, Any]:
 
 
 def averaging(recipe: Recipe) -> dict[str, Any]:
-    """Which checkpoints are averaged; empty if the last one alone translates."""
+    """The settings of averaging; empty if only the last checkpoint is used."""
     if recipe.average == 1:
         return {}
     return {"average": recipe.average, **({} if recipe.average_by == "epochs" else {"average_by": recipe.average_by})}
@@ -201,7 +203,7 @@ def _generation(run: Run) -> dict[str, Any]:
         found = _differing(read("generate", [*plain, *flag_words(flags)]), read("generate", plain))
     except Refused as error:
         raise RecipeError(refusal(run, str(error))) from None
-    found.pop("batch_size", None)  # translates the same sentences, each by itself
+    found.pop("batch_size", None)  # does not change the translation of a sentence
     if "lm_path" in found and Path(found["lm_path"]).is_file():  # check_settings refuses one that is missing
         found["lm_path"] = _hash_of(Path(found["lm_path"]))
     return found | ({} if recipe.length_penalty == "power" else {"length_penalty": recipe.length_penalty})
@@ -211,7 +213,7 @@ def _content(experiment: Experiment, flag: str) -> str:
     """The checksum of the file that a flag names.
 
     Raises:
-        RecipeError: there is none.
+        RecipeError: there is no such file.
     """
     name = experiment.train_flags[flag]
     if problem := file_problem(name):
@@ -230,8 +232,10 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """The code and the libraries of this process, recorded for information: the commit (None outside of a checkout),
-    whether its Python files were changed since, and versions.
+    """The versions of code and libraries, recorded for information.
+
+    Returns:
+        The commit (None outside of a checkout), whether Python files differ from it, and versions of torch and fairseq.
     """
     import fairseq
     import torch
@@ -248,7 +252,7 @@ def environment() -> dict[str, Any]:
 
 
 def _git(*words: str) -> str:
-    """What git prints about the plugin's directory; nothing if that is in no checkout, or there is no git."""
+    """The output of git in the plugin's directory; empty if it is in no checkout, or git is not installed."""
     try:
         process = subprocess.run(
             ["git", *words], cwd=package_directory(), capture_output=True, encoding="utf-8", check=False

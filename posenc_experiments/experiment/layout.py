@@ -1,4 +1,4 @@
-"""The files of an experiment directory: the one place that knows their names."""
+"""Names of the files in an experiment directory; no other file defines them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from posenc_experiments.base.markers import Markers
 SOURCES, REFERENCES, HYPOTHESES = "src", "ref", "hyp"
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
 GENERATE_SCRIPT, GENERATE_LOG = "generate.sh", "generate.log"
-#: the files whose hashes a score records, with the names of these records
+#: kinds of files whose hashes a score records, and the keys of these hashes in the score
 SCORED = {HYPOTHESES: "hypotheses", REFERENCES: "references"}
 
 
@@ -28,22 +28,22 @@ class _Inside:
 class Layout(ABC):
     """Names the files of an experiment directory."""
 
-    about = _Inside("experiment.json")  # what the experiment is: its settings and all that its result was made from
-    summary = _Inside("training.json")  # numbers of its training
-    command = _Inside("command.sh")  # runs its training again
+    about = _Inside("experiment.json")  # its settings and all that its result depends on
+    summary = _Inside("training.json")  # results of the training in numbers
+    command = _Inside("command.sh")  # runs the training again
     train_log = _Inside("train.log")
     nodes = _Inside("nodes.json")  # where node 0 announces its training to the other nodes
     checkpoints = _Inside("checkpoints")
     last_checkpoint = _Inside("checkpoints/checkpoint_last.pt")
-    checkpoints_inputs = _Inside("checkpoints/inputs.json")  # the fingerprint of what the checkpoints are trained from
+    checkpoints_inputs = _Inside("checkpoints/inputs.json")  # the fingerprint of the training of the checkpoints
     averaged = _Inside("averaged.pt")
-    generate_results = _Inside("generate.tmp")  # where fairseq-generate writes, for as long as it runs
+    generate_results = _Inside("generate.tmp")  # the output of fairseq-generate while it runs
     tensorboard = _Inside("tensorboard")
 
     @property
     @abstractmethod
     def directory(self) -> Path:
-        """Where they are."""
+        """The path of the experiment directory."""
 
     @property
     def markers(self) -> Markers:
@@ -57,13 +57,13 @@ class Layout(ABC):
         return self.directory / f"{test}.{kind}"
 
     def test_files(self, kinds: Iterable[str]) -> list[Path]:
-        """The files of these kinds that are there, of all test sets."""
+        """The existing files of these kinds, of all test sets."""
         return [path for kind in kinds for path in self.directory.glob(f"*.{kind}")]
 
 
 @dataclass(frozen=True)
 class ExperimentDirectory(Layout):
-    """An experiment directory of which nothing but its path is known."""
+    """An experiment directory of which only the path is known."""
 
     path: Path
 
@@ -73,6 +73,6 @@ class ExperimentDirectory(Layout):
 
 
 def find_experiments(path: Path) -> list[Path]:
-    """The experiment directories at or below a directory: if it is one itself, it alone."""
-    own = ExperimentDirectory(path).about
-    return [path] if own.is_file() else [one.parent for one in path.rglob(own.name)]
+    """The experiment directories below a directory, or the directory itself if it is one."""
+    about = ExperimentDirectory(path).about
+    return [path] if about.is_file() else [one.parent for one in path.rglob(about.name)]

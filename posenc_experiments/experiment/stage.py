@@ -1,4 +1,4 @@
-"""What the stages of an experiment have in common: each is done once for its inputs, and resumes if it was killed."""
+"""The base class of an experiment's stages: each runs once for its inputs, and resumes after a kill."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ class Stage(ABC):
     """A stage of an experiment."""
 
     name: ClassVar[str]
-    #: what the stage starts from
+    #: the stage whose outputs this one reads
     after: ClassVar["Stage | None"] = None
-    #: how an experiment is described on which this stage was not run
+    #: what an experiment lacks without this stage, for the error of the next
     missing: ClassVar[str] = ""
-    #: whether the user is told that it was done before
+    #: whether to tell the user that it was done before
     says_done: ClassVar[bool] = False
     #: whether the prepared data must not change while the stage runs
     reads_data: ClassVar[bool] = False
 
     @abstractmethod
     def inputs(self, experiment: Experiment) -> str:
-        """The fingerprint of all that decides the outputs."""
+        """The fingerprint of all that the outputs depend on."""
 
     @abstractmethod
     def dry_run(self, experiment: Experiment) -> None:
@@ -35,23 +35,23 @@ class Stage(ABC):
 
     @abstractmethod
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
-        """Makes the outputs; the commands that it runs hold the locks, too."""
+        """Makes the outputs and returns their paths; the commands that it runs inherit the `locks`."""
 
     def is_done(self, experiment: Experiment) -> bool:
-        """Whether it ended with these inputs, and its outputs are there."""
+        """Whether the stage finished with the current inputs, and its outputs exist."""
         return experiment.markers.is_done(self.name, self.inputs(experiment))
 
     def say(self, experiment: Experiment, text: str) -> None:
-        """Tells the user about the stage."""
+        """Prints a line about the stage."""
         experiment.run.say(f"{self.name}: {experiment.title}: {text}")
 
     def restore(self, experiment: Experiment, inputs: str) -> bool:
-        """Restores an earlier result with these inputs, if there is one; called under the lock."""
+        """Restores an earlier result with these inputs, if there is one; returns whether it did. The lock is held."""
         return False
 
     @contextmanager
     def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
-        """Locks what it writes and reads; yields the locks' descriptors."""
+        """Locks the directories that it writes and reads; yields the locks' file descriptors."""
         with ExitStack() as stack:
             data = [stack.enter_context(prepare.in_use(experiment.run))] if self.reads_data else []
             yield (stack.enter_context(locked(experiment.directory)), *data)
@@ -60,7 +60,7 @@ class Stage(ABC):
         """Runs the stage if it is not done.
 
         Raises:
-            RecipeError: it fails, or what it starts from is not there.
+            RecipeError: it fails, or the stage before it is not done.
         """
         if experiment.run.dry_run:
             self.dry_run(experiment)

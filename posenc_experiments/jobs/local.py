@@ -1,4 +1,4 @@
-"""Jobs in threads of this process, which start the commands of their stages."""
+"""Runs jobs in threads of this process, which start the commands of their stages."""
 
 import threading
 import time
@@ -10,14 +10,14 @@ from posenc_experiments.jobs.job import Job
 
 
 class Local:
-    """Nothing outlives this process: what it starts is killed with it."""
+    """Executor for this machine; no job outlives this process."""
 
     poll_seconds = 0.1
     keeps_jobs = False
 
     def __init__(self, stop: threading.Event, show: Callable[[Job, str], None] | None) -> None:
-        self.stopping = stop  # heard by all commands that run
-        self.show = show  # takes what a job does now
+        self.stopping = stop  # ends all commands that run
+        self.show = show  # displays the state of a job
         self.threads: dict[Job, threading.Thread] = {}
         self.errors: dict[Job, BaseException] = {}
 
@@ -35,7 +35,7 @@ class Local:
         return {job: "running" for job in jobs if job in self.threads and self.threads[job].is_alive()}
 
     def failure(self, job: Job) -> str | None:
-        """Why a job that ended failed; raises unexpected errors."""
+        """Why a finished job failed, or None; raises unexpected errors."""
         error = self.errors.get(job)
         if error is None:
             return None

@@ -1,4 +1,4 @@
-"""What a user sees while jobs run: a live list on a terminal, a line for each change elsewhere."""
+"""Shows the states of jobs: as a live list on a terminal, otherwise as one line for each change."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,12 +12,17 @@ from rich.text import Text
 from posenc_experiments.jobs.job import Job
 
 STATES = ("done", "running", "queued", "waiting", "failed")
-STYLES = {"running": "bold", "queued": "yellow", "failed": "red"}  # of the jobs that are listed
+STYLES = {"running": "bold", "queued": "yellow", "failed": "red"}  # states whose jobs the live list shows
 
 
 class Progress:
-    """Follows the states of all jobs. Those `elsewhere` have logs; those of this process speak for themselves where
-    there is no terminal.
+    """Follows and shows the states of all jobs.
+
+    Args:
+        console: the terminal or file to print to.
+        jobs: all jobs.
+        elsewhere: whether they run in other processes, so that only their logs say what they do. The jobs of this
+            process print lines of their own if there is no terminal.
     """
 
     def __init__(self, console: Console, jobs: Iterable[Job], elsewhere: bool) -> None:
@@ -38,12 +43,12 @@ class Progress:
             self.live.stop()
 
     def set(self, job: Job, state: str, detail: str = "") -> None:
-        """A job's new state; `detail` is the cluster's word for it, or why it failed."""
+        """Sets a job's state; `detail` is the cluster's name for it, the state of its training, or why it failed."""
         if state == self.states[job] and detail in ("", state, self.details[job]):
             return
         self.states[job], self.details[job] = state, detail
         if self.live is not None:
-            self.live.update(self._picture(), refresh=True)
+            self.live.update(self._list(), refresh=True)
         elif not self.elsewhere:
             if (state, detail) == ("done", "before"):
                 self.say(f"{job.title}: done before")
@@ -61,11 +66,11 @@ class Progress:
         counts = Counter(self.states.values())
         return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state != "queued")
 
-    def _picture(self) -> Group:
+    def _list(self) -> Group:
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")  # a path that is cut short is none
+        grid.add_column(overflow="fold")  # wraps paths, which are useless if cut
         for job, state in self.states.items():
             if state in STYLES:
                 grid.add_row(

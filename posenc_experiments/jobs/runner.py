@@ -1,4 +1,4 @@
-"""Runs jobs until none is left: those that run already are waited for, those that are done are passed over."""
+"""Runs jobs until none is left; skips those that are done, and waits for those that already run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.progress import Progress
 
-RETRY_SECONDS = 60.0  # after a cluster took no more jobs
+RETRY_SECONDS = 60.0  # wait before submitting again, after the cluster refused a job
 
 
 class NotAccepted(Exception):
-    """The cluster does not take a job now; the text is its reason."""
+    """The cluster refuses a job for now; the text is its reason."""
 
 
 class Executor(Protocol):
-    """Takes jobs and knows which of them still run."""
+    """Starts jobs and knows which of them still run."""
 
     poll_seconds: float
     keeps_jobs: bool  # whether jobs outlive this process
@@ -25,24 +25,24 @@ class Executor(Protocol):
     def submit(self, job: Job, slot: str) -> None: ...
 
     def alive(self, jobs: list[Job]) -> dict[Job, str]:
-        """Those that run or wait to, and in which state."""
+        """The jobs that run or are queued, and the state of each."""
 
     def failure(self, job: Job) -> str | None:
-        """Why a job that ended failed; None if it did not."""
+        """Why a finished job failed; None if it succeeded."""
 
     def stop(self) -> None:
-        """Ends what should not outlive this process."""
+        """Ends the jobs that must not outlive this process."""
 
 
 class Runner:
     """Runs jobs.
 
     Args:
-        executor: where they run.
-        slots: what they run in at a time: of each pool, the names of its free ones.
+        executor: starts them.
+        slots: the names of the slots of each pool; each running job takes one.
         progress: shows their states.
-        failures: why jobs failed that others of them need; those that are needed and not in it are done.
-        together: start nothing more after a failure, as other machines take part that have ended.
+        failures: jobs that failed before, and why; needed jobs that are in neither `failures` nor `run` are done.
+        together: start no job after a failure, because the other machines of the training have stopped.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Runner:
         self.together = together
         self.executor, self.slots, self.progress = executor, slots, progress
         self.waiting: list[Job] = []
-        self.running: dict[Job, str | None] = {}  # and the slot that each holds; None of an earlier process's
+        self.running: dict[Job, str | None] = {}  # the slot of each job; None if an earlier process started it
         self.done: set[Job] = set()
         self.failures = dict(failures)
         self.not_started: set[Job] = set()
         self.pause_until = 0.0
 
     def run(self, jobs: Sequence[Job]) -> dict[Job, str]:
-        """Why jobs failed, without those that were not started because of others."""
+        """Runs the jobs; returns those that failed and why, without those that were not started because of them."""
         try:
             self._begin(jobs)
             while self.waiting or self.running:
@@ -90,14 +90,14 @@ class Runner:
                 self.waiting.append(job)
 
     def _settle(self) -> None:
-        """Finds out what became of the jobs that no longer run."""
+        """Updates the states of running jobs, and handles those that have ended."""
         states = self.executor.alive(list(self.running))
         for job in list(self.running):
             if job in states:
                 self.progress.set(job, "queued" if states[job].startswith("pending") else "running", states[job])
                 continue
             slot = self.running.pop(job)
-            if slot is None and not job.is_done():  # it was killed with or after its process: it resumes
+            if slot is None and not job.is_done():  # an earlier process's job was killed, so it is started again
                 self.waiting.insert(0, job)
                 self.progress.set(job, "waiting", "was interrupted")
                 continue
@@ -131,7 +131,7 @@ class Runner:
         except NotAccepted as refusal:
             if not self.running:
                 raise RecipeError(f"SLURM takes no job: {str(refusal).removesuffix('.')}; see --slurm.") from None
-            self.progress.say(f"{job.title}: SLURM takes no more jobs now ({refusal}); asks again later")
+            self.progress.say(f"{job.title}: SLURM takes no more jobs now ({refusal}); will be submitted again later")
             self.pause_until = time.monotonic() + RETRY_SECONDS
             return
         self.slots[job.pool].pop(0)

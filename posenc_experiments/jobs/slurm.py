@@ -1,7 +1,7 @@
-"""Jobs in SLURM's queue, submitted by submitit.
+"""Runs jobs in SLURM's queue, submitted by submitit.
 
-The directory of a job holds `lock`, held as long as its command runs; `job.json`, what is known of the latest start;
-and `job.log`, to which every start appends.
+The directory of a job contains `lock`, which is locked while its command runs; `job.json`, which describes the latest
+start; and `job.log`, to which every start appends.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.runner import NotAccepted
 
 LOCK, ABOUT = "lock", "job.json"
-STARTED = "=== "  # begins the line of a start in the log
-GRACE_SECONDS = 20.0  # in which a network file system shows what another machine wrote
-# Of a SLURM job, unless --slurm says otherwise; a job is requeued before its time is up, as often as it takes.
+STARTED = "=== "  # begins the line that each start writes to the log
+GRACE_SECONDS = 20.0  # time for a network file system to show what another machine wrote
+# Parameters of a SLURM job, unless --slurm gives others.
 SLURM_DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
-REQUEUES = 1000
+REQUEUES = 1000  # a job is requeued before its time is up, until it is done
 LISTS = {"setup", "teardown", "srun_args"}
 
 
 def about(job: Job) -> dict[str, Any]:
-    """What is known of a job's latest start; empty before it."""
+    """The description of a job's latest start; empty before the first."""
     path = job.directory / ABOUT
     return dict(read_json(path)) if path.is_file() else {}
 
@@ -56,7 +56,7 @@ def is_held(lock: Path) -> bool:
 
 
 class Work:
-    """What SLURM runs for a job: its command, while holding its lock."""
+    """The function that SLURM calls for a job: runs its command while holding its lock."""
 
     def __init__(self, job: Job) -> None:
         self.directory, self.command, self.log = job.directory, job.command, job.log
@@ -65,7 +65,7 @@ class Work:
         known: dict[str, Any] = {"command": shlex.join(self.command), "host": socket.gethostname()}
         known |= {"process": os.getpid(), "slurm": os.environ.get("SLURM_JOB_ID")}
         with open(self.directory / LOCK, "a") as lock:
-            # Not refused but waited for: a runner that was killed may have left the same job behind, unseen.
+            # Waits for the lock: the same job may still run, submitted by a runner that was killed.
             fcntl.flock(lock, fcntl.LOCK_EX)
             write_json(self.directory / ABOUT, known)
             code = self._run(lock.fileno())
@@ -94,21 +94,23 @@ class Work:
                     process.wait()
 
     def checkpoint(self) -> Any:
-        """What submitit requeues before a job's time is up: the same again, for every stage resumes."""
+        """The function that submitit requeues before a job's time is up: the same one, because every stage resumes."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
 def _prepare_child() -> None:
-    # SLURM's warning that time is up goes to every process of a step: submitit answers it, the others work on.
+    # SLURM signals every process of a step before time is up; submitit handles the signal, others must ignore it.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     die_with_parent()
 
 
 class Slurm:
-    """Jobs of a cluster. They are asked for by name, so a runner that lost everything else still knows them; squeue
-    works where no accounting (sacct) is.
+    """Executor for SLURM.
+
+    Jobs are found in the queue by their names, so that a new runner finds those of a killed one. squeue also works on
+    clusters without accounting (sacct).
     """
 
     poll_seconds = 10.0
@@ -118,7 +120,7 @@ class Slurm:
         for program in ("sbatch", "srun", "squeue"):
             if shutil.which(program) is None:
                 raise RecipeError(
-                    f"--executor slurm: there is no {program} on PATH; run this where jobs are submitted."
+                    f"--executor slurm: there is no {program} on PATH; run this on a login node of the cluster."
                 )
         self.parameters = {**SLURM_DEFAULTS, **parameters}
         self.started: set[Job] = set()
@@ -131,8 +133,8 @@ class Slurm:
         from submitit import AutoExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-        (job.directory / ABOUT).unlink(missing_ok=True)  # an earlier start says nothing about this one
-        with _outside_jobs():
+        (job.directory / ABOUT).unlink(missing_ok=True)  # describes an earlier start
+        with _without_slurm_variables():
             folder = empty_directory(job.directory / "submitit")
             executor = AutoExecutor(folder=folder, cluster="slurm", slurm_max_num_timeout=REQUEUES)
             executor.update_parameters(**slurm_parameters(job, self.parameters))
@@ -153,7 +155,7 @@ class Slurm:
         return states
 
     def _ask(self) -> str | None:
-        """Reads the queue; its complaint where SLURM does not answer, and then all is as it was last."""
+        """Reads the queue; returns an error if squeue fails, and then keeps the last state."""
         if time.monotonic() < self.asked + self.poll_seconds:
             return None
         self.asked = time.monotonic()
@@ -169,7 +171,7 @@ class Slurm:
         return None
 
     def failure(self, job: Job) -> str | None:
-        """Why a job that left the queue failed."""
+        """Why a job that left the queue failed; None if it succeeded."""
         deadline = time.monotonic() + GRACE_SECONDS
         while not (done := job.is_done()) and about(job).get("exit", 0) == 0 and time.monotonic() < deadline:
             time.sleep(1)
@@ -182,11 +184,11 @@ class Slurm:
 def _reason(job: Job) -> str:
     known, log = about(job), job.log
     if not known:
-        return f"{job.title} failed: it did not begin; see {job.directory / 'submitit'}."
+        return f"{job.title} failed: it did not start; see {job.directory / 'submitit'}."
     if "exit" not in known:
         return f"{job.title} failed: it was ended from outside (killed, cancelled, or out of memory); see {log}."
     said = last_words(log, STARTED) if log.is_file() else "it wrote no log"
-    # The pipeline has named the log that says more.
+    # An error of the pipeline already names the log with details.
     whole = "" if "the whole log is" in said else f"; the whole log is {log}"
     return f"{job.title} failed: {said}{whole}."
 
@@ -197,18 +199,18 @@ def _state(state: str, reason: str) -> str:
 
 
 def slurm_parameters(job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
-    """submitit's parameters of one job: --slurm's, and over them what follows from the job itself."""
+    """submitit's parameters for one job: those of --slurm, overridden by those of the job itself."""
     from submitit.slurm.slurm import SlurmExecutor
 
     known = SlurmExecutor._valid_parameters()
-    mine = {name: value for name, value in parameters.items() if name in known}
+    of_submitit = {name: value for name, value in parameters.items() if name in known}
     others = {name: value for name, value in parameters.items() if name not in known}
-    cpus = int(mine.pop("cpus_per_task", job.cpus))
-    named = {f"slurm_{name}": value for name, value in mine.items()}
-    if job.gpus and not {"gres", "gpus_per_node", "gpus_per_task", "num_gpus"} & {*mine, *others}:
+    cpus = int(of_submitit.pop("cpus_per_task", job.cpus))
+    named = {f"slurm_{name}": value for name, value in of_submitit.items()}
+    if job.gpus and not {"gres", "gpus_per_node", "gpus_per_task", "num_gpus"} & {*of_submitit, *others}:
         named["slurm_gpus_per_node"] = job.gpus
-    # Since SLURM 22.05, srun does not take over what sbatch was told.
-    arguments = [f"--cpus-per-task={cpus}", *mine.get("srun_args", [])]
+    # Since SLURM 22.05, srun does not inherit --cpus-per-task from sbatch.
+    arguments = [f"--cpus-per-task={cpus}", *of_submitit.get("srun_args", [])]
     paths = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
     return {
         **named,
@@ -218,7 +220,7 @@ def slurm_parameters(job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
         "tasks_per_node": 1,
         "stderr_to_stdout": True,
         "slurm_srun_args": arguments,
-        "slurm_setup": [paths, *mine.get("setup", [])],
+        "slurm_setup": [paths, *of_submitit.get("setup", [])],
         "slurm_additional_parameters": {
             "requeue": True,
             **{name.replace("_", "-"): value for name, value in others.items()},
@@ -227,7 +229,7 @@ def slurm_parameters(job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
-    """`--slurm partition=gpu` and the like; numbers and true are taken as such."""
+    """Parses the values of `--slurm`, such as `partition=gpu`; whole numbers and `true` get their Python types."""
     found: dict[str, Any] = {}
     for word in words:
         name, has_value, text = word.partition("=")
@@ -242,8 +244,8 @@ def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _outside_jobs() -> Iterator[None]:
-    """A runner that is itself a SLURM job would hand down what SLURM told it."""
+def _without_slurm_variables() -> Iterator[None]:
+    """Removes the variables of the SLURM job that this process may run in, so that its jobs do not inherit them."""
     inherited = "SLURM_JOB_ID" in os.environ
     hidden = [name for name in os.environ if inherited and name.startswith("SLURM_") and name != "SLURM_CONF"]
     values = {name: os.environ.pop(name) for name in hidden}
@@ -254,8 +256,8 @@ def _outside_jobs() -> Iterator[None]:
 
 
 def _last_error(text: str) -> str:
-    """The line of SLURM's programs that says what is wrong."""
+    """The line of the output of SLURM's programs that names the error."""
     lines = [line.strip() for line in text.split("\n") if line.strip()] or ["it says nothing"]
-    told = [line for line in lines if re.match(r"s[a-z]+: ", line)]
-    words = ([line for line in told if "error:" in line][-1:] or told[:1] or lines[-1:])[0]
+    of_slurm = [line for line in lines if re.match(r"s[a-z]+: ", line)]
+    words = ([line for line in of_slurm if "error:" in line][-1:] or of_slurm[:1] or lines[-1:])[0]
     return words if words.endswith(".") else words + "."

@@ -1,1 +1,1 @@
-"""One training, resumable, on one machine or several, and the average of its checkpoints."""
+"""Stages `train` and `average`: a resumable training on one or several machines, and the average of its checkpoints."""

@@ -1,4 +1,4 @@
-"""Stage `average`: the last checkpoints of a training as one."""
+"""Stage `average`: averages the last checkpoints of a training."""
 
 import threading
 from pathlib import Path
@@ -8,7 +8,7 @@ from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.train import Train
 
-# Two experiments at once would import fairseq at once, and hold the memory of four models.
+# Threads must not import fairseq at the same time, and each average takes the memory of two models.
 ONE_AT_A_TIME = threading.Lock()
 
 
@@ -23,7 +23,7 @@ class Average(Stage):
     def dry_run(self, experiment: Experiment) -> None:
         run = experiment.run
         last, by_updates = run.recipe.average, run.recipe.average_by == "updates"
-        # A training that ends within an epoch has its last state in no epoch's checkpoint.
+        # Without averaging, the last state counts; no checkpoint of an epoch has it if training ends within an epoch.
         several = ["--last-updates" if by_updates else "--last-epochs", str(last), experiment.checkpoints]
         which = [experiment.last_checkpoint] if last == 1 else several
         run.dry([*run.module("posenc_experiments"), "average", "--output", experiment.averaged, *which])
@@ -31,7 +31,7 @@ class Average(Stage):
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         recipe = experiment.run.recipe
         with ONE_AT_A_TIME:
-            # Here, because it imports torch and fairseq, which --help and --dry-run need not wait for.
+            # Imported here, because it imports torch and fairseq, which would slow down --help and --dry-run.
             from fairseq_posenc import checkpoints
 
             by_updates = recipe.average_by == "updates"
@@ -39,7 +39,7 @@ class Average(Stage):
             try:
                 last = [experiment.last_checkpoint]
                 paths = last if recipe.average == 1 else choose(experiment.checkpoints, recipe.average)
-                # They are of one training by the fingerprint of its directory, though its data may have moved since.
+                # The directory's fingerprint guarantees one training; its data may have another path since a resume.
                 checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
             except checkpoints.CheckpointError as error:
                 raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None

@@ -19,21 +19,22 @@ from posenc_experiments.experiment.experiment import Experiment
 
 
 def _launch() -> str:
-    """An identifier that all nodes of one start of a SLURM job share; empty for nodes started by hand. It keeps a
-    requeued job from joining a training that its earlier start announced.
+    """An identifier that all nodes of one start of a SLURM job share; empty for nodes started by hand.
+
+    With it, a requeued job does not join a training that its earlier start announced.
     """
     return os.environ.get("POSENC_LAUNCH", "")
 
 
 def forget_attempts(experiments: Iterable[Experiment]) -> None:
-    """On node 0, before anything else: deletes announcements that a killed run left behind."""
+    """On node 0, before all stages: deletes announcements of a killed run."""
     for experiment in experiments:
         experiment.nodes.unlink(missing_ok=True)
 
 
 @contextmanager
 def announced(experiment: Experiment) -> Iterator[None]:
-    """On node 0: announces the training to the other nodes for as long as it runs."""
+    """On node 0: announces a training to the other nodes while it runs."""
     if experiment.run.nodes == 1:
         yield
         return
@@ -49,12 +50,12 @@ def _attempt(experiment: Experiment) -> str | None:
     try:
         announcement = json.loads(experiment.nodes.read_text(encoding="utf-8"))
         return str(announcement["attempt"]) if announcement["launch"] == _launch() else None
-    except (OSError, ValueError, KeyError):  # not there, or just being replaced on a network file system
+    except (OSError, ValueError, KeyError):  # missing, or being replaced on a network file system
         return None
 
 
 def join(experiment: Experiment, which: str) -> None:
-    """On the other nodes: takes part in a training until node 0 has finished it; RecipeError if it fails here."""
+    """On the other nodes: takes part in a training until node 0 has finished it; RecipeError if this node fails."""
     run = experiment.run
     title = f"train {which}: {experiment.title}, node {run.node_rank}"
     log = experiment.node_log(run.node_rank)
@@ -67,7 +68,7 @@ def join(experiment: Experiment, which: str) -> None:
             continue
         run.say(f"{title}: joins, log {log}")
         run_command(run, train_command(experiment), log, title, train_environment(run))
-        # The processes meet by address, so they took part in whatever node 0 had announced by their end: do not join
-        # that again.
+        # Processes meet by address only, so these may have joined a later attempt than `attempt`: the one that is
+        # announced at their end. Do not join it again.
         joined = _attempt(experiment) or attempt
     run.say(f"{title}: done")

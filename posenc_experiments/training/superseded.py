@@ -1,5 +1,6 @@
-"""Keeps trainings whose settings or data changed: they are moved aside, never deleted, and moved back when the
-experiment has their settings and data again.
+"""Keeps trainings whose settings or data changed.
+
+They are moved aside, never deleted, and restored when the experiment has their settings and data again.
 """
 
 import os
@@ -11,20 +12,22 @@ from posenc_experiments.base.markers import atomic_path, read_json
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
-# A copy of Layout.about among the files that are moved aside. It has another name, because `compare` takes every
-# directory with a file of that name for an experiment.
+# The name of the copy of Layout.about among the files that are moved aside. It must differ, because `compare` takes
+# every directory with an experiment.json for an experiment.
 ABOUT_COPY = "experiment.superseded.json"
-# Files pass through these directories. If a run is killed meanwhile, the next one moves the rest.
+# Files are moved by way of these directories. If a run is killed while it moves them, the next run moves the rest.
 LEAVING, RETURNING = "superseding", "taking-back"
 
 
 def exchange(experiment: Experiment, inputs: str) -> bool:
-    """Moves a training from other inputs aside, and an earlier one from these inputs, if there is one, back; returns
-    whether one was moved back.
+    """Moves a training with other inputs aside, and restores an earlier one with these inputs, if there is one.
+
+    Returns:
+        Whether a training was restored.
     """
     directory = experiment.directory
     if (directory / RETURNING).is_dir():
-        return _move_back(experiment)
+        return _restore(experiment)
     if (directory / LEAVING).is_dir() or (_training_files(experiment) and _inputs_of(directory) != inputs):
         _move_aside(experiment)
     if _training_files(experiment):
@@ -32,18 +35,18 @@ def exchange(experiment: Experiment, inputs: str) -> bool:
     for earlier in reversed(_superseded(directory)):
         if _inputs_of(earlier) == inputs:
             earlier.rename(directory / RETURNING)
-            return _move_back(experiment)
+            return _restore(experiment)
     return False
 
 
 def is_in_place(experiment: Experiment) -> bool:
-    """Whether the directory holds a whole training: `compare` can find it, and no exchange was interrupted."""
+    """Whether the directory holds a complete training: `compare` can find it, and no exchange was interrupted."""
     moving = (experiment.directory / name for name in (LEAVING, RETURNING))
     return experiment.about.is_file() and not any(path.exists() for path in moving)
 
 
 def _inputs_of(directory: Path) -> str | None:
-    """The fingerprint of what a training was made from, even if its checkpoints were deleted; None without one."""
+    """The fingerprint of a training's inputs, also if its checkpoints were deleted; None if it was not recorded."""
     files = ExperimentDirectory(directory)
     marker = files.markers.path("train")
     if files.checkpoints_inputs.is_file():
@@ -52,7 +55,7 @@ def _inputs_of(directory: Path) -> str | None:
 
 
 def _training_files(experiment: Experiment) -> list[Path]:
-    """The files and directories of the training that is in place; Layout.about stays when they move."""
+    """The files and directories of the current training that are moved; Layout.about is copied instead."""
     return [
         path
         for path in sorted(experiment.directory.iterdir())
@@ -63,13 +66,13 @@ def _training_files(experiment: Experiment) -> list[Path]:
 
 
 def _superseded(directory: Path) -> list[Path]:
-    """The trainings that were moved aside, the latest last."""
+    """The directories of trainings that were moved aside, oldest first."""
     found = [(re.fullmatch(r"superseded-(\d+)", path.name), path) for path in directory.iterdir()]
     return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 
 def _move_aside(experiment: Experiment) -> None:
-    """Moves a training to superseded-N: a setting that was changed by mistake must not delete weeks of training."""
+    """Moves the current training to superseded-N, so that a setting changed by mistake does not cost weeks of work."""
     directory, earlier = experiment.directory, _superseded(experiment.directory)
     leaving = directory / LEAVING
     leaving.mkdir(exist_ok=True)
@@ -86,10 +89,10 @@ def _move_aside(experiment: Experiment) -> None:
     )
 
 
-def _move_back(experiment: Experiment) -> bool:
+def _restore(experiment: Experiment) -> bool:
     returning = experiment.directory / RETURNING
     for path in sorted(returning.iterdir()):
         os.replace(path, experiment.about if path.name == ABOUT_COPY else experiment.directory / path.name)
     returning.rmdir()
-    experiment.run.say(f"train: {experiment.title}: was trained with these settings before; that is taken back")
+    experiment.run.say(f"train: {experiment.title}: was trained with these settings before; restored that training")
     return True

@@ -1,4 +1,4 @@
-"""Stage `train`: fairseq-train, resumed where a killed run left it, with exact command, log and summary."""
+"""Stage `train`: runs or resumes fairseq-train, and writes its command, log and summary."""
 
 import shutil
 import zipfile
@@ -16,7 +16,7 @@ from posenc_experiments.training.train_log import TrainLog
 
 
 class Train(Stage):
-    """`which` says "2 of 7"."""
+    """The stage `train`; `which` is the number of the experiment for messages, such as "2 of 7"."""
 
     name = "train"
     missing = "is not trained yet"
@@ -37,17 +37,17 @@ class Train(Stage):
         experiment.run.say(f"train {self.which}: {experiment.title}: {text}")
 
     def restore(self, experiment: Experiment, inputs: str) -> bool:
-        taken_back = superseded.exchange(experiment, inputs) and experiment.markers.is_done("train", inputs)
-        if taken_back:
+        restored = superseded.exchange(experiment, inputs) and experiment.markers.is_done("train", inputs)
+        if restored:
             self.say(experiment, "done before, with these settings")
-        return taken_back
+        return restored
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         run, (_, warning) = experiment.run, derive_batch(experiment)
         command, environment = train_command(experiment), train_environment(run)
         if warning:
             run.say(warning)
-        resumed = make_ready(experiment, self.inputs(experiment))
+        resumed = prepare_checkpoints(experiment, self.inputs(experiment))
         write_json(experiment.about, experiment.description())
         write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"
@@ -78,24 +78,24 @@ def _rate(rate: float | None) -> str:
 
 
 def whole_checkpoint(path: Path) -> bool:
-    """Whether a checkpoint was written to its end: it is a zip archive, whose directory comes last."""
+    """Whether a checkpoint is complete: it is a zip archive, and the directory of these is at their end."""
     return path.is_file() and zipfile.is_zipfile(path)
 
 
-def make_ready(experiment: Experiment, inputs: str) -> bool:
-    """Prepares `checkpoints/` for resuming; returns whether there is a checkpoint to resume from."""
+def prepare_checkpoints(experiment: Experiment, inputs: str) -> bool:
+    """Prepares `checkpoints/` for a start or a resume; returns whether there is a checkpoint to resume from."""
     directory, origin = experiment.checkpoints, experiment.checkpoints_inputs
     directory.mkdir(parents=True, exist_ok=True)
     if not origin.is_file():
         write_json(origin, inputs)
         experiment.train_log.unlink(missing_ok=True)
-    for left in directory.glob(f"*{TEMPORARY}"):  # a checkpoint whose writing was cut off
-        left.unlink()
+    for partial in directory.glob(f"*{TEMPORARY}"):  # checkpoints that a killed run did not finish writing
+        partial.unlink()
     last = experiment.last_checkpoint
     if whole_checkpoint(last):
         return True
-    # fairseq copies checkpoint_last.pt in place: killed at that moment, it is cut short while the file it
-    # copied is whole.
+    # fairseq writes checkpoint_last.pt in place, as a copy of another checkpoint: after a kill it may be incomplete,
+    # but the other is not.
     whole = [path for path in directory.glob("checkpoint*.pt") if whole_checkpoint(path)]
     if not whole:
         last.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ def make_ready(experiment: Experiment, inputs: str) -> bool:
 
 
 class _Display:
-    """Follows the log of a running training: in the live view on a terminal, a line an epoch elsewhere."""
+    """Follows the log of a running training: shows its state on a terminal, otherwise prints a line for each epoch."""
 
     def __init__(self, experiment: Experiment, log: TrainLog, which: str) -> None:
         self.run, self.path, self.log = experiment.run, experiment.train_log, log
@@ -115,11 +115,11 @@ class _Display:
         flags = experiment.train_flags
         self.by_updates = int(flags.get("max-update", 0)) > 0
         self.goal = int(flags.get("max-update", 0)) or int(flags.get("max-epoch", 0)) or None
-        self.said = 0
-        self.said_left = False
+        self.printed_epoch = 0
+        self.printed_left = False
 
     def show(self) -> None:
-        """Called every now and then."""
+        """Reads new lines of the log and updates the display; called a few times a second."""
         log = self.log
         if not log.follow(self.path):
             return
@@ -128,12 +128,13 @@ class _Display:
             done = log.updates if self.by_updates else max(log.epoch - (not epoch_ended), 0)
             share = f"{done / self.goal:.0%}, " if self.goal else ""
             self.run.show(f"{share}{_state(log)}{self._left()}")
-        elif (log.epoch > self.said and epoch_ended) or (self._left() and not self.said_left):
-            self.said, self.said_left = log.epoch if epoch_ended else self.said, bool(self._left())
+        elif (log.epoch > self.printed_epoch and epoch_ended) or (self._left() and not self.printed_left):
+            self.printed_epoch = log.epoch if epoch_ended else self.printed_epoch
+            self.printed_left = bool(self._left())
             self.run.say(f"{self.title}: {_state(log)}{self._left()}")
 
     def _left(self) -> str:
-        """How long the training takes from here at its present rate, once that is known."""
+        """The remaining time of the training at its current rate; empty until that is known."""
         rate = self.log.recent_updates_per_second
         if rate is None or not self.by_updates or self.goal is None or self.log.updates >= self.goal:
             return ""

@@ -1,4 +1,4 @@
-"""What fairseq-train's JSON log says: the live state of a training, and its summary."""
+"""Reads fairseq-train's JSON log, for the state of a running training and for its summary."""
 
 import json
 import re
@@ -13,11 +13,10 @@ STARTS = (b"| begin training epoch", b"| begin validation")
 
 @dataclass
 class TrainLog:
-    """The state after the lines fed so far. A log may hold several processes' lines, one behind another,
-    after a resume.
+    """The state of a training after the lines read so far; after a resume, the log holds lines of several processes.
 
-    Target words per second are words divided by seconds over the windows between two log lines, without those
-    in which fairseq validated, saved or started (fairseq's own mean over an epoch includes these).
+    Target words per second are measured over the windows between two log lines, without windows in which fairseq
+    validated, saved or started. fairseq's own mean over an epoch includes these.
     """
 
     epoch: int = 0
@@ -29,7 +28,7 @@ class TrainLog:
     seconds: float = 0.0
     recent_words_per_second: float | None = None
     recent_updates_per_second: float | None = None
-    epoch_end: int = 0  # updates at the end of the last whole epoch
+    epoch_end: int = 0  # updates at the end of the last complete epoch
     epoch_words: float = 0.0
     epoch_seconds: float = 0.0
     _clean_window: bool = False
@@ -37,7 +36,7 @@ class TrainLog:
     _rest: bytes = b""
 
     def follow(self, path: Path) -> bool:
-        """Reads what was written to the log since last time; whether there was anything."""
+        """Reads what was written to the log since the last call; returns whether there was anything."""
         try:
             with open(path, "rb") as file:
                 file.seek(self._offset)
@@ -51,7 +50,7 @@ class TrainLog:
         return bool(data)
 
     def feed(self, line: bytes) -> None:
-        """Takes one line in."""
+        """Updates the state by one line."""
         if any(start in line for start in STARTS):
             self._clean_window = False
         if match := PARAMETERS.search(line):
@@ -94,9 +93,8 @@ class TrainLog:
 
     @property
     def words_per_second(self) -> float | None:
-        """Target words per second, or None if the log is too short to tell."""
+        """Target words per second, or None if the log is too short to measure them."""
         if self.seconds:
             return self.words / self.seconds
-        # Too few log lines for a whole window: fairseq's own stopwatch around its updates, in whole seconds
-        # an epoch.
+        # There are too few log lines for a window: use fairseq's own time of its updates, in whole seconds per epoch.
         return self.epoch_words / self.epoch_seconds if self.epoch_seconds else None

@@ -1,1 +1,1 @@
-"""Which experiments run, and in which order: sweeps, plans and the pipeline."""
+"""Chooses, plans and runs experiments: sweeps, plans and the pipeline."""

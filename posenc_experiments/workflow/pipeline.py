@@ -1,4 +1,4 @@
-"""Runs a plan: the data first, then the experiments where the executor puts them."""
+"""Runs a plan: first the jobs of the data, then those of the experiments."""
 
 import signal
 import sys
@@ -25,24 +25,24 @@ from posenc_experiments.jobs.slurm import Slurm, slurm_parameters
 from posenc_experiments.training.nodes import forget_attempts, join
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan
 
-GRACE_SECONDS = 20  # in which a call ends orderly
+GRACE_SECONDS = 20  # time for an interrupted call to clean up before it is killed
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where jobs run: in `slots` of this machine at a time, or, with SLURM's parameters, in its queue."""
+    """Where jobs run: on this machine, or in SLURM's queue."""
 
-    slots: list[str]  # of SLURM: as many as may be in the queue at a time; none: as many as there are jobs
-    slurm: dict[str, Any] | None = None
+    slots: list[str]  # one job runs in each at a time; with SLURM, no slots mean any number of jobs
+    slurm: dict[str, Any] | None = None  # parameters of --slurm; None without SLURM
 
     @property
     def elsewhere(self) -> bool:
-        """Whether jobs run in other processes than this one, perhaps on other machines."""
+        """Whether jobs run in processes that are not of this one, perhaps on other machines."""
         return self.slurm is not None
 
 
 def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
-    """Runs what is not done; why jobs failed. Nodes but the first only take part in trainings."""
+    """Runs the jobs that are not done; returns those that failed, and why. Nodes other than 0 only join trainings."""
     run = plan.experiments[0].run
     if run.dry_run:
         _say_missing_tests(plan)
@@ -78,7 +78,7 @@ def _make_directories(run: Run) -> None:
 
 
 def finish(failures: dict[Job, str]) -> None:
-    """Raises what failed; with several, says each."""
+    """Raises a RecipeError if jobs failed; prints the reasons of all but the last, which it raises."""
     reasons = list(failures.values())
     for reason in reasons[:-1]:
         click.echo(f"Error: {reason}", err=True)
@@ -104,7 +104,7 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
         show = (lambda job, text: progress.set(job, "running", text)) if run.console.is_terminal else None
         executor: Executor = queue or Local(run.stop, show)
         if queue is not None:
-            # Of two that watch one queue, each would submit the same jobs.
+            # Two runners at a time would both submit the same jobs.
             stack.enter_context(locked(run.output_dir / run.recipe.corpus.name / "jobs"))
         stack.enter_context(progress)
         slots = {DATA: ["0"], TRAIN: hardware.slots or [str(number) for number in range(len(others))]}
@@ -113,36 +113,38 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
 
 @contextmanager
 def _interruptible(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM end the block by KeyboardInterrupt. Raising it is not enough: an import or a destructor may
-    swallow it, or raise something else instead; so they also set `stop`, which ends all commands.
+    """Ends the block by KeyboardInterrupt on SIGINT and SIGTERM.
+
+    An import or a destructor may swallow the exception or raise another, so the signals also set `stop`, which ends all
+    commands.
     """
-    came = threading.Event()
+    interrupted = threading.Event()
 
     def interrupt(number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
-        signal.alarm(GRACE_SECONDS)  # kills this process, and with it what it started, if it does not end by then
-        came.set()
+        signal.alarm(GRACE_SECONDS)  # then kills this process, and so its commands, if it has not ended
+        interrupted.set()
         stop.set()
         raise KeyboardInterrupt
 
     handled = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # shells make background jobs ignore it
         handled.append(signal.SIGINT)
     previous = {number: signal.signal(number, interrupt) for number in handled}
     try:
         yield
     except BaseException:
-        if not came.is_set():
+        if not interrupted.is_set():
             raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if came.is_set():
+    if interrupted.is_set():
         raise KeyboardInterrupt
 
 
 def _say_missing_tests(plan: Plan) -> None:
-    """One line for a pair that lacks some of the recipe's test sets."""
+    """Prints a line for each pair that lacks some of the recipe's test sets."""
     for run in {one.run.pair: one.run for one in plan.experiments}.values():
         corpus, tests = run.recipe.corpus, pair_tests(run)
         if missing := [test for test in corpus.tests if test not in tests]:
@@ -150,8 +152,8 @@ def _say_missing_tests(plan: Plan) -> None:
 
 
 def _check_flags(plan: Plan) -> None:
-    """Has fairseq read the flags of what is not done, before the data takes hours."""
-    groups: dict[int, list[Experiment]] = {}  # of one .conf and pair each
+    """Checks the flags of experiments that are not done, before hours are spent on the data."""
+    groups: dict[int, list[Experiment]] = {}  # experiments of one Run, by its id
     for experiment in plan.experiments:
         job = plan.trainings.get(experiment.directory)
         if job is not None and not job.is_done():
@@ -165,7 +167,7 @@ def _check_flags(plan: Plan) -> None:
 
 
 def dry_run(plan: Plan, hardware: Hardware) -> None:
-    """Prints every command that would be run, each with where."""
+    """Prints every command that would be run, and where it would run."""
     run = plan.experiments[0].run
     for job in [*plan.data, *plan.trainings.values()]:
         if hardware.slurm is None or job.here:

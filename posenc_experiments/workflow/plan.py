@@ -1,4 +1,4 @@
-"""From experiments to the jobs that make them: the data of each pair once, each experiment once."""
+"""Plans the jobs for experiments: one for each experiment, and those for the data of each pair."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,29 +19,31 @@ from posenc_experiments.training.average import Average
 from posenc_experiments.training.train import Train
 from posenc_experiments.workflow.sweep import as_option
 
-DATA, TRAIN = "data", "train"  # pools of slots: data is made one at a time
+DATA, TRAIN = "data", "train"  # pools of slots; that of data has one slot
 
 
 def stages_of(which: str = "1 of 1") -> list[Stage]:
-    """The stages of an experiment, in their order; `which` says "2 of 7"."""
+    """The stages of an experiment, in order; `which` is its number for messages, such as "2 of 7"."""
     return [Train(which), Average(), Translate(), Score()]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Experiments, the stages that are wanted of them, and the jobs that run these."""
+    """Experiments, the stages to run, and the jobs that run them."""
 
     experiments: list[Experiment]
     stages: list[str]
     data: list[Job]
     trainings: dict[Path, Job]  # by the experiment's directory
-    #: what is checked against the prepared data as soon as it is there, by the directory of the pair's data
+    #: commands to check as soon as the data is prepared, by the directory of the pair's data
     checks: dict[Path, list[Checked]]
 
     @property
     def to_do(self) -> list[Job]:
-        """What is needed, in order. If nothing is left to be made from it, the data need not be there; whether a
-        generator makes the same text as before, or a directory of text still has it, is only known when it is asked.
+        """The jobs to run, in order.
+
+        If all experiments are done, the jobs of the data are left out, so that downloaded data may be deleted. They
+        stay for generated text and the user's own, because only the stage download finds out whether it changed.
         """
         waiting = not self.trainings or not all(job.is_done() for job in self.trainings.values())
         local = any(one.run.recipe.corpus.sources is None for one in self.experiments)
@@ -49,10 +51,13 @@ class Plan:
 
 
 def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: bool = False) -> Plan:
-    """The jobs of these experiments, in order; `elsewhere`: by other processes than this.
+    """Plans the jobs of these experiments, in order.
+
+    Args:
+        elsewhere: whether jobs run in other processes than this one.
 
     Raises:
-        RecipeError: two of them would have one directory, or prepare one pair differently.
+        RecipeError: two different experiments would have one directory, or two .conf files prepare a pair differently.
     """
     experiments, kept = list(experiments), dict[Path, Experiment]()
     runs: dict[Path, Run] = {}
@@ -90,10 +95,10 @@ def _jobs_directory(run: Run) -> Path:
 
 
 def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, list[Checked]]) -> list[Job]:
-    """Download, then prepare: what is there already is found by the stages themselves."""
+    """The jobs for `download` and `prepare`; the stages themselves skip what is done."""
 
     def fetch(slot: str, show: Show | None) -> None:
-        # Archives are not missed where all that is made of them is there.
+        # Archives may have been deleted after the preparation.
         made = "train" in stages and run.recipe.corpus.sources is not None and prepare.is_prepared(run)
         if run.dry_run or not made:
             download.download(run)
@@ -112,7 +117,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
             directory=_jobs_directory(run) / run.pair / "download",
             locks=[run.download_dir.parent],
             pool=DATA,
-            here=True,  # the network may be nowhere else
+            here=True,  # other machines may have no network
         )
         jobs.append(downloading)
     if "prepare" in stages:
@@ -137,9 +142,9 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
 
     def work(slot: str, show: Show | None) -> None:
         devices = slot if run.gpus and run.jobs > 1 else None
-        mine = replace(experiment, run=replace(run, devices=devices, show=show))
+        placed = replace(experiment, run=replace(run, devices=devices, show=show))
         for stage in stages:
-            stage.run(mine)
+            stage.run(placed)
 
     words = [
         "--experiments",

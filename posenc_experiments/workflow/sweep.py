@@ -1,8 +1,8 @@
-"""The experiments that `--experiments` asks for: names of the .conf, and sweeps that are typed.
+"""Parses the values of `--experiments`: names of the .conf, and sweeps.
 
-A value without flags is a list of names. One with flags is a sweep: an encoding, or a name whose flags it extends, and
-flags whose values multiply: `shaw --clipping-distance 2,4 --dropout 0.1,0.3` is four experiments. Commas and spaces
-within brackets or quotes belong to a value.
+A value without flags is a list of names. A value with flags is a sweep: an encoding (or the name of an experiment,
+which is extended), and flags whose values multiply: `shaw --clipping-distance 2,4 --dropout 0.1,0.3` is four
+experiments. Commas and spaces within brackets or quotes belong to a value.
 """
 
 import json
@@ -19,20 +19,20 @@ from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.experiment.identity import value_of
 
-MOST = 1000  # experiments of one sweep
+MOST = 1000  # the largest number of experiments in one sweep
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
-Setting = tuple[str, frozenset[tuple[str, str]]]  # an encoding, and its flags with what their values mean
+Setting = tuple[str, frozenset[tuple[str, str]]]  # an encoding, and its flags with normalized values
 
 
 def choose_experiments(recipe: Recipe, texts: Sequence[str]) -> tuple[Recipe, list[str]]:
     """Reads the values of `--experiments`.
 
     Returns:
-        The recipe, with a row for each experiment of a sweep that the .conf has no row for, and the names of the
-        experiments in the order given; without any value, those of the .conf's `default`.
+        The recipe, with rows added for experiments of sweeps that the .conf has no row for, and the names of the
+        experiments in the order given; if `texts` is empty, those of the .conf's `default`.
 
     Raises:
-        RecipeError: a value cannot be read, or names what there is not.
+        RecipeError: a value cannot be parsed, or names an unknown experiment or encoding.
     """
     names = [] if texts else list(recipe.default_experiments)
     found = recipe
@@ -48,7 +48,7 @@ def choose_experiments(recipe: Recipe, texts: Sequence[str]) -> tuple[Recipe, li
 
 
 def as_option(recipe: Recipe, name: str) -> str:
-    """The value of `--experiments` that asks for this experiment alone."""
+    """The value of `--experiments` for this experiment alone."""
     typed = recipe.origins.get(("experiments", name))
     return typed if isinstance(typed, str) else name
 
@@ -65,7 +65,7 @@ def _names(recipe: Recipe, text: str) -> list[str]:
 
 
 def _sweep(conf: Recipe, found: Recipe, text: str) -> tuple[Recipe, list[str]]:
-    """`found` with the experiments of a sweep, and their names, which follow from the rows of the .conf alone."""
+    """Adds the experiments of a sweep to `found`, and returns it with their names, which depend on `conf` alone."""
     shown = " ".join(text.split())
     where = f"--experiments '{shown if len(shown) <= 100 else f'{shown[:97]}...'}'"
     first, *words = filter(None, _split(text, string.whitespace, where))
@@ -78,7 +78,7 @@ def _sweep(conf: Recipe, found: Recipe, text: str) -> tuple[Recipe, list[str]]:
     axes = [_values(value, f"{where}: --{flag}") if value else [value] for flag, value in flags.items()]
     count = len(heads) * math.prod(map(len, axes))
     if count > MOST:
-        raise RecipeError(f"{where}: these are {count:,} experiments; {MOST:,} are the most that one sweep may have.")
+        raise RecipeError(f"{where}: these are {count:,} experiments; a sweep may have at most {MOST:,}.")
 
     rows, origins, made = dict(found.experiments), dict(found.origins), dict[Setting, str]()
     for head, *values in product(heads, *axes):
@@ -87,7 +87,7 @@ def _sweep(conf: Recipe, found: Recipe, text: str) -> tuple[Recipe, list[str]]:
         if rows.get(name, row) != row:
             name = f"{name}-{fingerprint(row)[:12]}"
         if (setting := _setting(row)) in made:
-            raise RecipeError(f"{where}: this is {made[setting]} twice; write each experiment once.")
+            raise RecipeError(f"{where}: {made[setting]} is in it twice; write each experiment once.")
         made[setting] = name
         if name not in conf.experiments:
             typed = {flag: _quoted(value) for flag, value in given.items()}
@@ -100,7 +100,7 @@ def _require_known(conf: Recipe, head: str, where: str) -> None:
     """RecipeError if this is neither a name of the .conf nor an encoding."""
     if head in conf.experiments or any(row[0] == head for row in conf.experiments.values()):
         return
-    # Here, because it imports torch, which --dry-run need not wait for.
+    # Imported here, because it imports torch, which would slow down --dry-run.
     from fairseq_posenc.encodings import ENCODINGS
 
     if head not in ENCODINGS:
@@ -111,15 +111,15 @@ def _require_known(conf: Recipe, head: str, where: str) -> None:
 
 
 def _name_and_row(conf: Recipe, head: str, given: Flags) -> tuple[str, list[str]]:
-    """Those of the .conf's row with the same flags, or of the row to which the fewest have to be added."""
+    """The name and row of an experiment: those of the .conf's row with the most of its flags, plus the other flags."""
     encoding, *words = conf.experiments.get(head, [head])
     flags = {**parse_flags(words, head), **given}
     wanted = _setting([encoding, *flag_words(flags)])[1]
-    inside = [
+    subsets = [
         (name, row) for name, row in conf.experiments.items() if row[0] == encoding and _setting(row)[1] <= wanted
     ]
-    name, row = max(inside, key=lambda one: len(_setting(one[1])[1]), default=(encoding, [encoding]))
-    added = {flag: value for flag, value in flags.items() if (flag, _meaning(value)) not in _setting(row)[1]}
+    name, row = max(subsets, key=lambda one: len(_setting(one[1])[1]), default=(encoding, [encoding]))
+    added = {flag: value for flag, value in flags.items() if (flag, _normalized(value)) not in _setting(row)[1]}
     for flag, value in added.items():
         word = re.sub(r"[^A-Za-z0-9._+-]+", "_", value).strip("_")
         name += f"-{flag}-{word}" if word else f"-{flag}"
@@ -127,18 +127,18 @@ def _name_and_row(conf: Recipe, head: str, given: Flags) -> tuple[str, list[str]
 
 
 def _setting(row: list[str]) -> Setting:
-    """Equal for rows that mean the same."""
+    """The encoding and normalized flags of a row, which are equal for rows that mean the same."""
     flags = parse_flags(row[1:], row[0])
-    return row[0], frozenset((flag, _meaning(value)) for flag, value in flags.items())
+    return row[0], frozenset((flag, _normalized(value)) for flag, value in flags.items())
 
 
-def _meaning(value: str) -> str:
-    """Equal for values that differ in their spelling only."""
+def _normalized(value: str) -> str:
+    """A value as text, which is equal for spellings of the same value."""
     return json.dumps(value_of(value), sort_keys=True)
 
 
 def _values(text: str, where: str) -> list[str]:
-    """The values between commas, without their quotes."""
+    """The values of a list with commas, without quotes."""
     values = [_unquoted(piece) for piece in _split(text, ",", where)]
     if "" in values:
         raise RecipeError(f"{where}: '{text}' has an empty value; write values with one comma between two.")
@@ -146,7 +146,7 @@ def _values(text: str, where: str) -> list[str]:
 
 
 def _split(text: str, separators: str, where: str) -> list[str]:
-    """The pieces of a text between separators outside of brackets and quotes."""
+    """Splits a text at separators outside of brackets and quotes."""
     pieces, quote, closing = [""], "", list[str]()
     for letter in text:
         if quote:
@@ -157,7 +157,9 @@ def _split(text: str, separators: str, where: str) -> list[str]:
             closing.append(BRACKETS[letter])
         elif letter in BRACKETS.values():
             if not closing or closing.pop() != letter:
-                raise RecipeError(f"{where}: '{letter}' closes no bracket; put a value with single brackets in quotes.")
+                raise RecipeError(
+                    f"{where}: '{letter}' closes no bracket; put a value with unpaired brackets in quotes."
+                )
         elif letter in separators and not closing:
             pieces.append("")
             continue
@@ -168,12 +170,12 @@ def _split(text: str, separators: str, where: str) -> list[str]:
 
 
 def _unquoted(piece: str) -> str:
-    """A value as fairseq is to get it: within brackets, quotes belong to it."""
+    """A value as fairseq gets it: without quotes, except in a value in brackets, where they belong to it."""
     return piece if piece[:1] in BRACKETS else re.sub(r"'([^']*)'|\"([^\"]*)\"", r"\1\2", piece)
 
 
 def _quoted(value: str) -> str:
-    """The reverse of `_unquoted`."""
+    """The inverse of `_unquoted`."""
     if not re.search(r"[\s,'\"()\[\]{}]", value):
         return value
     return f'"{value}"' if '"' not in value else "'" + value.replace("'", "'\"'\"'") + "'"

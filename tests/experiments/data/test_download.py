@@ -296,7 +296,7 @@ def test_the_next_place_is_tried_and_said(tmp_path: Path, capsys: pytest.Capture
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
     said = capsys.readouterr().out
     assert "http://localhost:1/train.en cannot be reached (" in said
-    assert f"{empty}/train.en answered '404 Not Found'; the next place is tried" in said
+    assert f"{empty}/train.en answered '404 Not Found'; trying the next URL" in said
     assert f"{bad}/train.en has SHA-256 " in said
     assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
 

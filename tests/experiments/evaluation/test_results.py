@@ -256,7 +256,7 @@ def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None
     assert [len(row.scores) for row in rows] == [1, 1, 1, 1]
     text = comparison.report(rows).format("text")
     assert names(text) == ["shaw-k0", "shaw-k2", "sinusoidal (seed 1) *", "sinusoidal (seed 2) *"]
-    assert text.count("*: trained before experiments recorded what they are made from") == 1
+    assert text.count("*: trained before experiments recorded what their results depend on") == 1
     table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal", "sinusoidal"]
     assert [bool(row["fingerprint"]) for row in table] == [True, True, False, False]
@@ -480,7 +480,7 @@ def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, ki
     file.write_text(file.read_text().replace("w1 ", "w2 ", 1))
     with pytest.raises(RecipeError) as error:
         results.read_experiments([copy])
-    assert str(error.value) == f"{file} is not what was scored (it was made again since): run the stage score again."
+    assert str(error.value) == f"{file} is not the file that was scored (it changed since): run the stage score again."
 
 
 def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_batch_that_follows_from_the_hardware_is_recorded(
 
 def test_gpus_whose_parts_would_not_hold_a_sentence_are_refused(tmp_path: Path) -> None:
     conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
-    with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves each 50, .*take fewer GPUs"):
+    with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves each 50, .*use fewer GPUs"):
         train_command(experiment(tmp_path, conf=conf, gpus=8))
 
 
