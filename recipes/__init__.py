@@ -1,1 +1,1 @@
-"""Corpora, and the pipeline that trains and compares on them; a package, so that no other of this name is taken."""
+"""Recipes: corpora and settings of experiments. This is a package, so that no other package `recipes` is imported."""

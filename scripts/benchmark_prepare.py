@@ -1,21 +1,21 @@
 #!/usr/bin/env python
-"""Time, memory and disk of every step that the WMT recipes take from archive to binarized data, on synthetic text.
+"""Measures time, memory and disk of every step of the stage `prepare` of the WMT recipes, on synthetic text.
 
     python scripts/benchmark_prepare.py --lines 2000000 --cpus 16 --out DIRECTORY
 
-Pairs are drawn by a seeded chance: words by Zipf's law, 25 a sentence on average, in an archive of the real layout
-(training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's own command line then runs `download` and `prepare` with
-the settings of recipes/common/wmt/corpus.conf, first on a quarter of the pairs and then on all; from the process tree,
-sampled five times a second, come each step's CPU time and peak memory (PSS: shared pages count once), and from the
-data directory its peak size.
+Pairs are random, from a seed: words follow Zipf's law, 25 in a sentence on average, in an archive of the real layout
+(training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's command then runs `download` and `prepare` with the
+settings of recipes/common/wmt/corpus.conf, first on a quarter of the pairs and then on all. CPU time and peak memory of
+each step (PSS: shared pages count once) come from the process tree, sampled five times a second; peak disk is the size
+of the data directory.
 
-The extrapolation to `--pairs` on a machine with `--cpus` cores takes the two runs as a straight line; so many processes
-run here too, on fewer cores, so that their memory is measured and not guessed. Memory is what was measured, for the
-steps are streams (give 200,000 lines at least, which fill 16 processes' queues), but for `binarize`: fairseq-preprocess
-keeps two Python lists of numbers when it joins its workers' parts, measured apart as 86 bytes a pair. Time comes from
-CPU seconds, for the machine may be shared: the work of `clean` and `encode` is shared among the cores, but never faster
-than the one process that reads and writes; `binarize` is shared among the cores; `extract` is not; `learn` reads a
-sample, and stays.
+The table also extrapolates the two runs, linearly, to `--pairs` on a machine with `--cpus` cores. The same number of
+processes runs here, even on fewer cores, so that their memory is measured. Steps are streams, so memory does not grow
+with the pairs (give at least 200,000 lines, which fill the queues of 16 processes). The exception is `binarize`:
+fairseq-preprocess keeps two Python lists of numbers when it joins the parts of its workers, 86 bytes a pair in a
+separate measurement. Time is derived from CPU seconds, because the machine may be shared: `clean` and `encode` divide
+their work among the cores, but take at least the time of the one process that reads and writes; `binarize` divides all
+its work; `extract` uses one core; `learn` reads a sample, so its time does not grow.
 """
 
 from __future__ import annotations
@@ -69,26 +69,26 @@ sinusoidal = sinusoidal
 
 @dataclass
 class Measured:
-    """One step of one run; CPU time of the process that leads it, and of all together."""
+    """Measurements of one step of one run."""
 
     step: str
     lines: int
     seconds: float = 0.0
-    lead_cpu: float = 0.0
-    cpu: float = 0.0
-    memory: int = 0  # bytes, all processes
-    disk: int = 0
+    lead_cpu: float = 0.0  # CPU seconds of the main process, which reads and writes
+    cpu: float = 0.0  # CPU seconds of all processes
+    memory: int = 0  # bytes, of all processes
+    disk: int = 0  # bytes
 
 
 def words(chance: np.random.Generator, count: int, letters: str) -> np.ndarray:
-    """Invented words, the frequent ones shorter."""
+    """Invented words, most frequent first; frequent ones are shorter."""
     lengths = np.clip(2 + np.log2(1 + np.arange(count)) / 2 + chance.poisson(1.0, count), 2, 16).astype(int)
     table = np.array(list(letters))
     return np.array(["".join(table[chance.integers(0, len(table), length)]) for length in lengths], dtype=object)
 
 
 def sentences(lines: int, side: str, seed: int = 1) -> Iterator[bytes]:
-    """Blocks of lines of one side; both sides' sentences have the same lengths, plus or minus a few words."""
+    """Yields blocks of lines of one side; the two sides of a pair differ in length by a few words at most."""
     lengths_by = np.random.default_rng(seed)
     chance = np.random.default_rng([seed, len(side), ord(side[0])])
     vocabulary = words(chance, 300_000, "etaoinshrdlucmfgypwbvk" if side == "en" else "enisratdhulcgmobwfkzüä")
@@ -107,7 +107,7 @@ def sentences(lines: int, side: str, seed: int = 1) -> Iterator[bytes]:
 
 
 def write_corpus(directory: Path, lines: int, conf: str) -> None:
-    """Recipe and archive, as the stage download wants them."""
+    """Writes a recipe and its archive."""
     directory.mkdir(parents=True)
     archive = directory / "corpus.tgz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tarred:
@@ -135,7 +135,7 @@ def write_corpus(directory: Path, lines: int, conf: str) -> None:
 
 
 def tree(root: int) -> dict[int, list[str]]:
-    """The fields behind the name in /proc/PID/stat, of a process and all below it."""
+    """The fields after the name in /proc/PID/stat, of a process and all its descendants."""
     found = {}
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():
@@ -144,7 +144,7 @@ def tree(root: int) -> dict[int, list[str]]:
             except OSError:
                 continue
     below = {root}
-    for pid in sorted(found):  # a child's number may be the smaller one, rarely: the next sample sees it
+    for pid in sorted(found):  # misses a child with a smaller number than its parent, which is rare
         if int(found[pid][1]) in below:
             below.add(pid)
     return {pid: found[pid] for pid in below if pid in found}
@@ -159,7 +159,7 @@ def pss(pid: int) -> int:
 
 
 def cpu_seconds(processes: dict[int, list[str]], root: int) -> tuple[float, float]:
-    """Of the leading process, and of all: those that ended are in their parent's third and fourth numbers."""
+    """CPU seconds of the main process and of all; the third and fourth number are those of ended children."""
     times = {pid: [int(number) / TICK for number in stat[11:15]] for pid, stat in processes.items()}
     return sum(times.get(root, [0.0])[:2]), sum(map(sum, times.values()))
 
@@ -175,7 +175,7 @@ def size_of(directory: Path) -> int:
 
 
 def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
-    """Runs the recipe's own command on a corpus and watches it."""
+    """Runs the recipe's command on a corpus and measures its steps."""
     data = directory / "data"
     options = ["--conf", directory / "benchmark.conf", "--source", directory, "--data-dir", data, "--gpus", "0"]
     options += ["--output-dir", directory / "output", "--cpus", str(cpus), "--stages", "download,prepare"]
@@ -222,7 +222,7 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
 
 @dataclass
 class Extrapolated:
-    """What a step would take."""
+    """The estimated time, memory and disk of a step."""
 
     step: str
     hours: float
@@ -231,14 +231,14 @@ class Extrapolated:
 
 
 def line_through(small: tuple[int, float], large: tuple[int, float], at: int) -> float:
-    """The value at `at` of the line through two points, if it rises."""
+    """The value at `at` of the line through two points; if it falls, that of the second point."""
     (x0, y0), (x1, y1) = small, large
     slope = max(0.0, (y1 - y0) / (x1 - x0))
     return y1 + slope * (at - x1)
 
 
 def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int) -> Extrapolated:
-    """As the module's text says."""
+    """Extrapolates a step from two runs, as the module's docstring describes."""
 
     def at(name: str) -> float:
         return line_through((small.lines, getattr(small, name)), (large.lines, getattr(large, name)), pairs)
@@ -255,7 +255,7 @@ def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int) -> Extr
 
 
 def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int) -> str:
-    """A Markdown table."""
+    """The measurements and estimates as a Markdown table."""
     rows = [
         f"| step | lines/s here | CPU s | peak memory | peak disk "
         f"| {pairs / 1e6:g}M pairs on {cpus} cores: hours | memory | disk |",
@@ -293,7 +293,7 @@ def main(lines: int, cpus: int, out: Path, pairs: int, vocabulary: int, sample: 
     shutil.rmtree(work, ignore_errors=True)
     runs = []
     for size in (lines // 4, lines):
-        click.echo(f"{size:,} pairs: making them", err=True)
+        click.echo(f"{size:,} pairs: writing them", err=True)
         write_corpus(work / str(size), size, conf)
         runs.append(measure(work / str(size), size, cpus))
         shutil.rmtree(work / str(size))

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs every check of the project: ruff, import-linter, shellcheck, mypy and pytest. All of them run, even if one
-# fails; it fails if any did. The first run sets up the environment (see scripts/env.sh).
+# fails; the script fails if any of them did. The first run sets up the environment (see scripts/env.sh).
 #
 #   bash scripts/test.sh [arguments for pytest]
 #
 #   bash scripts/test.sh                            what CI runs
-#   bash scripts/test.sh --quick                    the same without tests that start trainings or are very many
-#   bash scripts/test.sh -m slow                    only the slow tests, which the plain run leaves out
+#   bash scripts/test.sh --quick                    the same without the tests marked `long`, such as trainings
+#   bash scripts/test.sh -m slow                    only the slow tests, which run only if asked for
 #   bash scripts/test.sh -m "slow or not slow"      all tests
 #   bash scripts/test.sh tests/encodings/test_encodings.py -k shaw
 #   bash scripts/test.sh -n 0                       tests in this process, not in one for each core (at most 4)
@@ -16,14 +16,14 @@ if [[ "${1:-}" == --quick ]]; then
     shift
     set -- -m "not slow and not long" "$@"
 fi
-# What is tested is this repository's code, whatever paths the shell exports.
+# Tests must import this repository's code, not code from paths that the shell exports.
 unset CDPATH PYTHONPATH PYTHONSAFEPATH
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/env.sh
 source scripts/env.sh
 
-cores=$(nproc) # before the next line, which nproc would obey
-# The tests' tensors are tiny: threads would only wait for each other.
+cores=$(nproc) # before OMP_NUM_THREADS is set, which limits nproc's number
+# Tensors in tests are tiny: several threads would only wait for each other.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
 shopt -s nullglob
@@ -31,7 +31,7 @@ shell_files=(.ci/run scripts/*.sh recipes/*/*.sh recipes/*/*.sbatch)
 summary=()
 failures=0
 
-# step NAME COMMAND...: runs a check, and keeps its outcome and its time for the summary.
+# step NAME COMMAND...: runs a check, and adds its outcome and time to the summary.
 step() {
     local name="$1" started="$SECONDS" outcome=passed
     shift
@@ -48,7 +48,7 @@ step format "$PYTHON" -m ruff format --check .
 step imports "$(dirname "$PYTHON")/lint-imports"
 step shellcheck "$(dirname "$PYTHON")/shellcheck" -x "${shell_files[@]}"
 step mypy "$PYTHON" -m mypy
-# By files, whose tests share what they trained.
+# Each process gets whole files, because the tests of a file share trained models.
 step pytest "$PYTHON" -m pytest -n "$((cores < 4 ? cores : 4))" --dist loadfile --no-loadscope-reorder "$@"
 
 printf '\n'

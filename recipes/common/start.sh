@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What every recipe's run.sh and table.sh do: sets the environment up, and hands the recipe and the options to a command.
+# Called by every run.sh and table.sh: sets up the environment, and runs a command with the recipe and the options.
 #
 #   start.sh COMMAND RECIPE [options]
 set -euo pipefail
@@ -11,8 +11,8 @@ unset CDPATH
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/env.sh
 source "$root/scripts/env.sh"
-# This Python and those that it starts take the code of this repository, wherever they are started: nothing is looked up
-# in the current directory, which empty and relative entries of PYTHONPATH mean, too.
+# This Python and its child processes import the code of this repository, and nothing from the current directory, which
+# empty and relative entries of PYTHONPATH would stand for.
 export PYTHONSAFEPATH=1
 path=$root
 IFS=: read -ra entries <<<"${PYTHONPATH:-}"

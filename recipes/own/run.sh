@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Compares encodings on somebody's own text; without arguments it says how.
+# Compares encodings on the user's own text; without arguments, prints how to call it.
 set -euo pipefail
 exec bash "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh" own own "$@"

@@ -1,17 +1,17 @@
-"""A seeded generator of parallel text from a synchronous grammar: the quickstart's corpus, made on the spot.
+"""Generates the quickstart's corpus: parallel text from a synchronous grammar and a seed.
 
     python recipes/quickstart/grammar.py --seed 1 --train 40000 --valid 500 --test 500 OUTDIR
 
-writes train.xa train.xb valid.xa valid.xb test.xa test.xb: a sentence a line, words separated by spaces. `xa`
-and `xb` are invented languages; nobody, SacreBLEU and Moses included, takes the codes for real ones. The open
-classes of words are made up by the generator, the closed ones are English and German, so that one can follow:
+writes train.xa train.xb valid.xa valid.xb test.xa test.xb: one sentence a line, words separated by spaces. `xa`
+and `xb` are invented languages, with codes that SacreBLEU and Moses do not know. The generator invents the open
+classes of words; the closed classes are English and German, so that the sentences can be followed:
 
     xa  because the blim smorks today a grelt tove which this wug has fropped will dask the rell
     xb  weil der Knur heute pfumst wird ein gleiner Schotz den dieser Mand gezurkt hat die Biel anlorden
 
-A sentence is sampled once, as a tree without word order (languages/trees.py); each language spells it out by
-rules of its own (languages/xa.py and xb.py). In the source, order alone says who does what to whom; the
-target says it by case, and has German's word order:
+Each sentence is sampled as a tree without word order (languages/trees.py); both languages make words of it by
+their own rules (languages/xa.py and xb.py). In the source, only the order tells subject from objects; in the
+target, which has German's word order, the case does:
 
     rule                 source (xa)                         target (xb)
     -------------------  ----------------------------------  -------------------------------------------------
@@ -34,15 +34,15 @@ target says it by case, and has German's word order:
                          to whom S V D    (indirect gap)     dem|der|dem + subordinate clause
 
 S subject (nominative), D object (accusative; with some verbs dative), I indirect object (dative), T time
-adverb, P separable prefix (of some verbs). Clauses hold noun phrases, noun phrases clauses, to a given depth.
+adverb, P separable prefix (of some verbs). Clauses contain noun phrases, and these clauses, to a given depth.
 
-Two restrictions leave every source sentence one reading, hence one translation: no time adverb in a relative
-clause, nor at the front of a main clause that follows an adverbial one; and a noun has a prepositional phrase or a
-relative clause, not both.
+Two restrictions ensure that every source sentence has one reading, and so one translation: no time adverb in a
+relative clause, nor at the front of a main clause that follows an adverbial one; and a noun has a prepositional
+phrase or a relative clause, not both.
 
-Every sentence comes with its twin, in the same split: the same tree with the nouns moved round by one place.
-Twins hold the very same source words, so whoever sees only the bag of words must translate both alike, and
-one of them wrongly.
+After every sentence comes its twin, in the same split: the same tree with the nouns rotated by one place. Twins
+have the same source words in another order. A model that sees only the bag of words must translate both in the
+same way, and so one of them wrongly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from pathlib import Path
 import click
 
 if __name__ == "__main__":
-    # As a script, Python looks for modules beside this file only.
+    # For a script, Python searches for modules in the script's directory, not in the repository.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from recipes.quickstart.languages.lexicon import make_lexicon
@@ -68,16 +68,17 @@ SPLITS = ("train", "valid", "test")
 
 
 def write_corpus(directory: Path, seed: int, sizes: dict[str, int]) -> None:
-    """Write the splits named in `sizes` (lines each) to `directory`; a file appears whole or not at all.
+    """Writes the splits of `sizes` (numbers of lines) to `directory`; files appear only when all are complete.
 
-    Raises OSError where `directory` cannot be written.
+    Raises:
+        OSError: `directory` cannot be written.
     """
     rng = random.Random(seed)
     pairs = sentence_pairs(rng, make_lexicon(rng))
     directory.mkdir(parents=True, exist_ok=True)
     workplace = Path(tempfile.mkdtemp(prefix=".grammar-", dir=directory))
     try:
-        # Training comes last, so that a seed gives one test set, however large the training set.
+        # Training text is generated last, so that the test set does not depend on its size.
         for split in sorted(sizes, key=SPLITS.index, reverse=True):
             write_split(workplace, split, [next(pairs) for _ in range(sizes[split])])
         for file in sorted(workplace.iterdir()):
@@ -99,7 +100,7 @@ def write_split(directory: Path, split: str, pairs: list[tuple[str, str]]) -> No
 @click.option("--test", type=click.IntRange(min=1), default=500, show_default=True, help="Test pairs.")
 @click.argument("outdir", type=click.Path(file_okay=False, path_type=Path))
 def main(seed: int, train: int, valid: int, test: int, outdir: Path) -> None:
-    """Write train, valid and test (.xa source, .xb target) to OUTDIR."""
+    """Writes train, valid and test (.xa source, .xb target) to OUTDIR."""
     try:
         write_corpus(outdir, seed, {"train": train, "valid": valid, "test": test})
     except OSError as error:

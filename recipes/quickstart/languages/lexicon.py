@@ -1,4 +1,4 @@
-"""Invented, pronounceable words, no two of them alike in any of their forms."""
+"""Invents pronounceable words; no two have a form in common."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECOND_SYLLABLE_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Sounds:
-    """What syllables are made of, each a list in one string; a second syllable has an `inner` onset."""
+    """The parts of syllables, separated by spaces; a second syllable begins with one of `inner`."""
 
     onsets: str
     inner: str
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """The open classes."""
+    """The invented words of the open classes."""
 
     nouns: tuple[Noun, ...]
     adjectives: tuple[Word, ...]
@@ -59,12 +59,12 @@ class Lexicon:
 
 
 def pick(rng: random.Random, items: Sequence[T]) -> T:
-    """One of `items`, by random(): of all methods it alone is promised to give a seed's numbers for ever."""
+    """Chooses one of `items` by random(), the only method whose numbers for a seed are the same in every Python."""
     return items[int(rng.random() * len(items))]
 
 
 class WordMaker:
-    """Invents stems none of whose forms was given out before."""
+    """Invents stems whose forms differ from all earlier ones."""
 
     def __init__(self, rng: random.Random, sounds: Sounds, taken: set[str]) -> None:
         self.rng = rng
@@ -73,7 +73,7 @@ class WordMaker:
         self.taken = set(taken)
 
     def stem(self, forms: Callable[[str], Sequence[str]] = lambda stem: [stem]) -> str:
-        """A new stem; `forms` lists the words that are made of it."""
+        """A new stem; `forms` lists all word forms of a stem."""
         while True:
             stem = self._pronounceable()
             new = set(forms(stem))
@@ -114,7 +114,7 @@ def make_lexicon(rng: random.Random) -> Lexicon:
 
 
 def vocabulary(lexicon: Lexicon) -> tuple[set[str], set[str]]:
-    """Every word that a sentence may hold, in the source and in the target."""
+    """All words that sentences may contain, of the source and of the target."""
     source, target = xa.closed_class(), xb.closed_class()
     source |= {noun.source for noun in lexicon.nouns} | {manner.source for manner in lexicon.manners}
     target |= {noun.target for noun in lexicon.nouns} | {manner.target for manner in lexicon.manners}

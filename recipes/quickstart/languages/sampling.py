@@ -1,4 +1,4 @@
-"""Samples trees, and from them pairs of lines that no bag of words can tell apart."""
+"""Samples trees, and makes pairs of sentences from them that have the same bag of source words."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from recipes.quickstart.languages.words import (
     Tense,
 )
 
-DEPTH = 2  # how many relative, complement and prepositional phrases may stand inside one another
+DEPTH = 2  # maximum nesting of relative clauses, complements and prepositional phrases
 MAX_SOURCE_WORDS = 20
-MIN_NOUNS = 3  # fewer leave little to mix up
+MIN_NOUNS = 3  # with fewer, twins would differ little
 
 P_ADJECTIVE = (0.5, 0.38, 0.12)  # none, one, two
 P_RELATIVE, P_PREPOSITIONAL = 0.2, 0.15
-P_PRESENT, P_PERFECT = 0.5, 0.25  # else a modal
+P_PRESENT, P_PERFECT = 0.5, 0.25  # otherwise a modal
 P_TIME, P_TIME_FIRST, P_MANNER = 0.4, 0.6, 0.25
 P_ADVERBIAL, P_ADVERBIAL_FIRST = 0.25, 0.5
 
-# Verb frames by what is wanted of them, with weights by repetition.
+# Verb frames for each position, weighted by repetition.
 ANY_FRAME = (
     Frame.INTRANSITIVE,
     *(Frame.ACCUSATIVE,) * 4,
@@ -55,7 +55,7 @@ GAPS = (*(Gap.SUBJECT,) * 4, *(Gap.OBJECT,) * 4, Gap.INDIRECT)
 
 
 class Sampler:
-    """Samples trees; `phrases` are the noun phrases of the latest one, in order of birth."""
+    """Samples trees; `phrases` are the noun phrases of the latest one, in the order in which they were made."""
 
     def __init__(self, rng: random.Random, lexicon: Lexicon) -> None:
         self.rng = rng
@@ -68,7 +68,7 @@ class Sampler:
             return Sentence(self.clause(DEPTH))
         first = self.rng.random() < P_ADVERBIAL_FIRST
         adverbial = AdverbialClause(pick(self.rng, CONJUNCTIONS), self.clause(DEPTH - 1), first)
-        # One constituent fits before the finite verb: where a clause is fronted, a time adverb is not.
+        # Only one constituent comes before the finite verb: a clause or a time adverb, not both.
         return Sentence(self.clause(DEPTH - 1, may_front=not first), adverbial)
 
     def clause(self, depth: int, may_front: bool = True) -> Clause:
@@ -108,7 +108,7 @@ class Sampler:
         if frame is Frame.DITRANSITIVE and gap is not Gap.INDIRECT:
             clause.indirect = self.noun_phrase(depth)
         if frame is Frame.CLAUSAL:
-            # Below a relative clause no time adverb may stand, however deep: it could be the main clause's.
+            # Within a relative clause, at any depth, a time adverb could also belong to the main clause.
             inner = self._arguments(depth - 1, None, 0.0)
             clause.complement = self._adverbs(inner, times=gap is None, may_front=False)
         return clause
@@ -129,14 +129,14 @@ class Sampler:
 
 
 def rotate_nouns(phrases: Sequence[NounPhrase]) -> None:
-    """Give each noun phrase the noun of the one before it: another meaning in the same source words."""
+    """Gives each noun phrase the noun of the one before it: the same source words get another meaning."""
     nouns = [phrase.noun for phrase in phrases]
     for phrase, noun in zip(phrases, nouns[-1:] + nouns[:-1], strict=True):
         phrase.noun = noun
 
 
 def sentence_pairs(rng: random.Random, lexicon: Lexicon) -> Iterator[tuple[str, str]]:
-    """Endless (source, target) lines, no source line twice; each second one is the twin of the one before."""
+    """Yields (source, target) lines without end; source lines are unique, and every second pair is a twin."""
     sampler = Sampler(rng, lexicon)
     seen: set[str] = set()
     while True:

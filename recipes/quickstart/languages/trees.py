@@ -1,4 +1,4 @@
-"""What both languages say: trees without word order and without inflection."""
+"""The meaning of sentences: trees without word order and inflection, from which both languages are made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PrepositionalPhrase:
 
 @dataclass(slots=True)
 class Clause:
-    """A verb with what its frame asks for; a relative clause lacks (None) the role that its pronoun fills."""
+    """A verb with the arguments of its frame; in a relative clause, the role of the pronoun is None."""
 
     verb: Verb
     tense: Tense

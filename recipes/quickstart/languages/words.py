@@ -1,7 +1,6 @@
-"""Words with what each language needs to know of them, the closed classes, and the categories of the grammar.
+"""Classes of words with their grammatical properties, and the words of the closed classes, in English and German.
 
-The closed classes are written here, in English and German; the open ones (nouns, adjectives, verbs, manner
-adverbs) are invented in lexicon.py.
+The words of the open classes (nouns, adjectives, verbs, manner adverbs) are invented in lexicon.py.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class Gender(Enum):
 
 
 class Frame(Enum):
-    """What a verb takes beside its subject."""
+    """The arguments of a verb beside its subject."""
 
     INTRANSITIVE = "nothing"
     ACCUSATIVE = "an object in the accusative"
@@ -36,7 +35,7 @@ class Gap(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word with one form in each language: adverbs, conjunctions, adjectives' stems."""
+    """A word with one form in each language: an adverb, a conjunction or the stem of an adjective."""
 
     source: str
     target: str
@@ -51,7 +50,7 @@ class Preposition:
 
 @dataclass(frozen=True, slots=True)
 class Determiner:
-    """`target` is the stem before the case ending; `indefinite` ones drop some: ein Hund, dies-er Hund."""
+    """A determiner: `target` is the stem before the case ending, which `indefinite` ones may lack (ein Hund)."""
 
     source: str
     target: str
@@ -67,7 +66,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Stems; `prefix` is the target verb's separable prefix, empty where it has none."""
+    """The stems of a verb; `prefix` is the separable prefix of the target verb, or empty."""
 
     source: str
     target: str
@@ -77,12 +76,12 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Tense:
-    """An auxiliary in each language (empty in the present) and the full verb's form beside it."""
+    """An auxiliary in each language (empty in the present), and the form of the full verb with it."""
 
     source_auxiliary: str
     source_ending: str
     target_auxiliary: str
-    target_mark: str  # stands between separable prefix and stem
+    target_mark: str  # between separable prefix and stem
     target_ending: str
 
 
@@ -95,7 +94,7 @@ MODALS = (
 )
 TENSES = (PRESENT, PERFECT, *MODALS)
 
-THE = Determiner("the", "", indefinite=False)  # der, die, das: the one with forms of its own
+THE = Determiner("the", "", indefinite=False)  # der, die, das: the only one without a stem
 DETERMINERS = (
     THE,
     Determiner("this", "dies", indefinite=False),

@@ -1,4 +1,4 @@
-"""The source language: no case, no gender; order alone says who does what to whom."""
+"""The source language: without case and gender; only the order of words tells subject from objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sentence(tree: Sentence) -> list[str]:
 
 
 def clause(tree: Clause) -> list[str]:
-    """(T) S V D (to I) (T) (that C), main or subordinate; in a relative clause a role is missing."""
+    """The words of a main or subordinate clause: (T) S V D (to I) (T) (that C); a relative clause lacks one role."""
     words = [tree.time.source] if tree.time and tree.time_first else []
     if tree.subject:
         words += noun_phrase(tree.subject)
@@ -41,7 +41,7 @@ def clause(tree: Clause) -> list[str]:
 
 
 def verb_group(tree: Clause) -> list[str]:
-    """(auxiliary) (M) V."""
+    """The words (auxiliary) (M) V."""
     words = [tree.tense.source_auxiliary] if tree.tense.source_auxiliary else []
     if tree.manner:
         words.append(tree.manner.source)
@@ -50,7 +50,7 @@ def verb_group(tree: Clause) -> list[str]:
 
 
 def noun_phrase(tree: NounPhrase) -> list[str]:
-    """Det Adj* N (PP | relative clause)."""
+    """The words Det Adj* N (PP | relative clause)."""
     words = [tree.determiner.source]
     words += [adjective.source for adjective in tree.adjectives]
     words.append(tree.noun.source)
@@ -68,7 +68,7 @@ def verb_forms(stem: str) -> list[str]:
 
 
 def closed_class() -> set[str]:
-    """Every word of the language that is not invented."""
+    """All words of the language that are not invented."""
     listed = (*DETERMINERS, *PREPOSITIONS, *CONJUNCTIONS, *TIMES)
     auxiliaries = {tense.source_auxiliary for tense in TENSES if tense.source_auxiliary}
     return {THAT, WHICH, TO, WHOM} | {word.source for word in listed} | auxiliaries

@@ -1,4 +1,4 @@
-"""The target language: German's clause fields, cases and agreement."""
+"""The target language, with the clause structure, cases and agreement of German."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sentence(tree: Sentence) -> list[str]:
 
 
 def main_clause(tree: Clause, first: list[str] | None = None) -> list[str]:
-    """Verb-second: one constituent (`first`, else a fronted time adverb, else the subject), then the verb."""
+    """The words of a main clause: one constituent (`first`, a fronted time adverb or the subject), then the verb."""
     subject, time = subject_phrase(tree), tree.time
     if first is None and time and tree.time_first:
         first, time = [time.target], None
@@ -65,7 +65,7 @@ def main_clause(tree: Clause, first: list[str] | None = None) -> list[str]:
 
 
 def subordinate_clause(tree: Clause) -> list[str]:
-    """Verb-final: subject and middle field, then all verbs, the finite one last."""
+    """The words of a subordinate clause: subject and middle field, then all verbs, the finite one last."""
     verbs = verb_cluster(tree.verb, tree.tense)
     return [*subject_phrase(tree), *middle_field(tree, tree.time), *verbs, *last_field(tree)]
 
@@ -75,7 +75,7 @@ def subject_phrase(tree: Clause) -> list[str]:
 
 
 def middle_field(tree: Clause, time: Word | None) -> list[str]:
-    """T I D M, behind the subject if that is here too."""
+    """The words T I D M, which follow the subject."""
     words = [time.target] if time else []
     if tree.indirect:
         words += noun_phrase(tree.indirect, Case.DATIVE)
@@ -91,7 +91,7 @@ def last_field(tree: Clause) -> list[str]:
 
 
 def relative_clause(tree: RelativeClause, gender: Gender) -> list[str]:
-    """The pronoun has its antecedent's gender, and its case from the verb of its own clause."""
+    """The words of a relative clause; its pronoun has the gender of the antecedent and the case that its verb needs."""
     if tree.gap is Gap.OBJECT:
         case = object_case(tree.clause.verb)
     else:
@@ -107,7 +107,7 @@ def object_case(verb: Verb) -> Case:
 
 
 def separated_verb(verb: Verb, tense: Tense) -> tuple[str, list[str]]:
-    """Finite verb and right bracket of a main clause: ruf-t .. an, hat .. an-ge-ruf-t, wird .. an-ruf-en."""
+    """The finite verb and right bracket of a main clause: ruf-t .. an, hat .. an-ge-ruf-t, wird .. an-ruf-en."""
     if tense.target_auxiliary:
         return tense.target_auxiliary, [non_finite(verb, tense)]
     return verb.target + tense.target_ending, [verb.prefix] if verb.prefix else []
@@ -128,7 +128,7 @@ def non_finite(verb: Verb, tense: Tense) -> str:
 
 
 def noun_phrase(tree: NounPhrase, case: Case) -> list[str]:
-    """Det Adj* N (PP | relative clause), determiner and adjectives in the noun's gender and in `case`."""
+    """The words Det Adj* N (PP | relative clause); determiner and adjectives agree in the noun's gender and `case`."""
     gender = tree.noun.gender
     ending = adjective_ending(tree.determiner, case, gender)
     words = [determiner(tree.determiner, case, gender)]
@@ -152,13 +152,13 @@ def determiner(word: Determiner, case: Case, gender: Gender) -> str:
 
 
 def adjective_ending(word: Determiner, case: Case, gender: Gender) -> str:
-    """Weak behind a determiner with an ending, strong behind a bare one: dies-er alt-e, ein alt-er Hund."""
+    """The ending of adjectives: strong after a determiner without ending, else weak (ein alt-er, dies-er alt-e Hund)."""
     table = STRONG_ENDING if is_bare(word, case, gender) else WEAK_ENDING
     return table[case.value][gender.value]
 
 
 def is_bare(word: Determiner, case: Case, gender: Gender) -> bool:
-    """ein, kein, mein have no ending in the masculine nominative and the neuter nominative and accusative."""
+    """Whether a determiner has no ending: ein, kein, mein in masculine nominative, neuter nominative and accusative."""
     if not word.indefinite or gender is Gender.FEMININE or case is Case.DATIVE:
         return False
     return gender is Gender.NEUTER or case is Case.NOMINATIVE
@@ -168,18 +168,18 @@ def is_bare(word: Determiner, case: Case, gender: Gender) -> bool:
 
 
 def verb_forms(verb: Verb) -> list[str]:
-    """All forms of a verb, without auxiliaries and without a prefix that stands alone."""
+    """All forms of a verb, without auxiliaries and separated prefixes."""
     present = [separated_verb(verb, PRESENT)[0], *verb_cluster(verb, PRESENT)]
     return list(dict.fromkeys([*present, *(non_finite(verb, tense) for tense in (PERFECT, MODALS[0]))]))
 
 
 def adjective_forms(stem: str) -> list[str]:
-    """A strong dative (alt-em) never comes up: in the dative every determiner has an ending."""
+    """All forms of an adjective; strong datives (alt-em) do not occur, as all determiners have an ending in the dative."""
     return [stem + ending for ending in ("e", "en", "er", "es")]
 
 
 def closed_class() -> set[str]:
-    """Every word of the language that is not invented."""
+    """All words of the language that are not invented."""
     determiners = {determiner(word, case, gender) for word in DETERMINERS for case in Case for gender in Gender}
     auxiliaries = {tense.target_auxiliary for tense in TENSES if tense.target_auxiliary}
     listed = (*PREPOSITIONS, *CONJUNCTIONS, *TIMES)
