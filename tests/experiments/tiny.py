@@ -54,7 +54,7 @@ sinusoidal = sinusoidal
 
 
 def write_sources(recipe: Path, corpus: Path, url: str = "http://localhost:1") -> Path:
-    """The tables of the corpus's files as they are now; returns that of archives."""
+    """Writes the tables for the corpus's current files; returns that of archives."""
     names = [(split, language) for split in SPLITS for language in ("en", "de")]
     rows = [f"{split}\t*\t{language}\t{split}.{language}\t-\t-\n" for split, language in names]
     (recipe / "sources.tsv").write_text("".join([SOURCES, *rows]))
@@ -65,7 +65,7 @@ def write_sources(recipe: Path, corpus: Path, url: str = "http://localhost:1") -
 
 
 def archive_row(path: Path, name: str, url: str) -> str:
-    """A row of archives.tsv for a file as it is now."""
+    """A row of archives.tsv for the current content of a file."""
     data = path.read_bytes()
     return f"{name}\t{url}\t{len(data)}\tsha256:{hashlib.sha256(data).hexdigest()}\n"
 
@@ -81,7 +81,7 @@ def make_recipe(directory: Path, conf: str = CONF, lines: int = 120) -> tuple[Pa
 
 
 def make_run(directory: Path, conf: Path, source: Path | None, **options: object) -> Run:
-    """A run of the pipeline's functions in this process."""
+    """A Run for the pipeline's functions in this process."""
     import sys
 
     return Run(

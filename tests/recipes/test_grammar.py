@@ -1,4 +1,4 @@
-"""The quickstart's text: by its rule table, unambiguous, the same every time, hopeless for a bag of words."""
+"""The quickstart's text: follows its rule table, is unambiguous and reproducible, and needs word order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from recipes.quickstart.languages.words import (
 
 SIZES = {"train": 4000, "valid": 200, "test": 200}
 
-# A handwritten lexicon, with which the target is (nearly) German and anyone can judge it.
+# A handwritten lexicon, which makes the target nearly German, so that readers can check it.
 DOG, WOMAN, CHILD = (
     Noun("dog", "Hund", Gender.MASCULINE),
     Noun("woman", "Frau", Gender.FEMININE),
@@ -123,11 +123,11 @@ def test_time_at_the_end_of_the_source_goes_before_the_objects() -> None:
     )
 
 
-def test_separable_prefix_stands_at_the_clause_end() -> None:
+def test_separable_prefix_is_at_the_clause_end() -> None:
     assert both(Clause(INVITE, PRESENT, the(WOMAN), the(DOG)))[1] == "die Frau ladt den Hund ein"
 
 
-def test_participle_and_infinitive_stand_at_the_clause_end() -> None:
+def test_participle_and_infinitive_are_at_the_clause_end() -> None:
     assert both(Clause(INVITE, PERFECT, the(WOMAN), the(DOG))) == (
         "the woman has invited the dog",
         "die Frau hat den Hund eingeladt",
@@ -231,7 +231,7 @@ def test_determiners_and_adjectives_agree(
 
 
 def test_no_source_sentence_has_two_translations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a handful of words the same source comes up again and again, from every tree that can give it."""
+    """With few words, the same source sentence is sampled often, from every tree that yields it."""
     few = {
         "DETERMINERS": (THE,),
         "PREPOSITIONS": (WITH,),
@@ -261,7 +261,7 @@ def test_no_source_sentence_has_two_translations(monkeypatch: pytest.MonkeyPatch
 # --- The lexicon ---
 
 
-def test_lexicon_is_several_hundred_words_and_none_is_double() -> None:
+def test_lexicon_has_several_hundred_unique_words() -> None:
     lexicon = make_lexicon(random.Random(3))
     verbs = [verb for verbs in lexicon.verbs.values() for verb in verbs]
     words = len(lexicon.nouns) + len(lexicon.adjectives) + len(verbs) + len(lexicon.manners)
@@ -275,14 +275,14 @@ def test_lexicon_is_several_hundred_words_and_none_is_double() -> None:
     assert len(target) == len(closed_target) + single + 4 * len(lexicon.adjectives) + verb_forms
 
 
-def test_every_word_is_licensed(corpus: Path) -> None:
+def test_every_word_is_in_the_vocabulary(corpus: Path) -> None:
     source, target = vocabulary(make_lexicon(random.Random(1)))
     for split in grammar.SPLITS:
         assert {word for line in lines(corpus, f"{split}.xa") for word in line.split()} <= source
         assert {word for line in lines(corpus, f"{split}.xb") for word in line.split()} <= target
 
 
-def test_training_text_holds_every_open_class_word(corpus: Path) -> None:
+def test_training_text_has_every_open_class_word(corpus: Path) -> None:
     lexicon = make_lexicon(random.Random(1))
     seen = {word for line in lines(corpus, "train.xa") for word in line.split()}
     assert {noun.source for noun in lexicon.nouns} <= seen
@@ -307,7 +307,7 @@ def test_splits_share_no_sentence(corpus: Path) -> None:
 
 
 def test_each_sentence_is_followed_by_its_twin(corpus: Path) -> None:
-    """The same bag of source words, another translation: who sees the bag is right once in two at best."""
+    """Twins have the same bag of source words, but another translation, so a bag gives at most one of both."""
     for split in SIZES:
         source, target = lines(corpus, f"{split}.xa"), lines(corpus, f"{split}.xb")
         for one in range(0, len(source), 2):
@@ -335,7 +335,7 @@ def test_target_order_differs(corpus: Path) -> None:
     assert sum(line.split()[-1] in source_verbs for line in source) < 0.2 * len(source)
 
 
-def test_same_seed_same_bytes_whatever_the_hash_order(corpus: Path, tmp_path: Path) -> None:
+def test_same_seed_same_bytes_for_any_hash_seed(corpus: Path, tmp_path: Path) -> None:
     """Through the command line, in a process with another hash seed."""
     sizes = [f"--{split}={size}" for split, size in SIZES.items()]
     subprocess.run(
@@ -349,7 +349,7 @@ def test_same_seed_same_bytes_whatever_the_hash_order(corpus: Path, tmp_path: Pa
 
 
 def test_same_bytes_on_every_python(corpus: Path) -> None:
-    """The sum was taken on Python 3.11 and 3.12; a change of the grammar on purpose changes it."""
+    """The hash was computed on Python 3.11 and 3.12; intended changes of the grammar change it."""
     digest = hashlib.sha256()
     for split in grammar.SPLITS:
         for side in ("xa", "xb"):
@@ -368,7 +368,7 @@ def test_test_set_does_not_depend_on_training_size(corpus: Path, tmp_path: Path)
         assert lines(tmp_path, name) == lines(corpus, name)
 
 
-# --- Trouble ---
+# --- Errors ---
 
 
 @pytest.mark.parametrize("arguments", [["--train", "0"], ["--seed", "-1"], ["--test", "many"], []])
@@ -380,7 +380,7 @@ def test_bad_arguments_write_nothing(arguments: list[str], tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unwritable_place_is_one_clear_sentence(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("taken")
     result = CliRunner().invoke(grammar.main, ["--train=2", "--valid=2", "--test=2", str(tmp_path / "file" / "out")])
     assert result.exit_code == 1
@@ -388,9 +388,7 @@ def test_unwritable_place_is_one_clear_sentence(tmp_path: Path) -> None:
     assert "choose another OUTDIR" in result.output
 
 
-def test_a_run_cut_short_leaves_the_old_files_alone(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_keeps_the_old_files(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"train": 10, "valid": 10, "test": 10}
     grammar.write_corpus(tmp_path, 1, sizes)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -1,5 +1,6 @@
-"""Both WMT recipes as a user runs them, offline: archives of the real layout and names from a local server, every stage
-from download to table; killed at each stage and started again, the same bytes.
+"""Both WMT recipes as a user runs them, offline, with small archives of the real layout from a local server.
+
+Every stage from download to table is killed and resumed, and must write the same bytes.
 """
 
 import json
@@ -68,7 +69,7 @@ def run(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Each recipe made small, with archives of its layout on a server."""
+    """A small version of each recipe, with archives of its layout on a server."""
     root = tmp_path_factory.mktemp("wmt")
     text = real(SHARED) if (SHARED / "data" / "newstest").is_dir() else generated
     with serve(root / "www") as (url, _):
@@ -82,9 +83,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def results(root: Path) -> dict[str, str]:
-    """The hashes of all that a run leaves, without what tells of time (logs, the training's state, its speed), and
-    without averaged.pt: its weights are compared, but how Python writes equal settings depends on which of them are
-    one object.
+    """The hashes of all files of a run except those that depend on time (logs, the training's state, its speed).
+
+    Of averaged.pt, only the weights are compared, because pickle writes equal settings differently if they are one
+    object.
     """
     found = {}
     for path in sorted(root.rglob("*")):
@@ -100,7 +102,7 @@ def results(root: Path) -> dict[str, str]:
 
 EXPERIMENT = Path("output/wmt14/en-de/shaw-base/transformer_shaw_wmt_en_de-clipping-distance-16/seed1")
 OPTIONS = ["--conf", "shaw-base", "--pair", "en-de", "--experiments", "shaw-k16"]
-# What is seen on the disk in the middle of each stage.
+# Files that exist only in the middle of each stage.
 IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
     "download": lambda root: any((root / "data/wmt/download").rglob("*.t?z*")),
     "extract": lambda root: any((root / "data/wmt14/en-de/prepare.work").glob("*/europarl-v7/*")),
@@ -117,14 +119,14 @@ IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
 
 
 def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIGKILL, delay: float = 0) -> None:
-    """Starts the recipe, sends it a signal in the middle of a stage, and sees that nothing of it goes on."""
+    """Starts the recipe, sends it a signal in the middle of a stage, and checks that all its processes end."""
     process = subprocess.Popen(
         words,
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        # A shell lets what it starts in the background ignore SIGINT.
+        # A shell makes background processes ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 120
@@ -132,7 +134,7 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
         time.sleep(0.002)
     time.sleep(delay)
     assert process.poll() is None, f"it ended before it could be interrupted in {stage}"
-    if number == signal.SIGINT:  # a terminal sends it to all
+    if number == signal.SIGINT:  # a terminal sends the signal to all processes
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
@@ -158,7 +160,7 @@ def working_on(root: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unbroken(root: Path) -> tuple[list[str], dict[str, str]]:
-    """The command of a run, and what it leaves; the files are moved to where no other run sees them."""
+    """The command of an uninterrupted run, and its results; its files are moved away from other runs."""
     words = command("run", "wmt14", root, *OPTIONS)
     said = run(*words)
     for line in ("prepare: newstest2014: 300 pairs", "tok. BLEU (historical)", "shaw-k16"):
@@ -170,7 +172,7 @@ def unbroken(root: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> None:
-    """Whether the recipe, started once more, ends with what the unbroken run left."""
+    """Asserts that the recipe, started again, ends with the results of the uninterrupted run."""
     run(*words)
     assert {name: value for name, value in results(root).items() if not name.startswith("unbroken-")} == found
     assert "Loaded checkpoint" in (root / EXPERIMENT / "train.log").read_text()
@@ -183,7 +185,7 @@ def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> No
         assert torch.equal(tensor, theirs[name]), name
 
 
-def test_killed_at_each_stage_it_ends_with_the_same_bytes(
+def test_killed_at_each_stage_and_resumed_it_writes_the_same_bytes(
     root: Path, unbroken: tuple[list[str], dict[str, str]]
 ) -> None:
     for stage in IN_THE_MIDDLE:
@@ -197,7 +199,7 @@ OTHERS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", OTHERS, ids=lambda number: number.name)
-def test_interrupted_at_each_stage_it_ends_with_the_same_bytes(
+def test_interrupted_at_each_stage_and_resumed_it_writes_the_same_bytes(
     root: Path, unbroken: tuple[list[str], dict[str, str]], number: signal.Signals
 ) -> None:
     for name in ("data", "output"):
@@ -207,7 +209,7 @@ def test_interrupted_at_each_stage_it_ends_with_the_same_bytes(
         stages = stages[number == signal.SIGTERM :: 2]
     delays = random.Random(int(number))
     for stage in stages:
-        # Scores are computed first and then written, all at once.
+        # Scores are first computed, and then written all at once.
         interrupt(root, unbroken[0], stage, number, 0 if stage == "score" else delays.uniform(0, 0.05))
     assert_ends_alike(root, *unbroken)
 

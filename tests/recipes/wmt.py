@@ -1,4 +1,4 @@
-"""Small archives of the real layout: every archive, member and format that a recipe's tables name, with little text.
+"""Writes small archives of the real layout: every archive, member and format of a recipe's tables, with little text.
 
     archives = write_archives(ROOT / "recipes/wmt14", tmp / "www", lines=200, text=parallel_text(shared))
     with serve(tmp / "www") as (url, _):
@@ -7,8 +7,8 @@
 
 `write_archives` writes `directory/<archive>/<file name of the real URL>` for each alternative (tgz, tar and zip), and
 returns them. `write_table` writes an archives.tsv that has the same archives in the same order, but these files' URLs,
-sizes and hashes. An archive holds the members of all pairs, and one that nobody asked for. Nothing here needs a network
-or `shared/`: text is generated unless `text(split, pair, language, number)` is given.
+sizes and hashes. An archive has the members of all pairs, and one that is not needed. No network and no `shared/` are
+needed: text is generated unless `text(split, pair, language, number)` is given.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Text = Callable[[str, str, int], list[bytes]]
 
 @dataclass(frozen=True)
 class Made:
-    """One file that was written, instead of the one that `row` names."""
+    """A written file, in place of the one that `row` names."""
 
     row: Archive
     path: Path
@@ -65,15 +65,15 @@ def real(shared: Path) -> Text:
 
 
 def as_sgm(lines: list[bytes]) -> bytes:
-    """As WMT gives its test sets out."""
+    """The SGM format of WMT's test sets."""
     segments = b"\n".join(b'<seg id="%d">%b</seg>' % (number, line) for number, line in enumerate(lines, 1))
     return b'<refset setid="x">\n<doc docid="x" genre="news">\n<p>\n' + segments + b"\n</p>\n</doc>\n</refset>\n"
 
 
 def member_bytes(row: Source, lines: int, text: Text) -> bytes:
-    """What the member of a table's row holds, in the format of its name."""
+    """The content of the member in a table's row, in the format of its name."""
     pair = row.pairs.split(",")[0] if row.pairs != "*" else f"en-{row.language if row.language != 'en' else 'de'}"
-    # Another split is other text: a number of lines more, of which the first are left out.
+    # Other splits have other text: later lines.
     skip = sum(map(ord, row.split)) % 50
     found = text("-".join(sorted(pair.split("-"))), row.language, lines + skip)[skip:]
     assert row.member is not None
@@ -95,7 +95,7 @@ def write_archives(
     table = read_archives(archives or recipe.parent / "common/wmt/archives.tsv")
     made = []
     for name in dict.fromkeys(row.archive for row in rows):
-        members = {"a member/that nobody wants.txt": b"no\n"}
+        members = {"a member/that is not needed.txt": b"no\n"}
         for row in rows:
             if row.archive == name:
                 assert row.member is not None
@@ -108,7 +108,7 @@ def write_archives(
 
 
 def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
-    """A .tgz, .tar or .zip with these members, the same bytes each time."""
+    """Writes a .tgz, .tar or .zip with these members; the bytes are always the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
@@ -125,7 +125,7 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def write_conf(path: Path, extended: Path, values: Mapping[str, object]) -> Path:
-    """A .conf with some values, by `section.key`, over those of another."""
+    """Writes a .conf that extends another, with some values, by `section.key`."""
     sections: dict[str, list[str]] = {"extends": [f"conf = {extended}"]}
     for name, value in values.items():
         section, _, key = name.partition(".")
@@ -136,7 +136,7 @@ def write_conf(path: Path, extended: Path, values: Mapping[str, object]) -> Path
 
 
 def write_table(made: list[Made], table: Path, url: str = "http://localhost:1") -> Path:
-    """An archives.tsv of these files at `url`, with their sizes (unknown where the real one's is) and hashes."""
+    """Writes an archives.tsv of these files at `url`, with hashes and sizes, which are unknown if the real ones are."""
     rows = ["archive\turl\tbytes\tchecksum\n"]
     for one in made:
         data, method = one.path.read_bytes(), one.row.checksum.split(":")[0]

@@ -1,4 +1,4 @@
-"""What makes stages resumable."""
+"""Fingerprints, markers, atomic writes and locks."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def test_fingerprint_knows_values_not_order() -> None:
     assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
 
 
-def test_a_marker_holds_only_for_its_inputs_and_whole_outputs(tmp_path: Path) -> None:
+def test_a_marker_is_valid_only_for_its_inputs_and_complete_outputs(tmp_path: Path) -> None:
     markers, output = Markers(tmp_path), tmp_path / "output.txt"
     output.write_text("whole")
     assert not markers.is_done("stage", "inputs")
@@ -91,7 +91,7 @@ def test_replace_directory_replaces_all_of_it(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_lock_keeps_others_out_and_lives_on_in_a_child(tmp_path: Path) -> None:
+def test_a_lock_excludes_others_and_is_inherited_by_a_child(tmp_path: Path) -> None:
     with locked(tmp_path) as descriptor:
         with pytest.raises(RecipeError, match="in use by another run"), locked(tmp_path):
             pass
@@ -106,7 +106,7 @@ def test_a_lock_keeps_others_out_and_lives_on_in_a_child(tmp_path: Path) -> None
         assert os.fstat(descriptor)
 
 
-def test_a_shared_lock_keeps_out_who_would_write_and_lives_on_in_a_child(tmp_path: Path) -> None:
+def test_a_shared_lock_excludes_writers_and_is_inherited_by_a_child(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(RecipeError, match="in use by another run"), shared(tmp_path):
         pass
     with shared(tmp_path), shared(tmp_path) as descriptor:
@@ -123,7 +123,7 @@ def test_a_shared_lock_keeps_out_who_would_write_and_lives_on_in_a_child(tmp_pat
         pass
 
 
-def test_a_shared_lock_needs_no_directory_that_can_be_written(small_disk: Path) -> None:
+def test_a_shared_lock_works_in_a_read_only_directory(small_disk: Path) -> None:
     with locked(small_disk):
         pass
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

@@ -1,4 +1,4 @@
-"""The .conf: what it may say, and how its faults are named."""
+"""The .conf: its values, and errors for wrong ones."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_values(tmp_path: Path) -> None:
     assert recipe.generate == {"beam": "2"}
     assert recipe.score == Scoring(historical=False, testsets={})
     assert recipe.train["max-tokens"] == "200"
-    assert "batch-tokens" not in recipe.train  # this pipeline's own, not fairseq's
+    assert "batch-tokens" not in recipe.train  # a key of this pipeline, not of fairseq
     assert recipe.experiments["shaw-k2"] == ["shaw", "--clipping-distance", "2"]
     assert recipe.default_experiments == ["shaw-k2"]
 
@@ -42,7 +42,7 @@ def test_values_of_generation_and_scoring(tmp_path: Path) -> None:
     )
     recipe = read_recipe(conf)
     assert (recipe.average, recipe.average_by, recipe.length_penalty) == (20, "updates", "wu")
-    assert recipe.generate == {"beam": "2"}  # nothing of it is fairseq's
+    assert recipe.generate == {"beam": "2"}  # none of these are flags of fairseq
     assert recipe.score == Scoring(historical=True, testsets={"test": "wmt14/full"})
 
 
@@ -60,7 +60,7 @@ def test_which_tokenized_score(tmp_path: Path, words: str, scoring: Scoring) -> 
     assert read_recipe(make_recipe(tmp_path, f"{CONF}\n[score]\n{words}\n")[0]).score == scoring
 
 
-def test_keys_enter_fingerprints_only_where_they_are_not_at_their_default() -> None:
+def test_only_keys_that_are_not_defaults_enter_fingerprints() -> None:
     assert not_default(Prepare()) == {}
     assert not_default(Prepare(lowercase=True)) == {"lowercase": True}
     assert not_default(Prepare(normalize_punctuation=True)) == {"normalize_punctuation": True}
@@ -148,7 +148,7 @@ def test_faults_name_file_section_and_key(tmp_path: Path, old: str, new: str, wo
     assert "\n" not in str(error.value)
 
 
-def test_a_pair_may_have_its_own_training_data_and_so_has_its_reverse(tmp_path: Path) -> None:
+def test_training_data_of_a_pair_is_that_of_its_reverse(tmp_path: Path) -> None:
     text = CONF.replace("train = train", "train = a b\ntrain.de-en = c").replace("en-de de-en", "en-de de-en en-fr")
     corpus = read_recipe(make_recipe(tmp_path, text)[0]).corpus
     assert [corpus.train_splits(pair) for pair in corpus.pairs] == [["c"], ["c"], ["a", "b"]]
@@ -165,13 +165,13 @@ def test_flags_survive_the_round_trip() -> None:
 @pytest.mark.parametrize(
     "conf", sorted((ROOT / "recipes").glob("wmt*/[!c]*.conf")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
-def test_confs_of_one_corpus_tell_their_experiments_apart(conf: Path) -> None:
+def test_confs_of_one_corpus_have_different_experiment_directories(conf: Path) -> None:
     recipe = read_recipe(conf)
     assert recipe.corpus.name == conf.parent.name
     assert recipe.setup == conf.stem
 
 
-def test_of_two_that_are_extended_the_later_wins(tmp_path: Path) -> None:
+def test_of_two_extended_files_the_later_wins(tmp_path: Path) -> None:
     make_recipe(tmp_path)
     for name, value in (("a", "1"), ("b", "2")):
         (tmp_path / f"{name}.conf").write_text(f"[train]\nlr = {value}\n")
@@ -187,7 +187,7 @@ def test_a_conf_extends_others_key_by_key(tmp_path: Path) -> None:
     recipe = read_recipe(child, ["train.max-epoch=9", "corpus.name=other"])
     assert (recipe.train["lr"], recipe.train["max-epoch"], recipe.train["optimizer"]) == ("2", "9", "adam")
     assert recipe.corpus.name == "other"
-    assert recipe.corpus.sources == tmp_path / "recipe" / "sources.tsv"  # relative to the file that says it
+    assert recipe.corpus.sources == tmp_path / "recipe" / "sources.tsv"  # relative to the file that extends it
     assert recipe.default_experiments == ["sinusoidal"]
     assert recipe.where("train", "lr") == f"{child}, section [train], key 'lr'"
     assert recipe.where("train", "optimizer").startswith(f"{child.parent / 'recipe/tiny.conf'}, ")

@@ -1,4 +1,4 @@
-"""scripts/keep_results.py keeps the text of scored experiments, and no path of the machine."""
+"""scripts/keep_results.py copies results of scored experiments, without paths of the machine."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ def keep(output: Path, results: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 
 
-def test_text_is_kept_and_paths_are_those_of_the_repository(tmp_path: Path) -> None:
+def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path) -> None:
     output = tmp_path / "output"
     experiment = output / HERE
     (experiment / "done").mkdir(parents=True)
@@ -44,7 +44,7 @@ def test_without_a_scored_experiment_nothing_is_written(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_what_the_repository_keeps_names_its_commit_and_no_absolute_path() -> None:
+def test_kept_results_name_their_commit_and_no_absolute_path() -> None:
     kept = sorted((ROOT / "results").rglob("experiment.json"))
     assert kept
     for path in kept:

@@ -31,7 +31,7 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
     return CliRunner().invoke(group, ["own", "--recipe", str(RECIPE), *map(str, [*places, *options])])
 
 
-def test_without_text_it_says_how_to_call_it(tmp_path: Path) -> None:
+def test_without_text_it_prints_its_usage(tmp_path: Path) -> None:
     script = [ROOT / "recipes" / "own" / "run.sh"]
     result = subprocess.run(["bash", *script], capture_output=True, encoding="utf-8", check=False)
     assert result.returncode == 1
@@ -64,7 +64,7 @@ def test_misuse_is_one_sentence(tmp_path: Path, text: Path, options: list[str], 
     assert not (tmp_path / "data").exists()
 
 
-def test_a_directory_whose_name_can_be_no_name_needs_one(tmp_path: Path, text: Path) -> None:
+def test_a_directory_without_a_valid_name_needs_the_option_name(tmp_path: Path, text: Path) -> None:
     moved = text.rename(tmp_path / "mój korpus")
     options = ("--text", moved, "--pair", "en-de", "--dry-run", "--experiments", "sinusoidal")
     assert (
@@ -111,15 +111,16 @@ def test_settings_follow_from_the_size(tmp_path: Path, text: Path) -> None:
         result = own(tmp_path, *options, *conf)
         assert "small-sized.conf" in result.stdout
         assert "--arch transformer_shaw_vaswani_wmt_en_de_big" in result.stdout
-        assert "--encoder-embed-dim" not in result.stdout  # the size says how wide it is
+        assert "--encoder-embed-dim" not in result.stdout  # the size sets the width
 
 
 @pytest.mark.parametrize("name", ["small", "small-sized", "medium", "large"])
-def test_the_settings_are_whole(name: str) -> None:
+def test_the_settings_are_complete(name: str) -> None:
     values = ("name=a", "pairs=en-de", "tests=test", "text=a")
     recipe = read_recipe(RECIPE / f"{name}.conf", [f"corpus.{value}" for value in values])
     assert recipe.default_experiments == ["sinusoidal", "shaw-k16", "diet_rel"]
-    assert int(recipe.train["max-tokens-valid"]) > recipe.prepare.eval_max_tokens  # no sentence is too long to validate
+    # Every validation sentence fits into a batch.
+    assert int(recipe.train["max-tokens-valid"]) > recipe.prepare.eval_max_tokens
     assert int(recipe.train["max-tokens"]) > recipe.prepare.max_tokens
 
 
@@ -157,7 +158,7 @@ def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path
     assert "done before" in run(as_gzip(text, tmp_path / "compressed"))
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()} == times
 
-    # Other text in the same place, of the same size and time: trained again, and the earlier training is kept.
+    # Other text in the same files, of equal size and time: trained again, and the earlier training is kept.
     packed = tmp_path / "compressed" / "train.de.gz"
     packed.unlink()
     lines = (text / "train.de").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A paper's table: its list of settings, its plan, its jobs with real processes, its print, and the whole for real."""
+"""A paper's table: its list of settings, its plan, its jobs with real processes, its report, and the whole command."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted(path for path in (ROOT / "recipes").glob("*/tables/*.tsv"))
 HEADER = "\t".join(COLUMNS)
 ROW = "K = 2\ten-de\ttiny\tshaw-k2\ttest\tsacrebleu\t25.8"
-BAD = "bad = shaw --encoder-attention-heads 3\n"  # of 16 dimensions: fails when the model is built
+BAD = "bad = shaw --encoder-attention-heads 3\n"  # does not divide 16 dimensions: fails when the model is built
 
 
 def write_table(recipe: Path, *lines: str, name: str = "paper") -> Path:
@@ -191,7 +191,7 @@ class TestHardware:
 
 
 def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
-    """A job that makes a file of its name."""
+    """A job that writes a file of its name."""
     made = directory / f"{name}.made"
 
     def work(slot: str, show: Show | None) -> None:
@@ -216,7 +216,7 @@ class TestRunner:
             failures = runner.run(jobs)
         return {job.title: reason for job, reason in failures.items()}, console.export_text()
 
-    def test_one_that_fails_stops_only_what_needs_it(self, tmp_path: Path) -> None:
+    def test_a_failed_job_stops_only_jobs_that_need_it(self, tmp_path: Path) -> None:
         data, broken = shell_job(tmp_path, "data", "true"), shell_job(tmp_path, "broken", "echo no such corpus; exit 3")
         poor = shell_job(tmp_path, "poor", "true", broken)
         jobs = [
@@ -233,7 +233,7 @@ class TestRunner:
         assert "poor: failed (not started, because broken failed)" in said
         assert "last: failed (not started, because poor failed)" in said
 
-    def test_of_what_failed_before_nothing_is_started(self, tmp_path: Path) -> None:
+    def test_jobs_that_need_an_earlier_failure_are_not_started(self, tmp_path: Path) -> None:
         before = shell_job(tmp_path, "download", "true")
         between = shell_job(tmp_path, "prepare", "true", before)
         job = shell_job(tmp_path, "training", "true", before, between)
@@ -256,7 +256,7 @@ class TestRunner:
         progress.set(job, "running", "running")
         assert progress.details[job] == "40%, epoch 2"
 
-    def test_what_is_done_is_passed_over(self, tmp_path: Path) -> None:
+    def test_finished_jobs_are_skipped(self, tmp_path: Path) -> None:
         (tmp_path / "before.made").touch()
         failures, said = self.run([shell_job(tmp_path, "before", "exit 1")])
         assert failures == {}
@@ -267,7 +267,7 @@ class TestRunner:
         failures, _ = self.run([shell_job(tmp_path, f"job{number}", script) for number in range(5)], slots=2)
         assert failures == {}
 
-    def test_a_fault_of_ours_is_not_hidden(self, tmp_path: Path) -> None:
+    def test_unexpected_errors_are_raised(self, tmp_path: Path) -> None:
         job = shell_job(tmp_path, "ours", "true")
         job.work = lambda slot, show: print(1 // 0)
         with pytest.raises(ZeroDivisionError):
@@ -308,7 +308,7 @@ class TestReport:
         text = report("Paper", make_lines(several)).format("text")
         assert re.search(r"K = 2 +24.50 ± 0.71 +50.00 +25.80 +-1.30 +seed 3 not trained\n", text)
 
-    def test_the_historical_score_stands_beside_sacrebleus(self, recipe: Path) -> None:
+    def test_the_historical_score_is_shown_beside_sacrebleus(self, recipe: Path) -> None:
         write_table(recipe, "# Paper", HEADER, ROW.replace("sacrebleu", "historical"))
         made = rows(recipe)
         finish(made[0].experiments[0], 25.0, historical=26.0)
@@ -320,10 +320,10 @@ class TestReport:
         cells = next(csv.DictReader(report("Paper", lines).format("csv").splitlines()))
         assert (float(cells["score"]), float(cells["bleu"]), cells["historical_signature"]) == (26.0, 25.0, "sig:old")
 
-    def test_the_lowercased_score_needs_that_kind(self, recipe: Path) -> None:
+    def test_the_lowercased_score_needs_its_setting(self, recipe: Path) -> None:
         write_table(recipe, "# Paper", HEADER, ROW.replace("sacrebleu\t25.8", "lowercase\t41.02"))
         made = rows(recipe)
-        finish(made[0].experiments[0], 25.0, historical=41.0)  # of the other kind: not set beside the figure
+        finish(made[0].experiments[0], 25.0, historical=41.0)  # of the other kind: not compared with the figure
         text = report("Paper", make_lines(made)).format("text")
         assert "41.0 " not in text.replace("41.02", "")
         assert "no lowercased BLEU: set 'tokenized = lowercase' in [score]" in text
@@ -333,7 +333,7 @@ class TestReport:
         assert re.search(r"K = 2 +41.00 ± 0.50 +25.00 ± 0.50 +50.00 +41.02 +-0.02\n", text)
         assert "lowercased BLEU: sig:old\n" in text
 
-    def test_why_something_is_missing(self, made: list[Planned]) -> None:
+    def test_the_reason_of_a_missing_score_is_shown(self, made: list[Planned]) -> None:
         first, second = (planned.experiments[0] for planned in made)
         assert [line.missing for line in make_lines(made)] == ["not trained", "not trained"]
         assert [line.missing for line in make_lines(made, [first.directory])] == ["failed", "not trained"]
@@ -345,7 +345,7 @@ class TestReport:
         finish(first, 24.0)
         lines = make_lines(made)
         assert [line.score is None for line in lines] == [False, True]
-        # Scores of other settings are not shown as these.
+        # Scores of other settings are not shown.
         first.markers.set_done("score", "other inputs", [])
         assert make_lines(made)[0].score is None
 
@@ -408,7 +408,7 @@ def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: P
 
 
 @pytest.mark.slow
-def test_killed_at_any_time_it_ends_with_the_table_of_an_unbroken_run(recipe: Path) -> None:
+def test_killed_at_any_time_it_ends_with_the_table_of_an_uninterrupted_run(recipe: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW, ROW.replace("shaw-k2", "sinusoidal").replace("K = 2", "absolute"))
     unbroken = recipe.parent / "unbroken"
     process = run_table(recipe, "--output-dir", str(unbroken), "--data-dir", str(unbroken / "data"))

@@ -1,4 +1,4 @@
-"""Members out of archives: the right bytes, under our names, or one sentence that names archive and member."""
+"""Members of archives: the right bytes at the given paths, or one sentence that names archive and member."""
 
 import gzip
 from pathlib import Path
@@ -20,7 +20,7 @@ MEMBERS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_what_is_wanted_is_written_and_only_where_we_say(tmp_path: Path, kind: str) -> None:
+def test_only_wanted_members_are_written_to_the_given_paths(tmp_path: Path, kind: str) -> None:
     write_archive(tmp_path / "here" / "deep" / kind, MEMBERS)
     wanted = {"training/b.en.gz": tmp_path / "out" / "b", "training/a.en": tmp_path / "out" / "a"}
     extract(tmp_path / "here" / "deep" / kind, wanted, Path("sources.tsv"))
@@ -39,7 +39,7 @@ def test_a_missing_member_is_named(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", ["cut", "changed", "other"])
-def test_a_damaged_archive_is_named_with_the_member_that_it_cost(tmp_path: Path, kind: str, damage: str) -> None:
+def test_a_damaged_archive_is_named_with_the_first_missing_member(tmp_path: Path, kind: str, damage: str) -> None:
     write_archive(tmp_path / kind, MEMBERS)
     data = (tmp_path / kind).read_bytes()
     if damage == "cut":
@@ -72,12 +72,12 @@ def test_segments_are_those_of_sacrebleu(tmp_path: Path) -> None:
     (tmp_path / "x.sgm").write_bytes(sgm)
     FakeSGMLDataset("x", [], "", "")._convert_format(str(tmp_path / "x.sgm"), str(tmp_path / "theirs"))
     theirs = (tmp_path / "theirs").read_text(encoding="utf-8").split("\n")
-    # Their white space is collapsed, which no score of theirs sees; nothing else differs.
+    # SacreBLEU collapses white space, which does not change its scores; nothing else differs.
     assert [" ".join(line.split()) for line in lines] == theirs
     assert lines[:4] == TRICKY[:4]
 
 
-def test_a_segment_that_goes_on_over_lines_is_named(tmp_path: Path) -> None:
+def test_a_segment_over_several_lines_is_named(tmp_path: Path) -> None:
     write_archive(tmp_path / "x.tgz", {"test/x.sgm": b'<doc>\n<seg id="1">a\nb</seg>\n</doc>\n'})
     with pytest.raises(RecipeError, match=r"x\.tgz, member test/x\.sgm, line 2: this <seg> does not end on its line"):
         extract(tmp_path / "x.tgz", {"test/x.sgm": tmp_path / "x"}, Path("sources.tsv"))

@@ -1,4 +1,4 @@
-"""Stage download: from disk and from a real local server, whole or not at all."""
+"""Stage download: from disk and from a real local server; files are complete or missing."""
 
 import contextlib
 import dataclasses
@@ -21,12 +21,12 @@ NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Serves a directory; `cut` bytes an answer at most, then the connection ends; with ranges or without."""
+    """Serves a directory, with or without ranges; a connection ends after `cut` bytes."""
 
     folder: Path
     cut: int | None = None
     ranges = True
-    busy = 0  # so many answers of 503 come first
+    busy = 0  # the number of answers 503 at the beginning
     asked: list[tuple[str, str | None]]
 
     def do_GET(self) -> None:
@@ -71,7 +71,7 @@ def serve(
 
 
 def part(run: Run, name: str, alternative: int = 0) -> Path:
-    """Where the unfinished download of an archive lies."""
+    """The path of an archive's unfinished download."""
     row = wanted_archives(run)[name][alternative]
     return fetch.part_path(row, run.download_dir / row.path)
 
@@ -87,7 +87,7 @@ def test_from_disk(tmp_path: Path) -> None:
     download.download(run)
     for name in NAMES:
         assert (run.download_dir / name).read_bytes() == (corpus / name).read_bytes()
-    # Done: the source is not needed any more.
+    # Done, so the source is not needed.
     download.download(make_run(tmp_path, conf, tmp_path / "gone"))
 
 
@@ -123,7 +123,7 @@ def test_from_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_what_a_killed_download_left_is_used(tmp_path: Path, ranges: bool) -> None:
+def test_a_killed_download_is_resumed(tmp_path: Path, ranges: bool) -> None:
     conf, corpus = make_recipe(tmp_path)
     with serve(corpus, ranges=ranges) as (url, asked):
         write_sources(conf.parent, corpus, url)
@@ -137,7 +137,7 @@ def test_what_a_killed_download_left_is_used(tmp_path: Path, ranges: bool) -> No
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
-def test_a_connection_that_breaks_off_is_taken_up_again(tmp_path: Path) -> None:
+def test_a_broken_connection_is_resumed(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     size = (corpus / "train.en").stat().st_size
     with serve(corpus, cut=size // 2 + 1) as (url, asked):
@@ -148,7 +148,7 @@ def test_a_connection_that_breaks_off_is_taken_up_again(tmp_path: Path) -> None:
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
-def test_a_connection_that_always_breaks_off_leaves_only_a_part(tmp_path: Path) -> None:
+def test_a_connection_that_always_breaks_leaves_only_a_part(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     with serve(corpus, cut=3) as (url, _):
         write_sources(conf.parent, corpus, url)
@@ -173,7 +173,7 @@ def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
             download.download(run)
 
 
-def test_a_busy_server_is_asked_again(tmp_path: Path) -> None:
+def test_a_busy_server_is_retried(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     with serve(corpus, busy=2) as (url, asked):
         write_sources(conf.parent, corpus, url)
@@ -181,7 +181,7 @@ def test_a_busy_server_is_asked_again(tmp_path: Path) -> None:
     assert len(asked) == len(NAMES) + 2
 
 
-def test_an_error_page_does_not_cost_what_was_had(tmp_path: Path) -> None:
+def test_an_error_page_does_not_replace_the_part(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     with serve(corpus, ranges=False) as (url, _):
         write_sources(conf.parent, corpus, url)
@@ -194,7 +194,7 @@ def test_an_error_page_does_not_cost_what_was_had(tmp_path: Path) -> None:
         assert part(run, "train.en").stat().st_size == 100
 
 
-def test_a_file_of_the_users_is_verified_and_if_wrong_moved_aside(
+def test_a_file_that_the_user_put_there_is_verified_or_moved_aside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf, corpus = make_recipe(tmp_path)
@@ -270,7 +270,7 @@ def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(
 
 
 def with_mirror(directory: Path, corpus: Path, urls: list[str], size: str | None = None) -> Run:
-    """The tiny recipe, whose train.en can be had from several places; its size may be unknown."""
+    """The tiny recipe, with several URLs of train.en; its size may be unknown."""
     table = directory / "recipe" / "archives.tsv"
     rows = table.read_text().split("\n")
     made = []
@@ -284,7 +284,7 @@ def with_mirror(directory: Path, corpus: Path, urls: list[str], size: str | None
     return make_run(directory, directory / "recipe" / "tiny.conf", None)
 
 
-def test_the_next_place_is_tried_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_url_is_tried_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, corpus = make_recipe(tmp_path)
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "train.en").write_bytes(b"X" * (corpus / "train.en").stat().st_size)
@@ -301,7 +301,7 @@ def test_the_next_place_is_tried_and_said(tmp_path: Path, capsys: pytest.Capture
     assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
 
 
-def test_when_no_place_has_it_all_are_named(tmp_path: Path) -> None:
+def test_if_no_url_works_all_are_named(tmp_path: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     with serve(tmp_path) as (empty, _):
         run = with_mirror(tmp_path, corpus, ["http://localhost:1", empty])
@@ -314,7 +314,7 @@ def test_when_no_place_has_it_all_are_named(tmp_path: Path) -> None:
     assert "\n" not in said
 
 
-def test_a_part_from_one_place_is_not_continued_from_another(tmp_path: Path) -> None:
+def test_a_part_of_one_url_is_not_resumed_from_another(tmp_path: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     with serve(corpus) as (url, asked):
         run = with_mirror(tmp_path, corpus, ["http://localhost:1", url])
@@ -326,8 +326,8 @@ def test_a_part_from_one_place_is_not_continued_from_another(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("have", [0, 100, None])
-def test_an_unknown_size_is_no_hindrance(tmp_path: Path, have: int | None) -> None:
-    """None: a whole file that was not yet renamed when the run was killed."""
+def test_an_unknown_size_works(tmp_path: Path, have: int | None) -> None:
+    """None: a complete file that was not yet renamed when the run was killed."""
     _, corpus = make_recipe(tmp_path)
     data = (corpus / "train.en").read_bytes()
     with serve(corpus) as (url, asked):
@@ -340,7 +340,7 @@ def test_an_unknown_size_is_no_hindrance(tmp_path: Path, have: int | None) -> No
     assert (run.download_dir / "train.en").read_bytes() == data
 
 
-def test_a_damaged_part_costs_one_more_try_and_no_more(tmp_path: Path) -> None:
+def test_a_damaged_part_is_downloaded_again_once(tmp_path: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     with serve(corpus) as (url, asked):
         run = with_mirror(tmp_path, corpus, [url])
@@ -350,7 +350,7 @@ def test_a_damaged_part_costs_one_more_try_and_no_more(tmp_path: Path) -> None:
     assert asked[:2] == [("/train.en", "bytes=100-"), ("/train.en", None)]
 
 
-def test_two_archives_of_one_file_name_do_not_meet(tmp_path: Path) -> None:
+def test_two_archives_with_one_file_name_do_not_collide(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     table = conf.parent / "archives.tsv"
     for name in ("valid.en", "test.en"):
@@ -366,7 +366,7 @@ def test_two_archives_of_one_file_name_do_not_meet(tmp_path: Path) -> None:
         assert download.archive_path(run, name).read_bytes() == (corpus / name).read_bytes()
 
 
-def test_a_disk_that_cannot_hold_it_is_named_before_the_first_byte(tmp_path: Path, small_disk: Path) -> None:
+def test_a_disk_that_is_too_small_is_refused_before_the_first_byte(tmp_path: Path, small_disk: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     (corpus / "train.en").write_bytes(b"x\n" * 200_000)
     with serve(corpus) as (url, asked):
@@ -376,17 +376,17 @@ def test_a_disk_that_cannot_hold_it_is_named_before_the_first_byte(tmp_path: Pat
     assert not asked
 
 
-def test_a_disk_that_fills_up_leaves_a_part_to_go_on_from(tmp_path: Path, small_disk: Path) -> None:
+def test_a_disk_that_fills_up_leaves_a_part_to_resume(tmp_path: Path, small_disk: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     (corpus / "train.en").write_bytes(b"x\n" * 200_000)
     with serve(corpus) as (url, _):
         write_sources(tmp_path / "recipe", corpus)
         run = with_mirror(tmp_path, corpus, [url], size="-")
         full = dataclasses.replace(run, data_dir=small_disk)
-        with pytest.raises(OSError, match="No space left"):  # the command line makes a sentence of it
+        with pytest.raises(OSError, match="No space left"):  # the command line prints it as a sentence
             download.download(full)
         assert [path.name for path in full.download_dir.iterdir()] == [part(full, "train.en").name]
-        # With room, the rest is fetched.
+        # With enough space, the rest is downloaded.
         shutil.copytree(full.download_dir, run.download_dir)
         download.download(run)
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()

@@ -20,7 +20,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-def test_lengths_are_those_of_the_text_with_its_end(prepared: Run) -> None:
+def test_lengths_are_those_of_the_text_with_end_of_sentence(prepared: Run) -> None:
     for split in ("train", "valid", "test"):
         words = [
             [len(line.split()) + 1 for line in (prepared.source_dir / f"{split}.{side}").read_text().splitlines()]  # type: ignore[operator]

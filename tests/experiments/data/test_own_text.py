@@ -1,4 +1,4 @@
-"""Somebody's own text: what is found, what is refused, and that the copy is the same however the text is stored."""
+"""The user's own text: which files are found and refused, and a copy that does not depend on their form."""
 
 import gzip
 import re
@@ -51,7 +51,7 @@ def as_tsv(text: Path, copy: Path, sides: tuple[str, str] = ("en", "de")) -> Pat
     return copy
 
 
-def test_the_text_is_the_same_however_it_is_stored(tmp_path: Path) -> None:
+def test_the_copy_does_not_depend_on_the_form_of_the_files(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     found = []
     for stored in (text, as_gzip(text, tmp_path / "gz"), as_tsv(text, tmp_path / "tsv")):
@@ -63,7 +63,7 @@ def test_the_text_is_the_same_however_it_is_stored(tmp_path: Path) -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_byte_order_marks_and_a_missing_last_newline_are_no_part_of_the_text(tmp_path: Path) -> None:
+def test_byte_order_marks_and_a_missing_last_newline_do_not_matter(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     plain, marked = own_run(tmp_path, text), make_corpus(tmp_path / "marked", lines=30)
     download.download(plain)
@@ -84,7 +84,7 @@ def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
     assert (run.download_dir / "test.en").read_bytes() == odd
 
 
-def test_tests_are_all_files_whose_names_begin_so_unless_they_are_of_other_languages(tmp_path: Path) -> None:
+def test_test_sets_are_all_files_named_so_unless_they_are_of_other_languages(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     for name in ("test_2016.en", "test_2016.de", "test2.en", "test2.fr", "test.2017.tsv", "notes.en", "testing"):
         (text / name).write_text("a\tb\n")
@@ -123,14 +123,14 @@ def refused(text: Path, message: str, pair: str = "en-de") -> None:
         ({"test2.tsv": b"a\tb\n\n"}, r"test2\.tsv, line 2: it has 1 columns"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, files: dict[str, bytes | None], message: str) -> None:
+def test_unusable_text_is_named(tmp_path: Path, files: dict[str, bytes | None], message: str) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     for name, content in files.items():
         (text / name).unlink() if content is None else (text / name).write_bytes(content)
     refused(text, message)
 
 
-def test_what_is_no_directory_of_files_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_readable_directory_is_named(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     refused(text / "nothing", "there is no such directory")
     refused(text / "train.en", "this is a file")
@@ -180,7 +180,7 @@ def test_other_text_under_one_name_is_refused_and_moved_text_is_not(tmp_path: Pa
     moved = text.rename(tmp_path / "moved")
     download.download(own_run(tmp_path, moved))
     (moved / "test.en").write_text("changed\n" * 20)
-    download.download(own_run(tmp_path, moved))  # it is known by its new place
+    download.download(own_run(tmp_path, moved))  # its new path is recorded
 
 
 def test_data_of_another_recipe_is_not_replaced(tmp_path: Path) -> None:
@@ -193,17 +193,17 @@ def test_data_of_another_recipe_is_not_replaced(tmp_path: Path) -> None:
     assert not run.download_dir.exists()
 
 
-def test_text_where_the_run_writes_is_refused_and_stays(tmp_path: Path) -> None:
+def test_text_in_a_directory_of_the_run_is_refused_and_kept(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "data" / "mine" / "text" / "en-de", lines=30)
     with pytest.raises(RecipeError, match="this run writes there"):
         download.download(own_run(tmp_path, text))
     assert len(list(text.iterdir())) == 6
-    text = text.rename(tmp_path / "data" / "mine" / "here")  # as it may be elsewhere below --data-dir
+    text = text.rename(tmp_path / "data" / "mine" / "here")  # as for other directories in --data-dir
     download.download(own_run(tmp_path, text))
     assert len(list(text.iterdir())) == 6
 
 
-def test_what_is_refused_leaves_the_earlier_copy(tmp_path: Path) -> None:
+def test_refused_text_leaves_the_earlier_copy(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     run = own_run(tmp_path, text)
     download.download(run)
@@ -224,7 +224,7 @@ def test_a_tsv_has_its_columns_in_the_order_of_the_pair(tmp_path: Path) -> None:
     download.download(own_run(tmp_path, reverse, pair="de-en"))
 
 
-def test_a_test_set_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_test_set_is_named(tmp_path: Path) -> None:
     run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30), tests="test nope")
     with pytest.raises(RecipeError, match=r"\[corpus\] names 'nope', but .* has train, valid, test"):
         download.download(run)

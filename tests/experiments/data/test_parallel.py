@@ -1,11 +1,11 @@
-"""Work in several processes ends when it is interrupted, wherever that is."""
+"""Work in several processes ends when it is interrupted at any moment."""
 
 import subprocess
 import sys
 
 import pytest
 
-# The moment after the pool forked its first process: an interrupt there leaves no thread that would end it.
+# The moment after the pool forked its first process: no thread of the pool would end it yet.
 INTERRUPTED = """
 import threading
 from posenc_experiments.data.parallel import in_child, in_order

@@ -89,7 +89,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     numbers = [27 if number == 26 else number for number in kept]
     assert pairs == [(f"en{number} x", f"de{number} x") for number in numbers]
     assert len(read_binarized(run, "test", "en")) == len(read_binarized(run, "test", "de")) == 4
-    # What is scored against is what came, to the byte.
+    # References are byte-identical to the raw files.
     assert (run.prepared_dir / "test.de").read_bytes() == files["test.de"]
     assert sorted(path.name for path in run.pair_dir.iterdir()) == [".lock", "done", "prepared", "preprocess.log"]
 
@@ -110,7 +110,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
         ),
     ],
 )
-def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+def test_refused_data_leaves_no_partial_results(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
     path, corpus = write_corpus(tmp_path, files)
     run = make_run(tmp_path, path, corpus)
     download.download(run)
@@ -118,19 +118,19 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path, files: dict[st
         prepare.prepare(run)
     assert "\n" not in str(error.value)
     assert sorted(one.name for one in run.pair_dir.iterdir() if one.name != "prepare.work") == [".lock"]
-    # Steps before the fault may have been done: they are kept, whole, and nothing else.
+    # Only complete steps before the fault are kept.
     work = run.pair_dir / "prepare.work"
     kept = {path.stem for path in (work / "done").glob("*.json")}
     assert {path.name.removesuffix(".json") for path in work.glob("*") if path.name != "done"} == kept
     assert "binarize" not in kept
 
 
-def test_a_full_disk_leaves_nothing_half_done_and_with_room_it_goes_on(tmp_path: Path, small_disk: Path) -> None:
+def test_a_full_disk_leaves_no_partial_results_and_can_be_resumed(tmp_path: Path, small_disk: Path) -> None:
     lines = b"a b\n" * 18_000  # twice 72 KB, raw and then clean
     path, corpus = write_corpus(tmp_path, {"train.en": lines, "train.de": lines})
     run = make_run(small_disk, path, corpus)
     download.download(run)
-    with pytest.raises(OSError, match="No space left"):  # the command line makes a sentence of it
+    with pytest.raises(OSError, match="No space left"):  # the command line prints it as a sentence
         prepare.prepare(run)
     work = run.pair_dir / "prepare.work"
     assert sorted(path.name for path in work.iterdir()) == ["done", "evaluation", "evaluation.json"]
@@ -184,7 +184,7 @@ def test_prepared_again_only_when_something_changed(tmp_path: Path) -> None:
     assert read_json(report)["train"]["too_long"] > 0
 
 
-def test_a_model_may_see_lowercased_normalized_text_and_references_stay(tmp_path: Path) -> None:
+def test_the_models_text_is_lowercased_and_normalized_but_not_the_references(tmp_path: Path) -> None:
     english = [f"Say “Number {number}” now…" for number in range(20)] + ["SAME", "Same", "", "İ stays one pair"]
     german = [f"Sag „Zahl {number}“ nun…" for number in range(20)] + ["same", "Same", "x", "Ein Paar"]
     files = {"train.en": "\n".join(english).encode(), "train.de": "\n".join(german).encode()}
@@ -196,7 +196,7 @@ def test_a_model_may_see_lowercased_normalized_text_and_references_stay(tmp_path
     assert read_binarized(run, "test", "en") == ['say "number 3" now...']
     assert read_binarized(run, "test", "de") == ['sag "zahl 3" nun...']
     report = read_json(run.prepared_dir / "prepare.json")
-    # Counted is the text as it came: only "Same" has equal sides.
+    # Counts are of the raw text: only "Same" has equal sides.
     counts = {"read": 24, "identical": 1, "empty": 1, "kept": 22}
     assert report["train"] | counts == report["train"]
     for side in ("en", "de"):
@@ -205,7 +205,7 @@ def test_a_model_may_see_lowercased_normalized_text_and_references_stay(tmp_path
     assert line == ["der", '"test"']
     said = (run.prepared_dir / "prepare.txt").read_text()
     assert "the model's text: lowercase, normalize-punctuation; references stay as they came" in said
-    # Several processes write the same.
+    # Several processes write the same bytes.
     several = replace(run, data_dir=tmp_path / "several", cpus=3)
     download.download(several)
     prepare.prepare(several)
@@ -214,7 +214,7 @@ def test_a_model_may_see_lowercased_normalized_text_and_references_stay(tmp_path
 
 
 @pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt"])
-def test_subwords_are_learnt_from_what_they_will_see(tmp_path: Path, method: str) -> None:
+def test_subwords_are_learnt_from_the_changed_text(tmp_path: Path, method: str) -> None:
     settings = Prepare(method, 20 if method == "subword-nmt" else 60, lowercase=True, normalize_punctuation=True)
     subwords.learn(tmp_path, (("en", line) for line in SENTENCES), settings)
     plain = tmp_path / "plain"
@@ -233,7 +233,7 @@ ALL = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_fl
 
 
 @pytest.mark.parametrize(("pair", "tests"), [("en-de", ALL), ("fr-en", ALL), ("en-cs", BOTH), ("cs-en", BOTH)])
-def test_a_pair_that_lacks_a_test_set_says_so_and_goes_on_with_the_others(
+def test_a_pair_without_some_test_set_uses_the_others_with_a_message(
     tmp_path: Path, pair: str, tests: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path, MULTI30K, None, pair=pair, dry_run=True)
@@ -278,7 +278,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt", "none"])
-def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
+def test_subwords_can_be_decoded(tmp_path: Path, method: str) -> None:
     settings = Prepare(subwords=method, vocabulary=20 if method == "subword-nmt" else 60)
     lines = [text.clean(line) for line in SENTENCES]
     subwords.METHODS[method].learn(tmp_path, (("en", line) for line in lines), settings)
@@ -287,7 +287,7 @@ def test_subwords_give_back_what_they_took(tmp_path: Path, method: str) -> None:
     assert encoded[-1] == []
     assert all(token == text.clean(token) and " " not in token for tokens in encoded for token in tokens)
     wanted = lines
-    if method == "subword-nmt":  # Moses closes up the full stop that stood apart
+    if method == "subword-nmt":  # Moses joins the separate full stop
         wanted = [line.replace(" .", ".") for line in lines]
         assert any(token.endswith("@@") for tokens in encoded for token in tokens)
     assert [learnt.decode(tokens) for tokens in encoded[:-1]] == wanted

@@ -26,7 +26,7 @@ from tests.recipes.wmt import Made, generated, write_archives, write_conf, write
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "recipes"
 WMT14, WMT18 = RECIPES / "wmt14", RECIPES / "wmt18"
-# What SacreBLEU calls the test sets.
+# SacreBLEU's names of the test sets.
 TESTS = {
     WMT14: {"newstest2014": ("wmt14-test-full", "wmt14/full")},
     WMT18: {"newstest2017": ("wmt17-test", "wmt17"), "newstest2018": ("wmt18-test", "wmt18")},
@@ -35,7 +35,7 @@ TESTS = {
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[Made]]:
-    """Both recipes' archives; Europarl and Common Crawl hold all pairs, as the real ones do."""
+    """The archives of both recipes; as in the real ones, Europarl and Common Crawl have all pairs."""
     root = tmp_path_factory.mktemp("archives")
     return {recipe: write_archives(recipe, root / recipe.name, lines=300) for recipe in (WMT14, WMT18)}
 
@@ -52,7 +52,7 @@ def corpus_of(recipe: Path, directory: Path) -> Corpus:
 
 
 @pytest.mark.parametrize("recipe", [WMT14, WMT18])
-def test_the_tables_hold_what_every_pair_needs(recipe: Path, tmp_path: Path) -> None:
+def test_the_tables_have_the_files_of_every_pair(recipe: Path, tmp_path: Path) -> None:
     corpus = corpus_of(recipe, tmp_path)
     sources, archives = read_sources(recipe / "sources.tsv"), read_archives(RECIPES / "common/wmt/archives.tsv")
     for pair in corpus.pairs:
@@ -61,7 +61,7 @@ def test_the_tables_hold_what_every_pair_needs(recipe: Path, tmp_path: Path) -> 
             assert sorted(row.language for row in rows) == sorted(pair.split("-")), (pair, split)
             assert len({row.lines for row in rows}) == 1
             assert all(row.archive in archives and row.member for row in rows)
-    # Every alternative of an archive keeps under a path of its own.
+    # Every alternative of an archive has its own path.
     paths = [row.path for rows in archives.values() for row in rows]
     assert len(set(paths)) == len({(row.archive, row.file) for rows in archives.values() for row in rows})
     unwanted = ("paracrawl", "czeng", "rapid")
@@ -70,7 +70,7 @@ def test_the_tables_hold_what_every_pair_needs(recipe: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("recipe", [WMT14, WMT18])
-def test_test_sets_are_the_members_that_sacrebleu_takes(recipe: Path, tmp_path: Path) -> None:
+def test_test_sets_are_the_members_that_sacrebleu_uses(recipe: Path, tmp_path: Path) -> None:
     corpus = corpus_of(recipe, tmp_path)
     sources, archives = read_sources(recipe / "sources.tsv"), read_archives(RECIPES / "common/wmt/archives.tsv")
     for split, (archive, name) in TESTS[recipe].items():
@@ -84,7 +84,7 @@ def test_test_sets_are_the_members_that_sacrebleu_takes(recipe: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("recipe", [WMT14, WMT18])
-def test_known_counts_are_of_this_recipes_pairs_and_agree_with_its_parts(recipe: Path, tmp_path: Path) -> None:
+def test_known_counts_are_those_of_the_recipe_and_agree_with_its_parts(recipe: Path, tmp_path: Path) -> None:
     corpus, sources = corpus_of(recipe, tmp_path), read_sources(recipe / "sources.tsv")
     known = read_counts(recipe / "counts.tsv")
     assert {row.pair for row in known} == {pair for pair in corpus.pairs if pair.startswith("en")}
@@ -110,7 +110,7 @@ def test_from_archives_to_binarized_data(
         prepare.prepare(run)
     corpus = run.recipe.corpus
     train = corpus.train_splits(pair)
-    assert len(asked) == len({*train, *corpus.tests, corpus.valid})  # each archive once, the first place
+    assert len(asked) == len({*train, *corpus.tests, corpus.valid})  # each archive once, from its first URL
     report = read_json(run.prepared_dir / "prepare.json")
     assert report["train"]["splits"] == [{"split": split, "pairs": 300} for split in train]
     assert report["train"]["read"] == 300 * len(train)
@@ -127,7 +127,7 @@ def test_from_archives_to_binarized_data(
             assert lines[:-1] == generated("-".join(sorted(name.split("-"))), side, 300 + skip)[skip:]
     if recipe == WMT14:
         return
-    # Once more, from disk, the other format and in more processes: the same data.
+    # From disk, in the other format and in more processes, the data is the same.
     zips = [one for one in made if one.path.suffix == ".zip"] + [one for one in made if "test" in one.row.archive]
     from_disk = run_of(
         tmp_path / "b",
@@ -144,7 +144,7 @@ def test_from_archives_to_binarized_data(
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Every file's hash, but for fairseq's log of its own command."""
+    """The hash of every file except fairseq's log, which has its command."""
     files = [path for path in directory.rglob("*") if path.is_file() and path.name != "preprocess.log"]
     return {str(path.relative_to(directory)): file_hash(path) for path in files}
 
@@ -161,7 +161,7 @@ prepare.prepare(run)
 """
 
 
-def test_killed_in_any_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(tmp_path: Path) -> None:
     made = write_archives(WMT18, tmp_path / "www", lines={"europarl-v7": 30_000, **dict.fromkeys(SMALL, 300)})
     conf = small_conf(WMT18, write_table(made, tmp_path / "archives.tsv"), tmp_path)
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
@@ -183,7 +183,7 @@ def test_killed_in_any_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, log.read_text()
         assert not (work / "done" / f"{step}.json").exists()
-        # What the run before had done is not done again.
+        # Steps that the earlier run finished are not repeated.
         assert not [one for one in done if f"prepare: {one}..." in log.read_text()]
         done = list(STEPS[: STEPS.index(step)])
     process = start(broken, 2)
@@ -200,6 +200,6 @@ SMALL = ("commoncrawl", "news-commentary-v13", "newstest2017", "newstest2018")
 
 
 def in_the_middle(directory: Path, step: str, log: Path) -> bool:
-    """Whether a step has begun to write, or, where it writes at the end only, has begun."""
+    """Whether a step has begun to write, or has begun, if it writes at its end only."""
     begun = log.exists() and f"prepare: {step}..." in log.read_text()
     return begun and (step == "learn" or any(path.is_file() and path.stat().st_size for path in directory.rglob("*")))

@@ -1,4 +1,4 @@
-"""Numbers of parameters, held to the papers' formulas and to models that are really built."""
+"""Numbers of parameters, compared with the papers' formulas and with built models."""
 
 import csv
 import io
@@ -112,7 +112,7 @@ def test_counts_are_those_of_the_built_model(encoding):
     assert row.source_encoding == encoding
 
 
-def test_each_place_has_its_column():
+def test_each_part_of_the_model_has_its_column():
     """Layers of TINY: 2 of 2 heads of 8."""
     flags = [
         *TINY,
@@ -133,7 +133,7 @@ def test_each_place_has_its_column():
     assert row.input == (1024 + 2 + 30 + 2) * 16
 
 
-def test_what_is_shared_counts_once():
+def test_shared_parameters_count_once():
     own, joined = (describe_tiny("shaw", *TINY, *flags).total for flags in ([], ["--share-all-embeddings"]))
     assert own - joined == 2 * 100 * 16  # one table of words instead of three
 
@@ -155,7 +155,7 @@ def test_a_big_model_takes_no_memory():
         ("transformer_shaw_tiny", ["--encoder-attention-heads", "7"], "with --encoder-attention-heads 7"),
     ],
 )
-def test_what_makes_no_model_is_refused(arch, flags, message):
+def test_flags_that_make_no_model_are_refused(arch, flags, message):
     with pytest.raises(DescriptionError) as refusal:
         parameters.describe(arch, flags, 100)
     assert message in str(refusal.value)

@@ -33,7 +33,7 @@ def references() -> list[list[str]]:
 
 
 def made_from(encoding: str, flags: dict[str, object]) -> dict[str, Any]:
-    """As the recipes record it."""
+    """`made_from` as the recipes record it."""
     options = {name.replace("-", "_"): value for name, value in flags.items()}
     return {
         "computation": 1,
@@ -46,7 +46,7 @@ def made_from(encoding: str, flags: dict[str, object]) -> dict[str, Any]:
 
 
 def add_experiment(root: Path, name: str, flags: dict[str, object], seed: int, errors: float) -> Path:
-    """An experiment whose translations are the references with this part of the words wrong."""
+    """Writes an experiment whose translations are the references with this share of wrong words."""
     encoding = name.split("-")[0]
     arch = f"transformer_{encoding}_tiny"
     setting = "-".join([arch, *(f"{key}-{value}" for key, value in flags.items())])
@@ -80,7 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(made: Path, tmp_path: Path) -> Path:
-    """The experiments, to be damaged."""
+    """A copy of the experiments, which a test may damage."""
     return Path(shutil.copytree(made, tmp_path / "copy"))
 
 
@@ -89,13 +89,13 @@ def one(root: Path, name: str) -> Path:
 
 
 def reported(directory: Path, metric: int = 0) -> dict[str, Any]:
-    """What SacreBLEU itself wrote."""
+    """The output of SacreBLEU."""
     found: dict[str, Any] = json.loads((directory / "test.sacrebleu.json").read_text())[metric]
     return found
 
 
 def record(directory: Path, translation: dict[str, object], kind: str = "sacrebleu") -> None:
-    """Has the scores record what they were made from, as the stage score does."""
+    """Adds hashes of the scored files to the scores, as the stage score does."""
     path = directory / f"test.{kind}.json"
     hashes = [hashlib.sha256((directory / f"test.{file}").read_bytes()).hexdigest() for file in ("hyp", "ref")]
     facts = {"hypotheses": hashes[0], "references": hashes[1], "translation": translation}
@@ -119,7 +119,7 @@ def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> Non
     assert rows[2].words_per_second == 1001.5
 
 
-def test_what_is_found_is_in_natural_order_and_what_is_named_in_the_order_given(made: Path, tmp_path: Path) -> None:
+def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path, tmp_path: Path) -> None:
     wanted = []
     for key, values in {"clipping-distance": (2, 4, 16, 64), "dropout": (0.15, 0.2, 1e-3)}.items():
         for value in values:
@@ -196,7 +196,7 @@ def test_of_several_seeds_the_largest_p_counts(made: Path) -> None:
 
 
 def change(experiment: Path, *path: str | int, value: object) -> None:
-    """Another value in experiment.json, at this path."""
+    """Changes a value in experiment.json."""
     about = json.loads((experiment / "experiment.json").read_text())
     here = about
     for key in path[:-1]:
@@ -218,7 +218,7 @@ def change(experiment: Path, *path: str | int, value: object) -> None:
         (("translation",), {"beam": 5}, "translation beam (the default and 5)"),
     ],
 )
-def test_what_was_made_from_other_things_is_not_pooled(
+def test_seeds_with_different_settings_are_not_pooled(
     copy: Path, path: tuple[str | int, ...], value: object, words: str
 ) -> None:
     first, second = sorted(copy.rglob("*sinusoidal*/seed*"))
@@ -265,7 +265,7 @@ def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None
     assert names(comparison.report(rows).format("text")) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
 
 
-def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy: Path) -> None:
+def test_seeds_with_different_code_or_libraries_are_pooled_with_a_note(copy: Path) -> None:
     second = next(copy.rglob("*sinusoidal*/seed2"))
     change(second, "environment", value={"commit": "b" * 40, "torch": "2.6", "changed": True})
     rows = pooling.pool(results.read_experiments([copy]))
@@ -276,7 +276,7 @@ def test_seeds_trained_by_other_code_or_libraries_are_pooled_and_it_is_said(copy
         assert "torch (" not in text
 
 
-def test_rows_that_differ_in_what_they_do_not_say_are_pointed_out(copy: Path) -> None:
+def test_hidden_differences_between_rows_are_noted(copy: Path) -> None:
     warning = "Warning: rows differ in more than their names say, "
     directories = [one(copy, "distance-0"), one(copy, "distance-2"), *copy.rglob("*sinusoidal*/seed*")]
     assert warning not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
@@ -286,24 +286,24 @@ def test_rows_that_differ_in_what_they_do_not_say_are_pointed_out(copy: Path) ->
     assert f"{warning}training lr (0.01: shaw-k0, sinusoidal; 0.03: shaw-k2).\n" in text
     assert f"{warning}positions segment_separator (x: shaw-k0; the default: shaw-k2, sinusoidal).\n" in text
     assert text.count(warning) == 2
-    # what flags say needs no warning
+    # differences that flags show need no warning
     change(directories[1], "flags", "lr", value=0.03)
     change(directories[0], "flags", "segment-separator", value="x")
     assert warning not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
-    # nor does another setup
+    # nor do those between setups
     change(directories[1], "flags", value={"clipping-distance": 2})
     change(directories[1], "setup", value="large")
     assert warning not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
 
 
-def test_rows_of_one_encoding_with_other_initial_values_are_pointed_out(copy: Path) -> None:
+def test_different_initial_values_of_one_encoding_are_noted(copy: Path) -> None:
     change(one(copy, "distance-2"), "made_from", "initial_values", "shaw", value=2)
     text = comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
     assert "initial_values shaw (1: shaw-k0; 2: shaw-k2)." in text
     assert text.count("Warning") == 1
 
 
-def test_a_gain_that_flags_name_needs_no_warning_whatever_number_it_is(copy: Path) -> None:
+def test_a_gain_that_flags_show_needs_no_warning(copy: Path) -> None:
     for name, gain in (("distance-0", {"bias_gain": 4.0}), ("distance-2", {"bias_gain": 4.0, "input_gain": 8.0})):
         change(one(copy, name), "flags", "bias-gain", value="auto")
         for key, value in gain.items():
@@ -312,7 +312,7 @@ def test_a_gain_that_flags_name_needs_no_warning_whatever_number_it_is(copy: Pat
 
 
 def give_setup(experiment: Path, setup: str, root: Path, points: float) -> Path:
-    """A copy of an experiment in another setup, with so many points of BLEU more."""
+    """Copies an experiment to another setup, and adds this number of BLEU points."""
     directory = Path(shutil.copytree(experiment, root / setup / experiment.parent.name / experiment.name))
     about = json.loads((directory / "experiment.json").read_text())
     (directory / "experiment.json").write_text(json.dumps({**about, "setup": setup}))
@@ -327,7 +327,7 @@ def names(text: str) -> list[str]:
     return [line.split("  ")[0] for line in text.split("\n") if "1,234,567" in line]
 
 
-def test_setups_are_settings_of_their_own_in_one_table(made: Path, tmp_path: Path) -> None:
+def test_setups_are_separate_rows_of_one_table(made: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("distance-2", "sinusoidal")):
         for points, setup in ((1, "base"), (2, "big")):
             give_setup(one(made, name), setup, tmp_path / str(number), points)
@@ -347,13 +347,13 @@ def test_setups_are_settings_of_their_own_in_one_table(made: Path, tmp_path: Pat
     labels = [label.get_text() for label in axes.get_legend().get_texts()]
     assert sorted(labels) == ["base shaw", "big shaw", "shaw"]  # three curves of one point, not one of three
 
-    # One setup alone needs no mention.
+    # A single setup is not shown.
     assert names(
         comparison.report(pooling.pool(results.read_experiments([tmp_path / "0" / "base"]))).format("text")
     ) == ["shaw-k2"]
 
 
-def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path, tmp_path: Path) -> None:
+def test_a_baseline_in_several_setups_is_named_with_its_setup(made: Path, tmp_path: Path) -> None:
     for setup in ("base", "big"):
         give_setup(one(made, "sinusoidal"), setup, tmp_path, 0)
     give_setup(one(made, "distance-2"), "big", tmp_path, 0)
@@ -362,12 +362,12 @@ def test_a_baseline_that_several_setups_have_is_named_with_its_setup(made: Path,
         pooling.pool(scores, "sinusoidal")
     rows = pooling.pool(scores, "big sinusoidal")
     assert [row.p_value is None for row in rows] == [row.first.long_name == "big sinusoidal" for row in rows]
-    assert pooling.pool(scores, "shaw-k2")  # only one has it
+    assert pooling.pool(scores, "shaw-k2")  # only one setup has it
     with pytest.raises(RecipeError, match=r"there are .*base sinusoidal.*big shaw-k2"):
         pooling.pool(scores, "alibi")
 
 
-def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> None:
+def test_the_historical_score_has_a_column_if_it_exists(copy: Path) -> None:
     header = "tok. BLEU (historical)"
     before = pooling.pool(results.read_experiments([copy]))
     assert header not in comparison.report(before).format("text")
@@ -387,7 +387,7 @@ def test_the_historical_score_has_a_column_where_there_is_one(copy: Path) -> Non
     table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [row["tokenized_bleu_historical"] for row in table] == ["", "27.25", "31.0"]
     assert [row["tokenized_bleu_historical_signature"] for row in table] == ["", signature, signature]
-    assert [row.bleu for row in rows] == [row.bleu for row in before]  # it enters no other number
+    assert [row.bleu for row in rows] == [row.bleu for row in before]  # other numbers do not depend on it
 
 
 def test_lowercased_scores_are_named_and_tested_without_case(copy: Path) -> None:
@@ -410,7 +410,7 @@ def test_lowercased_scores_are_named_and_tested_without_case(copy: Path) -> None
     assert pooling.paired_bootstrap(baseline, system) == before < 1
 
 
-def test_the_reference_is_named_where_it_is_one_of_sacrebleus(copy: Path) -> None:
+def test_a_reference_of_sacrebleu_is_named(copy: Path) -> None:
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     scores = json.loads(path.read_text())
     path.write_text(json.dumps([{**score, "reference": "sacrebleu -t wmt14/full -l en-de"} for score in scores]))
@@ -455,12 +455,12 @@ def test_other_references_are_refused_without_a_baseline_too(copy: Path, recorde
     if recorded:
         record(directory, {})
         record(one(copy, "distance-0"), {})
-        reference.unlink()  # what the score records says enough
+        reference.unlink()  # the recorded hash suffices
     with pytest.raises(RecipeError, match="have different references for test: they cannot be compared"):
         pooling.pool(results.read_experiments([copy]))
 
 
-def test_lost_translations_are_refused(copy: Path) -> None:
+def test_missing_translations_are_refused(copy: Path) -> None:
     hypotheses = one(copy, "distance-2") / "test.hyp"
     hypotheses.write_text("".join(hypotheses.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(RecipeError, match=r"test\.hyp has 5 lines and .*test\.ref has 60: run the stages translate"):
@@ -469,7 +469,7 @@ def test_lost_translations_are_refused(copy: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["hyp", "ref"])
 @pytest.mark.parametrize("score", ["sacrebleu", "historical"])
-def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, kind: str, score: str) -> None:
+def test_scores_of_changed_files_are_refused(copy: Path, kind: str, score: str) -> None:
     directory = one(copy, "distance-2")
     if score == "historical":
         rows = json.loads((directory / "test.sacrebleu.json").read_text())
@@ -483,7 +483,7 @@ def test_scores_of_other_files_than_those_beside_them_are_refused(copy: Path, ki
     assert str(error.value) == f"{file} is not the file that was scored (it changed since): run the stage score again."
 
 
-def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> None:
+def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None:
     for directory in copy.rglob("seed*"):
         record(directory, {})
     assert "Not verified" not in comparison.report(pooling.pool(results.read_experiments([copy]))).format("text")
@@ -498,7 +498,7 @@ def test_scores_that_nothing_vouches_for_are_shown_and_marked(copy: Path) -> Non
     assert [row["verified"] for row in table] == ["no", "yes", "no"]
 
 
-def test_what_made_the_translations_is_part_of_what_a_score_was_made_from(copy: Path) -> None:
+def test_scores_depend_on_the_settings_of_the_translation(copy: Path) -> None:
     directory = one(copy, "distance-2")
     record(directory, {"beam": 4, "average": 3})
     (score,) = results.read_experiments([directory])

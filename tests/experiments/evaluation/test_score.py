@@ -26,7 +26,7 @@ TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"
 
 
 def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf: str = TESTSET) -> Experiment:
-    """An experiment whose stages up to translate are done."""
+    """An experiment with the stages up to translate done."""
     path, _ = make_recipe(tmp_path, conf)
     experiment = Experiment(make_run(tmp_path, path, None), "shaw-k2", 1)
     experiment.directory.mkdir(parents=True)
@@ -60,10 +60,10 @@ def test_a_local_test_set_confirms_the_scores(tmp_path: Path, monkeypatch: pytes
     assert 0 < bleu["score"] < 100
     before = experiment.score_inputs()
     (tmp_path / "cache/wmt14/full/wmt14_full.en-de.docid").unlink()
-    assert experiment.score_inputs() != before  # scored again, for it says something else now
+    assert experiment.score_inputs() != before  # scored again, because the test set is local now
 
 
-def test_another_test_set_than_was_said_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", list(reversed(REFERENCE)))))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct \[score\] testsets"):
@@ -86,7 +86,7 @@ def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("missing", ["all", "docid"])
-def test_a_test_set_that_is_not_there_is_said_and_never_fetched(
+def test_a_test_set_that_is_not_local_is_noted_and_never_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     cache = make_cache(tmp_path / "cache", REFERENCE) if missing != "all" else tmp_path / "none"
@@ -95,7 +95,7 @@ def test_a_test_set_that_is_not_there_is_said_and_never_fetched(
     monkeypatch.setenv("SACREBLEU", str(cache))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     for name in ("http_proxy", "https_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # whoever goes to the network fails at once
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # any use of the network fails at once
     score.Score().run(experiment)
     [found] = {row["reference"] for row in read_json(experiment.test_file("test", "sacrebleu.json"))}
     assert found.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
@@ -111,7 +111,7 @@ def test_directions_and_later_sets_that_cannot_be_looked_up_are_not_local(
     assert not testsets.is_local("wmt14/full", "de-en")
     assert not testsets.is_local("wmt14/full", "xx-yy")
     assert not testsets.is_local("wmt18", "en-de")
-    assert not testsets.is_local("wmt22", "en-de")  # SacreBLEU would fetch it to say what it holds
+    assert not testsets.is_local("wmt22", "en-de")  # SacreBLEU would download it to list its fields
 
 
 @pytest.mark.parametrize(("pair", "words"), [("en-de", 62688), ("en-fr", 77306)])
@@ -194,7 +194,7 @@ def test_without_a_common_four_gram_it_is_zero() -> None:
     assert historical_bleu(["a b"], ["a b"], "de")[0]["score"] == 0  # no four words at all
 
 
-def test_it_is_labelled_with_all_that_made_it() -> None:
+def test_its_signature_names_all_settings() -> None:
     import sacrebleu
     import sacremoses
 
@@ -257,11 +257,11 @@ def test_the_lowercased_score_sees_the_published_number_of_words(shared: Path) -
         reference = [line.decode().removesuffix("\n") for line in file]
     [found] = historical_bleu(reference, reference, "de", "lowercase")
     assert "ref_len = 12103" in found["verbose_score"]
-    # As a model of lowercased text writes them, by the detokenizer: not one token is lost on the way.
+    # Detokenized, as a model of lowercased text writes them: no token is lost.
     detokenizer = sacremoses.MosesDetokenizer("de")
     written = [detokenizer.detokenize(line.split()) for line in tokenize(reference, "de", "lowercase")]
     assert historical_bleu(written, reference, "de", "lowercase")[0]["score"] == 100
-    # Why scores of such a model ignore case.
+    # This is why scores of such a model ignore case.
     assert 23 < BLEU().corpus_score(written, [reference]).score < 24
     assert BLEU(lowercase=True).corpus_score(written, [reference]).score > 99.9
 
@@ -297,7 +297,7 @@ def test_compounds_are_split_as_perl_does(line: str, split: str) -> None:
     assert split_compounds(line) == split
 
 
-def test_both_kinds_of_scores_stand_beside_each_other(tmp_path: Path) -> None:
+def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nhistorical = true\n")
     score.Score().run(experiment)
     words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
@@ -313,7 +313,7 @@ def test_both_kinds_of_scores_stand_beside_each_other(tmp_path: Path) -> None:
     assert found == {**historical_bleu(HYPOTHESES, REFERENCE, "de")[0], **made_from}
     assert experiment.markers.is_done("score", experiment.score_inputs())
 
-    (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without it, none is left
+    (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without the setting, it is deleted
     again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.conf", None), "shaw-k2", 1)
     score.Score().run(again)
     assert not again.test_file("test", "historical.json").exists()

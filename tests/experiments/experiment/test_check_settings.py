@@ -1,4 +1,4 @@
-"""Settings that lead to no result are refused before a training is spent on them, with where they were written."""
+"""Settings that cannot lead to a result are refused before training, with the place where they were set."""
 
 import shutil
 from dataclasses import replace
@@ -21,7 +21,7 @@ BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Data whose longest sentences have 9 words and their end."""
+    """Data whose longest sentences have 9 words and </s>."""
     root = tmp_path_factory.mktemp("settings")
     conf, corpus = make_recipe(root)
     run = make_run(root, conf, corpus)
@@ -31,7 +31,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def checked(run: Run, kind: str, *overrides: str, extra: Flags | None = None, name: str = "shaw-k2") -> Checked:
-    """A command of this run with these values set, as fairseq reads it."""
+    """A command of this run with these values, as fairseq reads it."""
     run = replace(run, recipe=read_recipe(run.recipe.path, overrides), extra=extra or {})
     experiment = Experiment(run, name, 1)
     experiment.made_from()  # as check_flags does first
@@ -46,7 +46,7 @@ def conf(tmp_path: Path, *changes: tuple[str, str]) -> Run:
     return make_run(tmp_path, make_recipe(tmp_path, text)[0], None)
 
 
-def test_the_settings_of_the_tests_are_taken(prepared: Run) -> None:
+def test_the_settings_of_the_tests_are_accepted(prepared: Run) -> None:
     for kind in ("train", "translate"):
         one = checked(prepared, kind)
         check_settings(one)
@@ -80,7 +80,7 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
     assert "\n" not in str(error.value)
 
 
-def test_where_the_flag_was_written_is_named(prepared: Run, tmp_path: Path) -> None:
+def test_the_origin_of_the_flag_is_named(prepared: Run, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--max-epoch after --: --max-epoch 1 with"):
         check_settings(checked(prepared, "train", extra={"max-epoch": "1"}))
     run = conf(tmp_path, ("--clipping-distance 2", f"--clipping-distance 2 --finetune-from-model {tmp_path}"))
@@ -100,7 +100,7 @@ def test_where_the_flag_was_written_is_named(prepared: Run, tmp_path: Path) -> N
         ["train.max-epoch=0", "train.max-update=10", "generate.average=1"],
     ],
 )
-def test_a_training_with_a_result_is_taken(prepared: Run, overrides: list[str]) -> None:
+def test_a_training_with_a_result_is_accepted(prepared: Run, overrides: list[str]) -> None:
     check_settings(checked(prepared, "train", *overrides))
 
 
@@ -128,7 +128,7 @@ def test_a_generation_without_a_result_is_refused(prepared: Run, overrides: list
 
 
 class TestData:
-    """What only the prepared data says."""
+    """Settings that are checked with the prepared data."""
 
     @pytest.mark.parametrize(
         ("override", "flag", "extra"),
@@ -154,18 +154,18 @@ class TestData:
         overrides = [override.replace("=9", "=10")] if override else []
         check_data([checked(prepared, "train", *overrides, extra=dict.fromkeys(extra, "10"))])
 
-    def test_tests_are_in_the_limits_too(self, prepared: Run) -> None:
+    def test_limits_apply_to_test_sets_too(self, prepared: Run) -> None:
         for flag in ("max-tokens", "max-source-positions", "max-target-positions"):
             with pytest.raises(RecipeError, match=rf"^--set generate.{flag}: --{flag} 5 is below the longest"):
                 check_data([checked(prepared, "translate", f"generate.{flag}=5")])
         with pytest.raises(RecipeError, match="a source of 2 tokens gets at most 0 "):
             check_data([checked(prepared, "translate", "generate.max-len-a=0.4", "generate.max-len-b=0")])
 
-    def test_what_is_not_prepared_is_not_checked(self, prepared: Run, tmp_path: Path) -> None:
+    def test_data_that_is_not_prepared_is_not_checked(self, prepared: Run, tmp_path: Path) -> None:
         check_data([checked(replace(prepared, data_dir=tmp_path), "train", "train.max-tokens=9")])
 
-    def test_several_processes_are_held_to_the_longest_sentence_there_is(self, prepared: Run, tmp_path: Path) -> None:
-        """[prepare] allows 1,000 tokens, which a part of 400 / 8 does not hold; the data has 10."""
+    def test_the_part_of_each_process_must_hold_the_longest_sentence(self, prepared: Run, tmp_path: Path) -> None:
+        """[prepare] allows 1,000 tokens, more than a part of 400 / 8; the data has at most 10."""
         assert derive_batch(Experiment(replace(prepared, gpus=8), "shaw-k2", 1))[0]["max-tokens"] == "50"
         with pytest.raises(RecipeError, match=r"on 50 processes leaves each 8, fewer than the 10 of .* prepared data"):
             derive_batch(Experiment(replace(prepared, gpus=50), "shaw-k2", 1))
@@ -175,7 +175,7 @@ class TestData:
     @pytest.mark.parametrize(
         ("overrides", "words"),
         [
-            # 120 pairs in batches of at most 200 tokens, 2 of them an update: some 3 updates an epoch.
+            # 120 pairs in batches of at most 200 tokens, 2 batches per update: 3 updates per epoch.
             (
                 ["train.max-update=5"],
                 "--max-update 5 .* leaves 1 of the 2 checkpoints by epochs .*an epoch has 3 updates",
@@ -185,7 +185,7 @@ class TestData:
             (["train.max-update=12", "train.save-interval=2", "train.max-epoch=99"], None),
             (["train.save-interval-updates=5", "generate.average-by=updates"], "--max-epoch 4 .* leaves 2 of the 3"),
             (["train.save-interval-updates=2", "generate.average-by=updates"], None),
-            # The third, sixth and ninth update end an epoch, whose checkpoint is that epoch's.
+            # The third, sixth and ninth update end an epoch, so they are saved as checkpoints of the epoch.
             (["train.save-interval-updates=3", "generate.average-by=updates"], "--max-epoch 4 .* leaves 0 of the 3"),
         ],
     )

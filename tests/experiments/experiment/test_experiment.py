@@ -34,7 +34,7 @@ def value(words: list[str], flag: str) -> str:
 @pytest.mark.parametrize(
     ("gpus", "nodes", "update_freq"), [(0, 1, 8), (1, 1, 8), (2, 1, 4), (8, 1, 1), (1, 2, 4), (4, 2, 1)]
 )
-def test_update_freq_keeps_the_batch_whatever_the_gpus(tmp_path: Path, gpus: int, nodes: int, update_freq: int) -> None:
+def test_update_freq_keeps_the_batch_on_any_gpus(tmp_path: Path, gpus: int, nodes: int, update_freq: int) -> None:
     conf = CONF.replace("batch-tokens = 400", "batch-tokens = 1600")  # in batches of 200
     one = experiment(tmp_path, conf=conf, gpus=gpus, nodes=nodes, rendezvous="host0:29500")
     assert derive_batch(one) == ({"max-tokens": "200", "update-freq": str(update_freq)}, None)
@@ -43,7 +43,7 @@ def test_update_freq_keeps_the_batch_whatever_the_gpus(tmp_path: Path, gpus: int
     assert value(words, "--distributed-world-size") == str(max(gpus, 1) * nodes)
 
 
-def test_a_batch_that_no_update_freq_makes_is_warned_of(tmp_path: Path) -> None:
+def test_an_inexact_batch_is_warned_of(tmp_path: Path) -> None:
     found, warning = derive_batch(experiment(tmp_path, extra={"max-tokens": "150"}))
     assert found == {"max-tokens": "150", "update-freq": "3"}
     assert warning is not None
@@ -52,9 +52,7 @@ def test_a_batch_that_no_update_freq_makes_is_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("gpus", "max_tokens", "warned"), [(4, "100", False), (3, "133", True)])
-def test_more_gpus_than_a_batch_has_parts_take_smaller_ones(
-    tmp_path: Path, gpus: int, max_tokens: str, warned: bool
-) -> None:
+def test_many_gpus_take_smaller_parts_of_a_batch(tmp_path: Path, gpus: int, max_tokens: str, warned: bool) -> None:
     conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
     one = experiment(tmp_path, conf=conf, gpus=gpus)
     found, warning = derive_batch(one)
@@ -81,13 +79,13 @@ def test_a_batch_that_follows_from_the_hardware_is_recorded(
     assert about["fingerprint"] == experiment(tmp_path, conf=conf).description()["fingerprint"]
 
 
-def test_gpus_whose_parts_would_not_hold_a_sentence_are_refused(tmp_path: Path) -> None:
+def test_too_many_gpus_for_the_longest_sentence_are_refused(tmp_path: Path) -> None:
     conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
     with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves each 50, .*use fewer GPUs"):
         train_command(experiment(tmp_path, conf=conf, gpus=8))
 
 
-def test_update_freq_is_not_taken_beside_batch_tokens(tmp_path: Path) -> None:
+def test_update_freq_is_refused_with_batch_tokens(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"--update-freq follows from .*batch-tokens"):
         train_command(experiment(tmp_path, extra={"update-freq": "8"}))
 
@@ -154,7 +152,7 @@ def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: st
         ("num-workers = 0", "num-workers = 1", None),
     ],
 )
-def test_markers_are_done_again_from_the_first_that_a_setting_touches(
+def test_a_setting_repeats_the_stages_that_depend_on_it(
     tmp_path: Path, old: str, new: str, first: str | None, kind: str
 ) -> None:
     def inputs(conf: str) -> str:
@@ -165,7 +163,7 @@ def test_markers_are_done_again_from_the_first_that_a_setting_touches(
     assert (inputs(CONF) != inputs(CONF.replace(old, new))) == changes
 
 
-def test_another_kind_of_tokenized_score_is_scored_again_and_no_more(tmp_path: Path) -> None:
+def test_another_kind_of_tokenized_score_only_repeats_scoring(tmp_path: Path) -> None:
     def made(words: str) -> Experiment:
         return experiment(tmp_path, conf=f"{CONF}\n[score]\n{words}\n")
 
@@ -174,7 +172,7 @@ def test_another_kind_of_tokenized_score_is_scored_again_and_no_more(tmp_path: P
     assert made("tokenized = lowercase").translate_inputs() == made("historical = true").translate_inputs()
 
 
-def test_a_test_set_more_is_translated_and_trains_nothing_again() -> None:
+def test_an_additional_test_set_repeats_no_training() -> None:
     conf = ROOT / "recipes/multi30k/multi30k.conf"
 
     def made(pair: str, *tests: str) -> Experiment:
@@ -185,12 +183,12 @@ def test_a_test_set_more_is_translated_and_trains_nothing_again() -> None:
     assert one.train_inputs() == two.train_inputs()
     assert one.average_inputs() == two.average_inputs()
     assert one.translate_inputs() != two.translate_inputs()
-    # What the pair does not have makes no difference to it.
+    # Test sets that the pair lacks have no effect.
     one, two = made("en-cs", "test_2016_flickr"), made("en-cs", "test_2016_flickr", "test_2017_flickr")
     assert one.score_inputs() == two.score_inputs()
 
 
-def test_a_value_set_for_once_makes_an_experiment_of_its_own(tmp_path: Path) -> None:
+def test_a_value_of_set_makes_a_separate_experiment(tmp_path: Path) -> None:
     make_recipe(tmp_path)
     conf = tmp_path / "recipe" / "tiny.conf"
 
@@ -205,7 +203,7 @@ def test_a_value_set_for_once_makes_an_experiment_of_its_own(tmp_path: Path) -> 
     assert made().directory == experiment(tmp_path).directory
 
 
-def test_several_gpus_are_started_by_torchrun_and_one_process_takes_one(tmp_path: Path) -> None:
+def test_several_gpus_use_torchrun_and_one_gpu_does_not(tmp_path: Path) -> None:
     words = train_command(experiment(tmp_path, gpus=2))
     expected = ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "fairseq_cli.train"]
     assert words[1:9] == expected
@@ -217,7 +215,7 @@ def test_several_gpus_are_started_by_torchrun_and_one_process_takes_one(tmp_path
     assert "--cpu" in train_command(experiment(tmp_path))
 
 
-def test_nodes_meet_at_the_first(tmp_path: Path) -> None:
+def test_nodes_meet_at_node_0(tmp_path: Path) -> None:
     words = train_command(experiment(tmp_path, nodes=2, node_rank=1, rendezvous="[fd00::1]:29500"))
     expected = {"--nnodes": "2", "--node_rank": "1", "--master_addr": "fd00::1", "--master_port": "29500"}
     assert {flag: value(words, flag) for flag in expected} == expected
@@ -229,7 +227,7 @@ def test_a_setup_has_its_own_directory(tmp_path: Path) -> None:
     assert one.description()["setup"] == "small"
 
 
-def test_where_it_runs_and_reports_to_makes_no_other_experiment(tmp_path: Path) -> None:
+def test_hardware_and_reporting_do_not_change_the_experiment(tmp_path: Path) -> None:
     one = experiment(tmp_path)
     other = experiment(tmp_path, gpus=2, precision="bf16", tensorboard=True, wandb="posenc")
     assert one.train_inputs() == other.train_inputs()
@@ -240,7 +238,7 @@ def test_where_it_runs_and_reports_to_makes_no_other_experiment(tmp_path: Path) 
     assert value(words, "--tensorboard-logdir") == str(one.directory / "tensorboard")
 
 
-def test_what_will_be_averaged_is_kept(tmp_path: Path) -> None:
+def test_checkpoints_to_average_are_kept(tmp_path: Path) -> None:
     conf = CONF.replace("average = 2", "average = 7")
     assert value(train_command(experiment(tmp_path, conf=conf)), "--keep-last-epochs") == "7"
 
@@ -249,7 +247,7 @@ BY_UPDATES = CONF.replace("average = 2", "average = 7\naverage-by = updates")
 
 
 @pytest.mark.parametrize(("keep", "kept"), [("", None), ("keep-interval-updates = 2\n", "7"), ("", "-1"), ("", "9")])
-def test_what_will_be_averaged_by_updates_is_kept(tmp_path: Path, keep: str, kept: str | None) -> None:
+def test_checkpoints_to_average_by_updates_are_kept(tmp_path: Path, keep: str, kept: str | None) -> None:
     conf = BY_UPDATES.replace("[train]\n", f"[train]\nsave-interval-updates = 10\n{keep}")
     extra = {} if keep or kept is None else {"keep-interval-updates": kept}
     words = train_command(experiment(tmp_path, conf=conf, extra=extra))
@@ -261,7 +259,7 @@ def test_what_will_be_averaged_by_updates_is_kept(tmp_path: Path, keep: str, kep
 
 
 @pytest.mark.parametrize(
-    ("conf", "extra", "mend"),
+    ("conf", "extra", "fix"),
     [
         (BY_UPDATES, {}, "add save-interval-updates to"),
         (
@@ -272,15 +270,15 @@ def test_what_will_be_averaged_by_updates_is_kept(tmp_path: Path, keep: str, kep
         (CONF.replace("[train]\n", "[train]\nno-epoch-checkpoints =\n"), {}, "leave out no-epoch-checkpoints"),
     ],
 )
-def test_averaging_what_training_does_not_leave_is_refused(
-    tmp_path: Path, conf: str, extra: dict[str, str], mend: str
+def test_averaging_checkpoints_that_training_does_not_write_is_refused(
+    tmp_path: Path, conf: str, extra: dict[str, str], fix: str
 ) -> None:
-    with pytest.raises(RecipeError, match=rf"tiny\.conf, section \[generate\], key 'average': .*{mend}"):
+    with pytest.raises(RecipeError, match=rf"tiny\.conf, section \[generate\], key 'average': .*{fix}"):
         train_command(experiment(tmp_path, conf=conf, extra=extra))
     train_command(experiment(tmp_path, conf=conf.replace("average = 7", "").replace("average = 2", ""), extra=extra))
 
 
-def test_the_length_penalty_chooses_the_task_that_generates_and_no_other_training(tmp_path: Path) -> None:
+def test_the_length_penalty_changes_the_task_of_generation_only(tmp_path: Path) -> None:
     power = experiment(tmp_path)
     wu = experiment(tmp_path, conf=CONF.replace("beam = 2", "beam = 2\nlenpen = 0.6\nlength-penalty = wu"))
     words = generate_command(wu, "test", tmp_path)
@@ -293,7 +291,7 @@ def test_the_length_penalty_chooses_the_task_that_generates_and_no_other_trainin
     assert wu.translate_inputs() != power.translate_inputs()
 
 
-def test_averaging_by_updates_is_another_average(tmp_path: Path) -> None:
+def test_averaging_by_updates_changes_the_average(tmp_path: Path) -> None:
     conf = CONF.replace("[train]\n", "[train]\nsave-interval-updates = 10\n")
     inputs = {
         (average, by): experiment(
@@ -318,7 +316,7 @@ def test_every_seed_of_every_experiment_once(tmp_path: Path) -> None:
     ]
 
 
-def test_flags_that_a_file_name_cannot_hold_get_a_directory_each(tmp_path: Path) -> None:
+def test_flags_that_do_not_fit_a_file_name_have_separate_directories(tmp_path: Path) -> None:
     names = {"a": "m/a.pt", "b": "m_a.pt", "c": "m:a.pt", "d": "m-a.pt"}
     rows = "".join(f"{name} = shaw --finetune-from-model {path}\n" for name, path in names.items())
     run = experiment(tmp_path, conf=CONF + rows).run
@@ -326,13 +324,13 @@ def test_flags_that_a_file_name_cannot_hold_get_a_directory_each(tmp_path: Path)
     assert [one.name for one in found] == list(names)
     folders = [one.directory.parent.name for one in found]
     assert len(set(folders)) == 4
-    # Names that lose nothing stay as they are.
+    # Names without replaced characters have no hash.
     assert folders[1] == "transformer_shaw_tiny-finetune-from-model-m_a.pt"
     assert folders[3] == "transformer_shaw_tiny-finetune-from-model-m-a.pt"
     assert folders[0].startswith(f"{folders[1]}-")
 
 
-def test_names_of_one_experiment_are_said_and_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_one_experiment_run_once_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "same = shaw --clipping-distance 2\nlr1 = shaw --lr 1e-2\nlr2 = shaw --lr 0.01\n"
     run = experiment(tmp_path, conf=CONF + rows).run
     run = replace(run, console=Console(width=1000))
@@ -347,7 +345,7 @@ def test_names_of_one_experiment_are_said_and_run_once(tmp_path: Path, capsys: p
 
 
 def test_different_experiments_with_one_directory_are_refused(tmp_path: Path) -> None:
-    """Without batch-tokens the batch is max-tokens, which names no directory."""
+    """Without batch-tokens, the batch depends on max-tokens, which is not part of the directory's name."""
     conf = CONF.replace("batch-tokens = 400\n", "") + "small = shaw --max-tokens 50\nlarge = shaw --max-tokens 100\n"
     run = experiment(tmp_path, conf=conf).run
     with pytest.raises(RecipeError, match=r"key 'small', and .*key 'large': these are different experiments with one"):
@@ -366,15 +364,13 @@ def test_different_experiments_with_one_directory_are_refused(tmp_path: Path) ->
         ),
     ],
 )
-def test_what_makes_translations_is_written_in_one_way(
-    tmp_path: Path, section: str, canonical: dict[str, object]
-) -> None:
+def test_settings_of_translations_are_normalized(tmp_path: Path, section: str, canonical: dict[str, object]) -> None:
     one = experiment(tmp_path, conf=CONF.replace("average = 2\nbeam = 2\n", section))
     assert one.translation() == canonical
 
 
-def test_words_per_second_leaves_validation_out() -> None:
-    """Rows as fairseq logs them, of 10 updates of 100 words each; the windows with other work are slow."""
+def test_words_per_second_excludes_validation() -> None:
+    """fairseq's log lines, of 10 updates of 100 words each; windows with other work are slow."""
     log = TrainLog()
 
     def inner(updates: int, rate: float) -> bytes:
@@ -384,7 +380,7 @@ def test_words_per_second_leaves_validation_out() -> None:
     for line in [
         b"2026 | INFO | fairseq_cli.train | num. shared model params: 1,234,567 (num. trained: 1,234,560)",
         b"2026 | INFO | fairseq.trainer | begin training epoch 1",
-        inner(10, 300),  # the first window holds the start
+        inner(10, 300),  # the first window includes the start
         inner(20, 1000),
         b'2026 | INFO | fairseq_cli.train | begin validation on "valid" subset',
         b'2026 | INFO | valid | {"epoch": 1, "valid_loss": "3.5", "valid_num_updates": "20"}',
@@ -400,10 +396,8 @@ def test_words_per_second_leaves_validation_out() -> None:
     assert log.recent_updates_per_second == pytest.approx(5)
 
 
-def test_how_long_a_training_will_take_is_said_once_it_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """5 updates a second, of 6,040; without a terminal, where only the ends of epochs are said besides."""
+def test_the_remaining_time_is_printed_once_it_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """5 updates a second, of 6,040; without a terminal, only the ends of epochs are printed too."""
     one = experiment(tmp_path, conf=CONF.replace("max-epoch = 4", "max-update = 6040"))
     display = train._Display(one, TrainLog(), "1 of 1")
     one.train_log.parent.mkdir(parents=True)

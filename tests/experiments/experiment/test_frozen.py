@@ -1,6 +1,6 @@
-"""An experiment that was trained once stays done: what it is made from changes only when the result does.
+"""A finished experiment stays done: its fingerprint changes only if its result does.
 
-`frozen/` holds it as its training left it; see the README there.
+`frozen/` contains its files as the training wrote them; see the README there.
 """
 
 import json
@@ -35,7 +35,7 @@ STAGES = ("train", "average", "translate")
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The experiment in a directory where it was not trained."""
+    """A copy of the experiment in another directory than that of its training."""
     return Path(shutil.copytree(FROZEN, tmp_path / "copy"))
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
 
 
 def experiment(copy: Path, overrides: tuple[str, ...] = (), **options: Any) -> Experiment:
-    """The experiment as its .conf says now, with its text made."""
+    """The experiment of the current .conf, with its text generated."""
     run: Run = make_run(copy, copy / "recipe/frozen.conf", None, **options)
     run = replace(run, recipe=read_recipe(copy / "recipe/frozen.conf", overrides))
     download.download(run)
@@ -68,7 +68,7 @@ def experiment(copy: Path, overrides: tuple[str, ...] = (), **options: Any) -> E
 
 
 def done(one: Experiment) -> tuple[str, ...]:
-    """The stages that are done, where they were when it was frozen."""
+    """The stages that are still done."""
     there = replace(one.run, extra={}, recipe=replace(one.run.recipe, origins={}))
     markers = Experiment(there, one.name, one.seed).markers
     return tuple(stage for stage in STAGES if markers.is_done(stage, getattr(one, f"{stage}_inputs")()))
@@ -91,7 +91,7 @@ def conf(old: str, new: str) -> Callable[[Path], None]:
     "change",
     [
         edit("make.py", "def main", "# A comment.\ndef main"),
-        edit("make.py", '"other": 6', '"other": 7'),  # which nothing reads
+        edit("make.py", '"other": 6', '"other": 7'),  # a split that is not used
         lambda copy: shutil.copy(FROZEN / "recipe/make.py", copy / "recipe/helper.py"),
         conf("lr = 1e-2", "lr = 0.010\ndropout = 0.10\nclip-norm = 0\nlr-scheduler = fixed"),
         conf("lr = 1e-2", "lr = 1e-2\nupdate-epoch-batch-itr = True"),
@@ -105,7 +105,7 @@ def conf(old: str, new: str) -> Callable[[Path], None]:
         conf("[experiments]", "[experiments]\nother = alibi"),
     ],
 )
-def test_what_changes_no_result_changes_nothing(copy: Path, change: Callable[[Path], None]) -> None:
+def test_changes_without_effect_on_results_keep_all_stages_done(copy: Path, change: Callable[[Path], None]) -> None:
     change(copy)
     one = experiment(copy)
     assert fingerprint(one.made_from()) == FINGERPRINT
@@ -123,14 +123,14 @@ def test_what_changes_no_result_changes_nothing(copy: Path, change: Callable[[Pa
         {"nodes": 2, "rendezvous": "host0:1", "wandb": "project", "tensorboard": True},
     ],
 )
-def test_where_and_how_fast_it_runs_changes_nothing_not_even_the_directory(copy: Path, options: dict[str, Any]) -> None:
+def test_hardware_changes_neither_fingerprint_nor_directory(copy: Path, options: dict[str, Any]) -> None:
     one = experiment(copy, **options)
     assert one.directory == copy / "output" / SETTING
     assert fingerprint(one.made_from()) == FINGERPRINT
     assert done(one) == STAGES
 
 
-def test_another_test_set_changes_no_training(copy: Path) -> None:
+def test_another_test_set_keeps_the_training(copy: Path) -> None:
     conf("tests = test", "tests = test other")(copy)
     assert done(experiment(copy)) == ("train", "average")
 
@@ -143,7 +143,7 @@ def test_another_commit_and_other_libraries_change_nothing(copy: Path, monkeypat
     assert done(one) == STAGES
 
 
-def test_another_encodings_initial_values_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initial_values_of_another_encoding_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ENCODINGS["t5"], "initial_values", ENCODINGS["t5"].initial_values + 1)
     assert done(experiment(copy)) == STAGES
 
@@ -163,7 +163,7 @@ def test_another_encodings_initial_values_change_nothing(copy: Path, monkeypatch
         (edit("make.py", 'f"s{word}" for word in words', 'f"s{word % 7}" for word in words'), ("data", "valid"), None),
     ],
 )
-def test_what_changes_the_result_is_another_experiment(
+def test_changes_with_effect_on_results_make_another_experiment(
     copy: Path, change: Callable[[Path], None], path: tuple[str, ...], value: Any
 ) -> None:
     change(copy)
@@ -178,14 +178,14 @@ def test_what_changes_the_result_is_another_experiment(
 
 
 @pytest.mark.parametrize("flag", ["save-interval-updates", "skip-invalid-size-inputs-valid-test"])
-def test_what_decides_a_validation_counts_where_trainings_heed_it(copy: Path, flag: str) -> None:
+def test_settings_of_validation_count_if_the_training_depends_on_it(copy: Path, flag: str) -> None:
     with_it = {flag: "5" if flag == "save-interval-updates" else ""}
     assert experiment(copy, extra=with_it).made_from() == experiment(copy).made_from()
     patient = [experiment(copy, extra={"patience": "3", **extra}).made_from() for extra in ({}, with_it)]
     assert patient[0] != patient[1]
 
 
-def test_the_content_of_a_language_model_is_a_part_of_a_translation(copy: Path, tmp_path: Path) -> None:
+def test_translations_depend_on_the_content_of_a_language_model(copy: Path, tmp_path: Path) -> None:
     found = []
     for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("a.pt", b"22")):
         (tmp_path / name).write_bytes(content)
@@ -209,7 +209,7 @@ def test_one_byte_of_the_training_text_is_another_experiment(copy: Path) -> None
     assert done(after) == ()
 
 
-def test_the_content_of_a_file_to_fine_tune_from_is_a_part_and_its_path_is_not(copy: Path, tmp_path: Path) -> None:
+def test_only_the_content_of_a_file_to_fine_tune_from_counts(copy: Path, tmp_path: Path) -> None:
     found = []
     for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("a.pt", b"22")):
         (tmp_path / name).write_bytes(content)
@@ -219,27 +219,27 @@ def test_the_content_of_a_file_to_fine_tune_from_is_a_part_and_its_path_is_not(c
 
 
 @pytest.mark.parametrize(("owner", "name"), [(fairseq_posenc, "COMPUTATION"), (ENCODINGS["shaw"], "initial_values")])
-def test_a_version_that_is_raised_makes_another_experiment(
+def test_a_raised_version_makes_another_experiment(
     copy: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     monkeypatch.setattr(owner, name, 2)
     assert done(experiment(copy)) == ()
 
 
-def test_its_generator_is_asked_though_all_is_done(copy: Path) -> None:
+def test_the_generator_is_checked_even_if_all_is_done(copy: Path) -> None:
     plan = make_plan([experiment(copy)], ["download", "prepare", *STAGES])
     for job in plan.trainings.values():
         job.is_done = lambda: True
     assert [job.title for job in plan.to_do] == ["download en-de", "prepare en-de", "en-de frozen shaw-k2 seed 1"]
 
 
-def test_without_its_text_it_is_not_done(copy: Path) -> None:
+def test_without_the_text_no_stage_is_done(copy: Path) -> None:
     one = Experiment(make_run(copy, copy / "recipe/frozen.conf", None), "shaw-k2", 1)
     assert one.made_from()["data"] is None
     assert done(one) == ()
 
 
-def test_the_files_name_no_place_of_the_machine_that_trained_it() -> None:
+def test_the_frozen_files_contain_no_absolute_paths() -> None:
     for path in FROZEN.rglob("*"):
         if path.is_file():
             data = path.read_bytes().replace(b"/tmp/plasma", b"")  # fairseq's own default

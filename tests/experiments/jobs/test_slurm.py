@@ -1,4 +1,4 @@
-"""Jobs in SLURM's queue: what is submitted, and a whole table with stand-ins for SLURM's programs."""
+"""Jobs in SLURM's queue: their parameters, and a table with scripts in place of SLURM's programs."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from tests.experiments.commands.test_table import HEADER, ROW, kill_when, plan, 
 __all__ = ["recipe"]  # the fixture
 
 
-def test_slurms_parameters_are_submitits(recipe: Path) -> None:
+def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     from submitit.slurm.slurm import _make_sbatch_string
 
     write_table(recipe, HEADER, ROW)
@@ -35,7 +35,7 @@ def test_slurms_parameters_are_submitits(recipe: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["partition", "=gpu", "time=", "time=1-00:00:00"])
-def test_what_is_no_slurm_parameter_is_refused(word: str) -> None:
+def test_invalid_slurm_parameters_are_refused(word: str) -> None:
     with pytest.raises(RecipeError, match=f"^--slurm {word}: write "):
         parse_slurm((word,))
 
@@ -48,18 +48,18 @@ def test_what_is_no_slurm_parameter_is_refused(word: str) -> None:
         ("", "it says nothing."),
     ],
 )
-def test_of_what_slurm_says_the_reason_is_kept(said: str, why: str) -> None:
+def test_the_error_in_slurms_output_is_found(said: str, why: str) -> None:
     assert _last_error(said) == why
 
 
-def test_only_the_latest_starts_words_count(tmp_path: Path) -> None:
+def test_only_the_log_of_the_latest_start_counts(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text("=== first\nerror: the old one.\n=== second\nepoch 1\n")
     assert last_words(log, STARTED) == "epoch 1"
     assert last_words(log) == "the old one"
 
 
-# A queue of one machine: sbatch starts a job's script in the background, and squeue lists those that run.
+# A queue on one machine: sbatch starts a job's script in the background, and squeue lists running ones.
 PROGRAMS = {
     "sbatch": """
 script=${!#}
@@ -82,7 +82,7 @@ true
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The directory of a queue whose programs come first on PATH."""
+    """The directory of a queue, whose programs are first on PATH."""
     programs, queue = tmp_path / "programs", tmp_path / "queue"
     for directory in (programs, queue):
         directory.mkdir()
@@ -111,7 +111,7 @@ def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: P
     time.sleep(0.1)
 
 
-def test_what_failed_in_the_queue_is_said(recipe: Path, queue: Path) -> None:
+def test_failed_jobs_of_the_queue_are_reported(recipe: Path, queue: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW.replace("shaw-k2", "bad"))
     process = run_table(recipe, "--executor", "slurm")
     assert process.returncode == 1

@@ -18,7 +18,7 @@ from tests.experiments import tiny
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
-# Dropout would draw other numbers in each process.
+# Dropout would differ between processes.
 CONF = tiny.CONF.replace("max-tokens = 200", "max-tokens = 100").replace("[train]", "dropout = 0\n[train]")
 
 
@@ -76,7 +76,7 @@ def test_two_processes_train_the_same_model(root: Path) -> None:
 
 
 def trainings_in(directory: Path) -> list[int]:
-    """The processes that train there."""
+    """The processes that train in a directory."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ def trainings_in(directory: Path) -> list[int]:
     return found
 
 
-def test_killed_with_several_processes_none_goes_on_and_it_resumes(root: Path) -> None:
+def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
     conf, checkpoints = root / "recipe" / "tiny.conf", root / "killed" / SETTING / "checkpoints"
     process = start(conf, root, "killed", "--processes", "2")
     deadline = time.monotonic() + 120
@@ -98,7 +98,7 @@ def test_killed_with_several_processes_none_goes_on_and_it_resumes(root: Path) -
     while trainings_in(root / "killed") and time.monotonic() < deadline:
         time.sleep(0.1)
     assert trainings_in(root / "killed") == []
-    assert not (checkpoints / "checkpoint4.pt").exists()  # they were killed, and did not merely end
+    assert not (checkpoints / "checkpoint4.pt").exists()  # they were killed, and did not end by themselves
     assert "resumes from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
     require_equal_trainings(root, "killed")
 
@@ -106,7 +106,7 @@ def test_killed_with_several_processes_none_goes_on_and_it_resumes(root: Path) -
 def test_two_nodes_train_the_same_model(root: Path) -> None:
     conf = root / "recipe" / "tiny.conf"
     meet = ["--nodes", "2", "--rendezvous", f"127.0.0.1:{free_port()}"]
-    # What a run that was killed left behind must not be joined.
+    # An announcement of a killed run must not be joined.
     stale = root / "nodes" / SETTING / "nodes.json"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"attempt": "old", "launch": "another job"}')
@@ -119,7 +119,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     assert not (root / "nodes" / SETTING / "nodes.json").exists()
     require_equal_trainings(root, "nodes")
     assert said.count("joins") == 1
-    # Started again, neither trains anything; without the stage train, none waits for it.
+    # Started again, neither node trains; without the stage train, none waits for it.
     again = [start(conf, root, "nodes", *meet, "--node-rank", rank) for rank in ("0", "1")]
     finish(start(conf, root, "none", *meet, "--node-rank", "1", "--stages", "download,prepare"))
     assert ["joins" in finish(process) for process in again] == [False, False]
@@ -137,7 +137,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
         (["--set", "prepare.subwords=bytes"], "--set prepare.subwords: 'bytes' is not one of sentencepiece"),
     ],
 )
-def test_senseless_options_are_refused_in_one_sentence(tmp_path: Path, options: list[str], words: str) -> None:
+def test_invalid_options_are_refused_in_one_sentence(tmp_path: Path, options: list[str], words: str) -> None:
     conf, _ = tiny.make_recipe(tmp_path)
     process = start(conf, tmp_path, "output", *options)
     said, _ = process.communicate(timeout=100)

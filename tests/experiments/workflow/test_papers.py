@@ -1,4 +1,4 @@
-"""What the WMT recipes train is what the papers print: a wrong value here costs somebody days."""
+"""The settings of the WMT recipes are those of the papers; a wrong value would waste days of training."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ CONFS = {
     "wmt18/diet": BASE | {"max-update": 250_000, "beam": "10", "shaw": "shaw-k16"},
 }
 SHAW = {
-    "shaw-k16": "shaw --clipping-distance 16",  # own rows for each layer and head are the default
+    "shaw-k16": "shaw --clipping-distance 16",  # the default: separate vectors for each layer and head
     "shaw-k8": "shaw --clipping-distance 8 --position-sharing head",
     "shaw-keys": "shaw --clipping-distance 16 --relative-values false",
     "shaw-values": "shaw --clipping-distance 16 --relative-keys false",
@@ -86,7 +86,7 @@ def test_transformer_tiny_on_multi30k() -> None:
     assert recipe.prepare.changes == ["lowercase", "normalize-punctuation"]
     assert (recipe.prepare.subwords, recipe.prepare.vocabulary) == ("subword-nmt", 10_000)
     assert recipe.score.tokenized == "lowercase"
-    # Its text is other text: it neither replaces multi30k.conf's nor is compared with it.
+    # Its text differs: it neither replaces that of multi30k.conf nor is compared with it.
     other = read_recipe(RECIPES / "multi30k/multi30k.conf")
     assert recipe.corpus.name != other.corpus.name
     assert recipe.corpus.downloads == other.corpus.downloads
@@ -94,7 +94,7 @@ def test_transformer_tiny_on_multi30k() -> None:
 
 
 def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
-    """2.57M, with the 9,712 entries that 10,000 merges leave of Multi30k's training text."""
+    """2.57M, with the 9,712 entries of a dictionary of 10,000 merges on Multi30k's training text."""
     from posenc_experiments.evaluation.parameters import describe
 
     recipe = read_recipe(RECIPES / "multi30k/published.conf")
@@ -112,7 +112,7 @@ def test_the_last_twenty_checkpoints_of_big_models_are_kept_and_end_with_the_tra
     assert int(recipe.train["max-update"]) % int(recipe.train["save-interval-updates"]) == 0
 
 
-def test_shaws_tables_rows() -> None:
+def test_the_rows_of_shaws_tables() -> None:
     experiments = read_recipe(RECIPES / "wmt14/shaw-base.conf").experiments
     experiments |= read_recipe(RECIPES / "wmt14/shaw-big-en-de.conf").experiments
     for distance in (0, 1, 2, 4, 16, 64, 256):
@@ -121,9 +121,9 @@ def test_shaws_tables_rows() -> None:
 
 
 @pytest.mark.parametrize("name", [*CONFS, "multi30k/multi30k", "quickstart/quickstart"])
-def test_every_encoding_has_a_row_and_where_a_gain_acts_one_with_it(name: str) -> None:
+def test_every_encoding_has_a_row_and_one_with_a_gain_if_it_has_effect(name: str) -> None:
     experiments = read_recipe(RECIPES / f"{name}.conf").experiments
-    # Shaw's stands at its distances
+    # shaw has rows for its distances
     assert {row for row, words in experiments.items() if words == [row]} == set(ENCODINGS) - {"shaw"}
     with_gain = {row: words for row, words in experiments.items() if row.endswith("-gain")}
     assert with_gain == {

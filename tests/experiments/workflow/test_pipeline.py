@@ -54,9 +54,9 @@ def data_and_output(root: Path, output: Path) -> list[str | Path]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run from download to table; its test set has an empty source line.
+    """A complete run from download to table; its test set has an empty source line.
 
-    The last three checkpoints of all 5 updates are averaged, of which the .conf would keep one.
+    The last three checkpoints, which are saved every 5 updates, are averaged; the .conf would keep one.
     """
     root = tmp_path_factory.mktemp("pipeline")
     settings = CONF.replace("average = 2", "average = 3\naverage-by = updates\nlength-penalty = wu\nlenpen = 0.6")
@@ -73,7 +73,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_everything_that_was_promised_is_there(made: Path) -> None:
+def test_a_run_writes_all_documented_files(made: Path) -> None:
     directory = made / "output" / SETTING
     about = read_json(directory / "experiment.json")
     assert about.pop("fingerprint") == fingerprint(about["made_from"])
@@ -108,13 +108,13 @@ def test_everything_that_was_promised_is_there(made: Path) -> None:
     assert (directory / "test.ref").read_bytes() == (corpus / "test.de").read_bytes()
 
 
-def test_the_last_checkpoints_by_updates_were_kept_and_averaged(made: Path) -> None:
+def test_the_last_checkpoints_by_updates_are_kept_and_averaged(made: Path) -> None:
     directory = made / "output" / SETTING
     kept = sorted(
         (int(path.stem.split("_")[2]), path) for path in (directory / "checkpoints").glob("checkpoint_*_*.pt")
     )
     assert len(kept) == 3
-    assert kept[0][0] > 5  # earlier ones were there, and went
+    assert kept[0][0] > 5  # earlier ones were deleted
     states = [load_checkpoint(path)["model"] for _, path in kept]
     average = load_checkpoint(directory / "averaged.pt")["model"]
     name = "encoder.layers.0.fc1.weight"
@@ -130,9 +130,9 @@ def test_the_historical_score_is_in_the_table_and_labelled(made: Path) -> None:
     assert f"tok. BLEU: {historical['signature']}" in said
 
 
-def test_every_source_line_has_its_translation_and_an_empty_one_an_empty(made: Path) -> None:
+def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: Path) -> None:
     lines = (made / "output" / SETTING / "test.hyp").read_text().split("\n")
-    assert len(lines) == 21  # 20 and what follows the last newline
+    assert len(lines) == 21  # 20 lines, and the empty text after the last newline
     assert lines[2] == lines[20] == ""
     assert all(lines[:2])
     assert all(lines[3:20])
@@ -174,7 +174,7 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
         return {path: path.stat().st_mtime_ns for path in kept}
 
     before = state()
-    # The downloaded and prepared data suffices: no --source.
+    # The downloaded and prepared data suffices, without --source.
     process = run_pipeline(made / "recipe" / "tiny.conf", *directories(made))
     assert process.returncode == 0, process.stderr
     assert state() == before
@@ -196,7 +196,7 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
     assert (checkpoints / "checkpoint1.pt").exists()
     assert not (checkpoints / "checkpoint4.pt").exists()
     assert not (directory / "done" / "train.json").exists()
-    # Worse: killed while fairseq was copying checkpoint_last.pt.
+    # A kill while fairseq copies checkpoint_last.pt.
     last = checkpoints / "checkpoint_last.pt"
     last.write_bytes((checkpoints / "checkpoint1.pt").read_bytes()[:1000])
 
@@ -267,7 +267,7 @@ def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Pat
         for training in trainings:
             training.kill()
             training.wait()
-    # fairseq's process ends a moment after the killed pipeline, and holds the data until then.
+    # fairseq's process ends shortly after the killed pipeline, and holds the lock until then.
     while not prepare.is_prepared(other) and time.monotonic() < deadline:
         with suppress(RecipeError):
             prepare.prepare(other)
@@ -395,7 +395,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path, option: str) -
 
 
 @pytest.mark.parametrize("stage", ["train", "average", "translate", "score"])
-def test_a_stage_whose_forerunner_is_not_done_says_which_to_run(tmp_path: Path, stage: str) -> None:
+def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: str) -> None:
     from posenc_experiments.training import average
 
     conf, _ = make_recipe(tmp_path)
@@ -411,8 +411,8 @@ def test_a_stage_whose_forerunner_is_not_done_says_which_to_run(tmp_path: Path, 
     assert not (tmp_path / "output").exists()
 
 
-class TestMakeReady:
-    """What a training finds in its directory, and may go on from."""
+class TestPrepareCheckpoints:
+    """Preparing the directory of checkpoints for a start or a resume."""
 
     @pytest.fixture
     def experiment(self, tmp_path: Path) -> Experiment:
@@ -427,7 +427,7 @@ class TestMakeReady:
         assert not train.prepare_checkpoints(experiment, "inputs")
         assert read_json(experiment.checkpoints / "inputs.json") == "inputs"
 
-    def test_a_whole_checkpoint(self, experiment: Experiment) -> None:
+    def test_a_complete_checkpoint(self, experiment: Experiment) -> None:
         train.prepare_checkpoints(experiment, "inputs")
         self.save(experiment.last_checkpoint, 1)
         self.save(experiment.checkpoints / "checkpoint2.pt", 2)
@@ -435,7 +435,7 @@ class TestMakeReady:
         assert train.prepare_checkpoints(experiment, "inputs")
         assert experiment.last_checkpoint.read_bytes() == before
 
-    def test_a_cut_one_is_replaced_by_the_newest_whole_one(self, experiment: Experiment) -> None:
+    def test_an_incomplete_one_is_replaced_by_the_newest_complete_one(self, experiment: Experiment) -> None:
         train.prepare_checkpoints(experiment, "inputs")
         for number in (9, 10, 11):
             self.save(experiment.checkpoints / f"checkpoint{number}.pt", number)
@@ -446,7 +446,7 @@ class TestMakeReady:
         assert torch.load(experiment.last_checkpoint)["value"] == 10
         assert not list(experiment.checkpoints.glob("*.tmp"))
 
-    def test_only_cut_ones_mean_a_new_start(self, experiment: Experiment) -> None:
+    def test_with_incomplete_ones_alone_training_starts_again(self, experiment: Experiment) -> None:
         train.prepare_checkpoints(experiment, "inputs")
         experiment.last_checkpoint.write_bytes(b"PK")
         assert not train.prepare_checkpoints(experiment, "inputs")
@@ -458,7 +458,7 @@ class TestMakeReady:
         experiment.train_log.write_text(f"log {value}")
         write_json(experiment.directory / "experiment.json", experiment.description())
 
-    def test_what_other_settings_trained_is_set_aside_and_taken_back_with_them(self, experiment: Experiment) -> None:
+    def test_a_training_with_other_settings_is_moved_aside_and_restored_with_them(self, experiment: Experiment) -> None:
         self.trained(experiment, "inputs", 1)
         assert not superseded.exchange(experiment, "inputs")
         assert experiment.last_checkpoint.is_file()
@@ -471,16 +471,16 @@ class TestMakeReady:
         about = experiment.directory / "experiment.json"
         first = about.read_text()
         self.trained(experiment, "other inputs", 2)
-        about.write_text(first.replace("tiny", "tinier"))  # what the second training says of itself
+        about.write_text(first.replace("tiny", "tinier"))  # the description of the second training
         assert superseded.exchange(experiment, "inputs")
-        assert about.read_text() == first  # what lies here now is what it says
+        assert about.read_text() == first  # the description is that of the current files
         assert torch.load(experiment.last_checkpoint)["value"] == 1
         assert experiment.train_log.read_text() == "log 1"
         [old] = experiment.directory.glob("superseded-*")
         assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 2
 
     @pytest.mark.parametrize("moves", [0, 1, 2])
-    def test_killed_while_moving_the_rest_is_moved_by_the_next(
+    def test_after_a_kill_the_next_run_moves_the_remaining_files(
         self, experiment: Experiment, monkeypatch: pytest.MonkeyPatch, moves: int
     ) -> None:
         self.trained(experiment, "inputs", 1)
@@ -510,7 +510,7 @@ class TestMakeReady:
         assert experiment.train_log.read_text() == "log 1"
         assert not list(experiment.directory.glob("superseded-*"))
 
-    def test_a_training_whose_checkpoints_were_deleted_is_set_aside_too(self, experiment: Experiment) -> None:
+    def test_a_training_without_checkpoints_is_moved_aside_too(self, experiment: Experiment) -> None:
         self.trained(experiment, "inputs", 1)
         experiment.averaged.write_text("weights")
         experiment.markers.set_done("train", "inputs", [])
@@ -522,7 +522,7 @@ class TestMakeReady:
         assert experiment.markers.is_done("train", "inputs")
 
 
-def test_hypotheses_are_put_in_the_sources_order(tmp_path: Path) -> None:
+def test_hypotheses_are_sorted_by_the_source(tmp_path: Path) -> None:
     path = tmp_path / "generate-test.txt"
     path.write_text(
         "S-1\tx\nH-1\t-0.5\tc d\nD-1\t-0.5\tnot this\nH-1\t-0.7\tsecond best\nS-0\ty\nH-0\t-0.1\t\nGenerate x\n"
@@ -577,7 +577,7 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
         holder.wait()
 
 
-def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) -> None:
+def test_with_a_damaged_marker_the_stage_runs_again(tmp_path: Path) -> None:
     from posenc_experiments.data.download import download
 
     conf, corpus = make_recipe(tmp_path)
@@ -589,7 +589,7 @@ def test_a_broken_marker_only_means_that_the_stage_runs_again(tmp_path: Path) ->
     assert read_json(marker)["stage"] == "download-train.en"
 
 
-def test_a_recipe_that_makes_its_text_takes_no_source(tmp_path: Path) -> None:
+def test_source_is_refused_for_generated_text(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path, CONF.replace("sources = sources.tsv", "generator = make.py"))
     (conf.parent / "make.py").touch()
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus, "--dry-run")

@@ -1,4 +1,4 @@
-"""What `--experiments` asks for."""
+"""The values of `--experiments`."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ def recipe(tmp_path: Path) -> Recipe:
                 for lr in ("1e-3", "2e-3")
             ],
         ),
-        (["t5 --max-relative 8"], ["t5-max-relative-8"]),  # an encoding that no row has
+        (["t5 --max-relative 8"], ["t5-max-relative-8"]),  # an encoding without a row
     ],
 )
 def test_experiments_in_the_order_given(recipe: Recipe, texts: list[str], names: list[str]) -> None:
@@ -77,22 +77,22 @@ def test_experiments_in_the_order_given(recipe: Recipe, texts: list[str], names:
         ("--a", ""),
     ],
 )
-def test_a_value_may_be_anything(recipe: Recipe, typed: str, value: str) -> None:
+def test_values_may_hold_brackets_quotes_and_spaces(recipe: Recipe, typed: str, value: str) -> None:
     words = "sinusoidal --a" if typed == "--a" else f"sinusoidal --a {typed}"
     found, (name,) = choose_experiments(recipe, [words])
     assert parse_flags(found.experiments[name][1:], "") == {"a": value}
-    # What asks for it in another process makes the same of it.
+    # The option for another process gives the same experiment.
     again, names = choose_experiments(recipe, [as_option(found, name)])
     assert (names, again.experiments[name]) == ([name], found.experiments[name])
 
 
-def test_what_asks_for_an_experiment_alone(recipe: Recipe) -> None:
+def test_the_option_for_one_experiment(recipe: Recipe) -> None:
     found, names = choose_experiments(recipe, ["shaw --clipping-distance 2,3", "shaw-keys --a 1,2"])
     typed = ["shaw-k2", "shaw --clipping-distance 3", "shaw-keys --a 1", "shaw-keys --a 2"]
     assert [as_option(found, name) for name in names] == typed
 
 
-def test_an_experiment_is_that_of_a_row_with_the_same_flags(tmp_path: Path) -> None:
+def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
     by_row = [Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)]
     wanted = [("shaw --clipping-distance 2", by_row[0])]
@@ -150,7 +150,7 @@ def test_misuse_is_one_sentence(recipe: Recipe, text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("flags", ["--clipping-distance", "--clipping-distance far", "--clipping 2"])
-def test_what_fairseq_refuses_is_named_as_it_was_typed(tmp_path: Path, flags: str) -> None:
+def test_flags_that_fairseq_refuses_are_named_as_typed(tmp_path: Path, flags: str) -> None:
     run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
     with pytest.raises(RecipeError, match=rf"^--experiments 'shaw {flags}': fairseq says: .*--clipping"):
