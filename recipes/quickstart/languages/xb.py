@@ -152,7 +152,7 @@ def determiner(word: Determiner, case: Case, gender: Gender) -> str:
 
 
 def adjective_ending(word: Determiner, case: Case, gender: Gender) -> str:
-    """The ending of adjectives: strong after a determiner without ending, else weak (ein alt-er, dies-er alt-e Hund)."""
+    """The ending of adjectives: strong after a determiner without ending (ein alt-er), else weak (dies-er alt-e)."""
     table = STRONG_ENDING if is_bare(word, case, gender) else WEAK_ENDING
     return table[case.value][gender.value]
 
@@ -174,7 +174,7 @@ def verb_forms(verb: Verb) -> list[str]:
 
 
 def adjective_forms(stem: str) -> list[str]:
-    """All forms of an adjective; strong datives (alt-em) do not occur, as all determiners have an ending in the dative."""
+    """All forms of an adjective; strong datives (alt-em) do not occur, as all dative determiners have an ending."""
     return [stem + ending for ending in ("e", "en", "er", "es")]
 
 

@@ -51,7 +51,7 @@ def test_without_text_it_prints_its_usage(tmp_path: Path) -> None:
             ["--pair", "en-de", "--conf", "huge"],
             "--conf huge: .* has no huge.conf; it has corpus, large, medium, small",
         ),
-        (["--pair", "en-de", "--source", "/"], "--source: text is taken from --text; leave the option out"),
+        (["--pair", "en-de", "--source", "/"], "--source: the text of text is taken from --text; leave the option out"),
         (["--pair", "en-de", "--experiments", "nope"], "--experiments nope: small.conf has no such experiment"),
         (["--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
     ],

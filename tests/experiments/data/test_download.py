@@ -204,7 +204,7 @@ def test_a_file_that_the_user_put_there_is_verified_or_moved_aside(
     download.download(run)
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
     assert (run.download_dir / "train.en.other").read_bytes() == b"mine"
-    assert "train.en is not what" in capsys.readouterr().out
+    assert "train.en is not the file of" in capsys.readouterr().out
 
 
 def test_no_server(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_first_byte(tmp_path: Pat
     (corpus / "train.en").write_bytes(b"x\n" * 200_000)
     with serve(corpus) as (url, asked):
         write_sources(conf.parent, corpus, url)
-        with pytest.raises(RecipeError, match=r"The disk of .* has [\d,]+ bytes free, and .* have 40\d,\d\d\d: free"):
+        with pytest.raises(RecipeError, match=r"The disk of .* has [\d,]+ bytes free, and .* need 40\d,\d\d\d: free"):
             download.download(make_run(small_disk, conf, None))
     assert not asked
 

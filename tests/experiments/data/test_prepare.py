@@ -204,7 +204,7 @@ def test_the_models_text_is_lowercased_and_normalized_but_not_the_references(tmp
     [line] = prepare.load_subwords(run, "de").encode(["Der „TEST“"])
     assert line == ["der", '"test"']
     said = (run.prepared_dir / "prepare.txt").read_text()
-    assert "the model's text: lowercase, normalize-punctuation; references stay as they came" in said
+    assert "the model's text: lowercase, normalize-punctuation; references are unchanged" in said
     # Several processes write the same bytes.
     several = replace(run, data_dir=tmp_path / "several", cpus=3)
     download.download(several)

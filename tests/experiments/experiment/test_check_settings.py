@@ -65,7 +65,7 @@ def test_the_settings_of_the_tests_are_accepted(prepared: Run) -> None:
         (["train.validate-interval=0"], ["--validate-interval 0: write at least 1"]),
         (["train.max-tokens-valid=0"], ["--max-tokens-valid 0: write at least 1"]),
         (["train.max-tokens-valid=many"], ["--max-tokens-valid many: write a whole number"]),
-        (["train.best-checkpoint-metric=bleu"], ["--best-checkpoint-metric bleu", "without --eval-bleu"]),
+        (["train.best-checkpoint-metric=bleu"], ["--best-checkpoint-metric bleu", "unless --eval-bleu is given"]),
         (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], ["needs [prepare] joined-dictionary"]),
         (["train.patience=3", "train.disable-validation=", "train.max-epoch=0"], ["would never end"]),
         (["train.finetune-from-model=no/such.pt"], ["--set train.finetune-from-model", "there is no such file"]),
