@@ -22,7 +22,7 @@ from matplotlib.image import imread
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.encodings.registry import default_options
-from fairseq_posenc.export.positions import PLACES, REASONS
+from fairseq_posenc.export.positions import CONVERTERS, REASONS
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,7 +127,7 @@ def test_every_encoding_is_in_the_readme():
 def test_the_page_on_serving_says_which_encodings_are_exported():
     rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", PAGES["docs/serving.md"], flags=re.MULTILINE)
     served = {name: answer != "no" for names, answer in rows for name in re.findall(r"`(\w+)`", names)}
-    assert served == dict.fromkeys(PLACES, True) | dict.fromkeys(REASONS, False)
+    assert served == dict.fromkeys(CONVERTERS, True) | dict.fromkeys(REASONS, False)
     assert served.keys() == ENCODINGS.keys()
 
 

@@ -526,8 +526,8 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
     ("arguments", "expected"),
     [
         (["training", "rope"], "encoding 'rope'; use one of alibi"),
-        (["training", "shaw:k=3"], "'k=3' is no option"),
-        (["training", "shaw:clipping_distance"], "'clipping_distance' is no option"),
+        (["training", "shaw:k=3"], "'k=3' is not an option"),
+        (["training", "shaw:clipping_distance"], "'clipping_distance' is not an option"),
         (["training", "shaw", "--data", "no-such-place"], "'--data': Directory 'no-such-place' does not exist."),
         (["training", "shaw", "--size", "huge"], "'--size': 'huge' is not one of"),
         (["training", "shaw", "--rounds", "0"], "'--rounds': 0 is not in the range"),

@@ -350,7 +350,7 @@ def test_other_data_by_content(
     first, copy, output = trained / "checkpoint1.pt", tmp_path / "copy", tmp_path / "mean.pt"
     moved = altered("moved.pt", setting(data=str(copy)))
     says = f"data is {copy} and {data}, which"
-    assert f"{says} cannot be compared, as {copy} holds no training set" in refusal([first, moved], output)
+    assert f"{says} cannot be compared, since {copy} holds no training set" in refusal([first, moved], output)
     shutil.copytree(data, copy)
     (copy / "valid.en-de.en.bin").unlink()  # not training data
     average_checkpoints([first, moved], output)
