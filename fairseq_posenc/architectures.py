@@ -1,4 +1,4 @@
-"""Every ``--arch``: each encoding times each size of fairseq's Transformer, registered in one loop."""
+"""Registers an ``--arch`` for each pair of an encoding and a size of fairseq's Transformer."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SIZES = (
 
 
 def architecture_name(encoding: str, size: str) -> str:
-    """fairseq's own name with the encoding put in: ``transformer_shaw_wmt_en_de``."""
+    """fairseq's architecture name with the encoding inserted: ``transformer_shaw_wmt_en_de``."""
     return f"transformer_{encoding}_{size}"
 
 
 def _architecture(encoding: str, size: str) -> Callable[[Any], None]:
     def set_defaults(args: Any) -> None:
-        """Idempotent: fairseq calls this on the command line's namespace and again on its configuration."""
+        """Sets the defaults. Idempotent: fairseq calls it on the parsed command line and on its configuration."""
         args.position_encoding = encoding
-        # Options of encodings stay unset unless typed: the two stacks may have different encodings and defaults.
+        # Encoding options that the user did not set stay None: encoder and decoder may have different defaults.
         for name, option in plugin_flags().items():
             value = getattr(args, name, None)
             setattr(args, name, None if value is None else parse_option(name, option, value))

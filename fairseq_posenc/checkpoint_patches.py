@@ -1,13 +1,15 @@
-"""Patches of fairseq's functions that read checkpoints: they run no code from them, and explain errors in one sentence.
+"""Patches of fairseq's loading of checkpoints, so that it runs no code from a file and names the cause of an error.
 
-* fairseq unpickles a checkpoint without restriction to data, evaluates some of its settings, and reads the files of
-  embeddings that they name, though the embeddings are in the checkpoint.
-* A damaged checkpoint, or one of another model, ends in an error that does not name the file or hides the reason.
-* A ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that is a directory,
-  are ignored: the training starts from random parameters, exit status 0.
-* Models are not told whether a checkpoint is resumed or fine-tuned, which decides whether its positions may differ.
-* ``FastaDataset`` passes file names unquoted to a shell; ``from_pretrained`` unpacks archives whose files may go
-  anywhere on the disk.
+They fix the following:
+
+* fairseq unpickles arbitrary code from a checkpoint, evaluates some settings as code, and reads the embedding files
+  named in the settings, although the checkpoint contains the embeddings.
+* The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.
+* fairseq ignores a ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that
+  is a directory: it trains from random parameters and exits with status 0.
+* fairseq does not tell models whether a checkpoint is resumed or fine-tuned, and only the latter may change positions.
+* ``FastaDataset`` passes unquoted file names to a shell, and ``from_pretrained`` extracts archives whose members may be
+  written outside the target directory.
 """
 
 from __future__ import annotations
@@ -33,19 +35,19 @@ from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
 
 
-def unpack_inside() -> None:
-    """Makes tarfile extract nothing outside the target directory by default, as from Python 3.14 on."""
-    if tarfile.TarFile.extraction_filter is None:  # none was chosen
+def extract_archives_safely() -> None:
+    """Makes tarfile refuse members outside the target directory by default, as Python 3.14 does."""
+    if tarfile.TarFile.extraction_filter is None:  # keeps the choice of an application
         tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
 
 @contextlib.contextmanager
-def explained(*sources: str) -> Iterator[None]:
-    """Turns every failure in loading these files into a refusal that names them."""
+def name_files_in_errors(*sources: str) -> Iterator[None]:
+    """Turns every error in loading these files into a refusal that names them."""
     try:
         yield
     except Exception as error:
-        # fairseq's trainer replaces the error by a bare Exception.
+        # fairseq's trainer replaces the error by a plain Exception.
         reason = (error.__context__ or error) if type(error) is Exception else error
         if not isinstance(reason, Refusal):
             raise CheckpointError(
@@ -57,12 +59,12 @@ def explained(*sources: str) -> Iterator[None]:
 
 
 def read_safely(load_checkpoint_to_cpu: Any) -> Any:
-    """fairseq's own steps, on a checkpoint that was checked and is read only once."""
+    """Follows fairseq's own steps, but reads the checkpoint safely, once, and validates it."""
 
     @functools.wraps(load_checkpoint_to_cpu)
     def load(path: str, arg_overrides: Any = None, load_on_all_ranks: bool = False) -> dict[str, Any]:
-        with explained(str(path)):
-            # Not mapped: a training overwrites checkpoint_last.pt in place while it uses tensors of it.
+        with name_files_in_errors(str(path)):
+            # Not memory-mapped: a training overwrites checkpoint_last.pt in place while it uses its tensors.
             state = load_checkpoint(_local_copy(path, load_on_all_ranks), mapped=False)
             check_complete(Path(path), state)
             overrides = arg_overrides or {}
@@ -86,14 +88,14 @@ def _forget_embedding_files(model: dict[str, Any]) -> None:
 
 
 def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
-    """fairseq's own result: the averaged parameters in place of the model's."""
+    """Loads averaged parameters (EMA) like fairseq, but reads the checkpoint safely."""
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
         ignore_unsafe_switch()
-        with explained(str(fpath)):
+        with name_files_in_errors(str(fpath)):
             if os.path.exists(fpath) and not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
-                raise CheckpointError("it has no averaged parameters; name one of a training with --store-ema.")
+                raise CheckpointError("it has no averaged parameters; use a checkpoint of a training with --store-ema.")
             state: dict[str, Any] = load_ema_from_checkpoint(fpath)
             return state
 
@@ -101,7 +103,7 @@ def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
 
 
 def _local_copy(path: str, load_on_all_ranks: bool) -> str:
-    """The file itself, or a fresh copy of a remote one."""
+    """The path of the file, or of a new local copy of a remote file."""
     local = PathManager.get_local_path(path)
     if local == path or not PathManager.path_requires_pathmanager(path):
         return local
@@ -112,24 +114,26 @@ def _local_copy(path: str, load_on_all_ranks: bool) -> str:
     return PathManager.get_local_path(path)
 
 
-def explain_models(load_model_ensemble_and_task: Any) -> Any:
+def explain_load_errors(load_model_ensemble_and_task: Any) -> Any:
+    """Names the files in errors of loading models."""
+
     @functools.wraps(load_model_ensemble_and_task)
     def load(filenames: list[str], *args: Any, **kwargs: Any) -> Any:
-        with explained(*map(str, filenames)):
+        with name_files_in_errors(*map(str, filenames)):
             return load_model_ensemble_and_task(filenames, *args, **kwargs)
 
     return load
 
 
-def name_unknown(kind: str, known: Container[str]) -> Callable[[Any], Any]:
-    """Explains an unknown name of a task or a model; fairseq would print the whole configuration and all names."""
+def refuse_unknown(kind: str, known: Container[str]) -> Callable[[Any], Any]:
+    """Refuses an unknown task or architecture in one sentence; fairseq prints the configuration and all names."""
 
     def wrap(build: Any) -> Any:
         @functools.wraps(build)
         def checked(cfg: Any, *args: Any, **kwargs: Any) -> Any:
             name = getattr(cfg, "_name", None) or getattr(cfg, kind, None)
             if isinstance(name, str) and name not in known:
-                raise FlagError(f"there is no {kind} {name!r} here; import what defines it with --user-dir.")
+                raise FlagError(f"there is no {kind} {name!r}; import the package that defines it with --user-dir.")
             return build(cfg, *args, **kwargs)
 
         return checked
@@ -137,10 +141,10 @@ def name_unknown(kind: str, known: Container[str]) -> Callable[[Any], Any]:
     return wrap
 
 
-def know_the_start(load_checkpoint: Any) -> Any:
-    """Refuses to start from a missing checkpoint, and tells models when one is fine-tuned.
+def check_start(load_checkpoint: Any) -> Any:
+    """Refuses to start from a missing checkpoint, and tells models whether a checkpoint is fine-tuned.
 
-    Only the training's own last checkpoint may be missing; any other was named by the user.
+    Only the training's own last checkpoint may be missing, since the user has named all others.
     """
 
     @functools.wraps(load_checkpoint)
@@ -161,17 +165,21 @@ def know_the_start(load_checkpoint: Any) -> Any:
                 f"{flag} {filename} {wrong}; name a file that fairseq-train wrote, such as checkpoint_best.pt, or "
                 f"leave {flag} out to start from random parameters."
             )
-        with explained(filename), fine_tuning(not resumes and filename == cfg.finetune_from_model):
+        with name_files_in_errors(filename), fine_tuning(not resumes and filename == cfg.finetune_from_model):
             return load_checkpoint(trainer, filename, *args, **kwargs)
 
     return load
 
 
-def refuse_shell_words(build_index: Any) -> Any:
+def refuse_shell_characters(build_index: Any) -> Any:
+    """Refuses a FASTA path with characters that are special in a shell, to which fairseq passes it unquoted."""
+
     @functools.wraps(build_index)
     def build(dataset: Any, path: str) -> Any:
         if shlex.quote(path) != path:
-            raise FlagError(f"{path}.fasta would be read by a shell command; give it a name without such characters.")
+            raise FlagError(
+                f"{path}.fasta: fairseq passes this name to a shell command; use only letters, digits and ._-/ in it."
+            )
         return build_index(dataset, path)
 
     return build

@@ -1,4 +1,4 @@
-"""Refusals: errors whose message is one sentence that says what cannot be used, why, and what to do."""
+"""Errors for users: the message is one sentence that names the cause and the fix, printed without a traceback."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import TracebackType
 
 from hydra.errors import CompactHydraException
 
-#: set to 1, this environment variable shows where a refusal was raised
+#: environment variable that, set to 1, makes commands print the traceback of a refusal
 TRACEBACK = "FAIRSEQ_POSENC_TRACEBACK"
 
 
-class Refusal(CompactHydraException):  # of which fairseq-hydra-train prints the message alone
-    """Something given cannot be used. The message is one line of printable text, whatever bytes it quotes."""
+class Refusal(CompactHydraException):  # fairseq-hydra-train prints only the message of this class
+    """Input that cannot be used. Non-printable characters in the message are escaped, so that it is one line."""
 
     def __init__(self, message: object) -> None:
         super().__init__("".join(map(_printable, str(message))))
@@ -33,22 +33,22 @@ def _printable(character: str) -> str:
 
 
 def brief(error: BaseException, most: int = 300) -> str:
-    """The kind and the beginning of an error's message, as a part of a sentence."""
+    """The type and the first ``most`` characters of an error's message, on one line."""
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(".: ")
     return text if len(text) <= most else f"{text[:most].rstrip()} ..."
 
 
 def few(names: Iterable[object], most: int = 5) -> str:
-    """The first `most` names, and how many more there are."""
+    """Joins the first ``most`` names by commas and counts the others; "none" if there are no names."""
     listed = [str(name) for name in names]
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more or "none"
 
 
-def show_sentences() -> None:
-    """Lets a command that ends in a refusal print its sentence without a traceback. Called again, it does nothing."""
+def hide_tracebacks() -> None:
+    """Makes Python print only the message of an uncaught refusal, without a traceback. Idempotent."""
     previous = sys.excepthook
-    if getattr(previous, "shows_sentences", False):
+    if getattr(previous, "hides_tracebacks", False):
         return
 
     def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -57,5 +57,5 @@ def show_sentences() -> None:
         else:
             previous(kind, error, traceback)
 
-    show.shows_sentences = True  # type: ignore[attr-defined]
+    show.hides_tracebacks = True  # type: ignore[attr-defined]
     sys.excepthook = show

@@ -1,12 +1,12 @@
-"""Which flags of fairseq say where, how fast and with how much memory it runs, and what it reports, but not what it
-computes: the one place that says so, for experiments and for checkpoints.
+"""fairseq's flags that do not change the results of a training: hardware, time, memory and reports.
 
-This file imports nothing: recipes run it by itself, since the package would import torch and fairseq.
+Experiments and checkpoints ignore them when they compare trainings. This file imports nothing, so that recipes can load
+it without the package, which imports torch and fairseq.
 """
 
 HARDWARE_FLAGS = frozenset(
     [
-        # where, and in which precision
+        # device and precision
         "cpu",
         "fp16",
         "bf16",
@@ -16,7 +16,7 @@ HARDWARE_FLAGS = frozenset(
         "fp16-no-flatten-grads",
         "fp16-adam-stats",
         "use-old-adam",
-        # how a batch is cut into parts: what it holds is said by [train] batch-tokens
+        # how a batch is split: its size is set by [train] batch-tokens
         "max-tokens",
         "update-freq",
         "max-tokens-valid",
@@ -46,7 +46,7 @@ HARDWARE_FLAGS = frozenset(
         "aim-repo",
         "aim-run-hash",
         "azureml-logging",
-        # which checkpoints are kept: averaging more of them makes no other training
+        # which checkpoints are kept
         "save-interval",
         "save-interval-updates",
         "keep-last-epochs",
@@ -59,6 +59,6 @@ HARDWARE_FLAGS = frozenset(
 
 
 def is_hardware(name: str) -> bool:
-    """Whether a flag, ``max-tokens``, or the key of a configuration, ``max_tokens``, is one of these."""
+    """Whether a flag (``max-tokens``) or its configuration key (``max_tokens``) does not change the results."""
     flag = name.replace("_", "-")
     return flag in HARDWARE_FLAGS or flag.startswith("distributed-")

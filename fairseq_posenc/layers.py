@@ -1,4 +1,4 @@
-"""fairseq's encoder and decoder, with a position encoding in attention and a gain on learned input positions."""
+"""fairseq's encoder and decoder with a position encoding in attention and a gain on learned input positions."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .attention.module import IncrementalState, PositionAttention, PositionCrossAttention, current_positions, passing
+from .attention.module import (
+    IncrementalState,
+    PositionAttention,
+    PositionCrossAttention,
+    current_positions,
+    use_positions,
+)
 from .attention.positions import CrossPositions, Positions, count_separators
 from .encodings import PositionEncoding
 from .input_positions import add_gain
 
 
 class LayerEncodings:
-    """Makes the encoding of each layer; layers may share it, or some of its parameters."""
+    """Makes the encoding of each layer of a stack; layers may share the encoding or some of its parameters."""
 
     def __init__(self, make_encoding: Callable[[], PositionEncoding]) -> None:
         self._make_encoding = make_encoding
         self._first: PositionEncoding | None = None
 
     def next(self) -> PositionEncoding:
-        """The next layer's encoding: a new one, or the one that all layers share."""
+        """The encoding of the next layer."""
         if self._first is None:
             self._first = self._make_encoding()
             return self._first
@@ -40,14 +46,14 @@ class LayerEncodings:
 
 @dataclass(frozen=True)
 class Stack:
-    """What the layers of one stack have in common.
+    """Settings that the layers of an encoder or decoder have in common.
 
     Args:
         self_attention: the encodings of self-attention.
-        cross_attention: those of cross-attention; None leaves it to fairseq.
-        separator: the token that ends a segment; None if segments are not told apart.
+        cross_attention: the encodings of cross-attention; None for fairseq's cross-attention without positions.
+        separator: index of the token that ends a segment; None without segments.
         recomputed: whether layers run again in the backward pass (activation checkpointing).
-        backend: how self-attention is computed.
+        backend: the backend of self-attention.
     """
 
     self_attention: LayerEncodings
@@ -57,15 +63,15 @@ class Stack:
     backend: str = "auto"
 
     def segments(self, tokens: Tensor) -> Tensor | None:
-        """The segment of each token."""
+        """The segment of each token; None without segments."""
         return None if self.separator is None else count_separators(tokens, self.separator)
 
 
 class _PositionLayer(nn.Module):
-    """Passes the stack's positions to the attention of a layer.
+    """Passes positions from the stack to the attention modules of a layer.
 
-    They are an argument of ``forward``, since activation checkpointing calls ``forward`` again with the same arguments
-    in the backward pass, when the context of the forward pass is gone.
+    Positions are an argument of ``forward`` because activation checkpointing calls ``forward`` again in the backward
+    pass, outside the context of the forward pass.
     """
 
     def __init__(self, cfg: Any, *args: Any, stack: Stack, **kwargs: Any) -> None:
@@ -76,7 +82,7 @@ class _PositionLayer(nn.Module):
         return super().__call__(*args, positions=current_positions(), **kwargs)
 
     def forward(self, *args: Any, positions: Positions | None = None, **kwargs: Any) -> Any:
-        with passing(positions):
+        with use_positions(positions):
             return super().forward(*args, **kwargs)
 
     def _attention(self, cls: Any, embed_dim: int, heads: int, encodings: LayerEncodings, cfg: Any, **more: Any) -> Any:
@@ -125,6 +131,8 @@ def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
 
 
 class PositionEncoder(TransformerEncoderBase):
+    """fairseq's encoder with positions in its attention."""
+
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, stack: Stack) -> None:
         self.stack = stack
         super().__init__(cfg, dictionary, embed_tokens)
@@ -142,13 +150,15 @@ class PositionEncoder(TransformerEncoderBase):
             segments=self.stack.segments(src_tokens),
             recomputed=self.stack.recomputed,
         )
-        with passing(positions):
+        with use_positions(positions):
             output = super().forward(src_tokens, *args, **kwargs)
-        output["src_tokens"] = [src_tokens]  # for cross-attention; fairseq reorders them with the beams
+        output["src_tokens"] = [src_tokens]  # for cross-attention; fairseq reorders this entry with the beams
         return output
 
 
 class PositionDecoder(TransformerDecoderBase):
+    """fairseq's decoder with positions in its attention."""
+
     def __init__(
         self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, stack: Stack, no_encoder_attn: bool = False
     ) -> None:
@@ -167,7 +177,7 @@ class PositionDecoder(TransformerDecoderBase):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        # In cached decoding fairseq passes the whole prefix, but only the last token is computed.
+        # In incremental decoding fairseq passes the whole prefix, but computes the last token only.
         keys = prev_output_tokens.size(1)
         queries = keys if incremental_state is None else 1
         positions = Positions(
@@ -183,12 +193,12 @@ class PositionDecoder(TransformerDecoderBase):
             positions.cross_attention = CrossPositions(
                 positions, source.eq(self.padding_idx), self.stack.segments(source)
             )
-        with passing(positions):
+        with use_positions(positions):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)
 
 
-#: the names that dropout has in the fairseq classes that these classes replace
-_NAMES_OF_DROPOUT = {
+#: fairseq's class for each of these classes
+_STOCK_CLASS_NAMES = {
     "PositionEncoder": "TransformerEncoder",
     "PositionDecoder": "TransformerDecoder",
     "PositionEncoderLayer": "TransformerEncoderLayerBase",
@@ -199,9 +209,10 @@ _NAMES_OF_DROPOUT = {
 
 
 def name_dropout_as_stock(model: nn.Module) -> None:
-    """Gives dropout the names that it has in fairseq's Transformer, by which ``--retain-dropout-modules`` selects;
-    fairseq takes them from the names of classes.
+    """Gives dropout modules the names that they have in fairseq's Transformer.
+
+    fairseq names them after the class of the enclosing module, and ``--retain-dropout-modules`` selects by that name.
     """
     for module in model.modules():
         if isinstance(module, FairseqDropout):
-            module.module_name = _NAMES_OF_DROPOUT.get(module.module_name, module.module_name)
+            module.module_name = _STOCK_CLASS_NAMES.get(module.module_name, module.module_name)

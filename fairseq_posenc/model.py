@@ -1,4 +1,4 @@
-"""The one model that this package registers: fairseq's Transformer, with position encodings in its attention."""
+"""``PositionTransformer``, the model of all architectures: fairseq's Transformer with position encodings."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .arguments import (
     typed_options,
 )
 from .encodings import PositionEncoding, build_encoding, find_encoding
-from .encodings.shared.gain import modules_with_scalars, stretched
+from .encodings.shared.gain import modules_with_scalars, scale_around
 from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
 
 logger = logging.getLogger(__name__)
 
-#: how stock fairseq treats positions, as describe_positions says it
+#: the positions of stock fairseq's Transformer, in the form of describe_positions
 STOCK = [{"encoding": name} for name in ("sinusoidal", "learned")]
 
 _starts_fine_tuning: ContextVar[bool] = ContextVar("starts_fine_tuning", default=False)
@@ -43,9 +43,7 @@ _starts_fine_tuning: ContextVar[bool] = ContextVar("starts_fine_tuning", default
 
 @contextmanager
 def fine_tuning(starts: bool = True) -> Iterator[None]:
-    """Within the context, if ``starts``, models take parameters of a checkpoint with other positions instead of
-    refusing it.
-    """
+    """Within the context, if ``starts``, models accept the parameters of a checkpoint with different positions."""
     token = _starts_fine_tuning.set(starts)
     try:
         yield
@@ -54,15 +52,15 @@ def fine_tuning(starts: bool = True) -> Iterator[None]:
 
 
 class PositionMismatch(CheckpointError):
-    """A checkpoint was trained with other positions than the model it is loaded into."""
+    """A checkpoint was trained with different positions than those of the model."""
 
 
 @register_model("transformer_posenc")
 class PositionTransformer(TransformerModel):
-    """fairseq's Transformer with the position encoding that its architecture names.
+    """fairseq's Transformer with the position encoding of its architecture.
 
-    Parameters have fairseq's names. One more buffer, ``position_version`` (:mod:`.signature`), holds the encoding and
-    its options, so that a checkpoint cannot be loaded into a model that treats positions differently.
+    Parameters keep fairseq's names. The additional buffer ``position_version`` (see :mod:`.signature`) records the
+    encoding and its options, so that a model with different positions refuses the checkpoint.
     """
 
     def __init__(self, args: Any, encoder: PositionEncoder, decoder: PositionDecoder) -> None:
@@ -78,7 +76,7 @@ class PositionTransformer(TransformerModel):
     @classmethod
     def build_model(cls, args: Any, task: Any) -> PositionTransformer:
         if OmegaConf.is_config(args):
-            # fairseq-hydra-train: TransformerConfig.from_namespace would lose every key that it does not declare.
+            # fairseq-hydra-train: TransformerConfig.from_namespace would drop keys that it does not declare.
             args = Namespace(**OmegaConf.to_container(args, resolve=True))
             check_keys(args, cls)
         check_arguments(args)
@@ -120,35 +118,36 @@ class PositionTransformer(TransformerModel):
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """As fairseq's, but refuses a checkpoint that was trained with other positions (a stock one without positions
-        cannot be told from one with sinusoids, which leave no trace in its parameters); inside
-        :func:`fine_tuning` its other parameters are taken and the new tables stay fresh.
+        """Loads parameters, and refuses a checkpoint that was trained with different positions.
+
+        A stock checkpoint without input positions looks like one with sinusoids, which have no parameters. Inside
+        :func:`fine_tuning` all other parameters are loaded, and new position parameters keep their initial values.
 
         Raises:
-            PositionMismatch: the checkpoint's encoding or options are not this model's.
+            PositionMismatch: the checkpoint's encoding or options differ from this model's.
         """
         own = self.state_dict()
         theirs = state_dict.get(SIGNATURE)
-        restores_average = theirs is None and not strict  # what fairseq's moving average puts back into its own model
+        restores_average = theirs is None and not strict  # fairseq's EMA loads its own parameters this way
         if theirs is not None and same_positions(theirs, own[SIGNATURE]):
-            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions wrote it differently
+            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions wrote an equivalent record
         elif not restores_average:
             found = "stock fairseq" if theirs is None else read_signature(theirs)
             wanted = read_signature(own[SIGNATURE])
             if _starts_fine_tuning.get():
                 trained_with = {} if theirs is None else json.loads(found)
-                state_dict = self._transplant(self._with_own_gain(state_dict, trained_with), own)
+                state_dict = self._with_own_positions(self._with_own_gain(state_dict, trained_with), own)
             elif theirs is None and json.loads(wanted) in STOCK:
                 state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
             else:
                 raise PositionMismatch(
-                    f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): give "
-                    "the flags it was trained with, or start from it with --finetune-from-model in a new --save-dir."
+                    f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): use "
+                    "the flags of that training, or start from it with --finetune-from-model in a new --save-dir."
                 )
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
-        """``state_dict`` with scalars that act under this model's --bias-gain as they did under the checkpoint's."""
+        """``state_dict`` with learned scalars rescaled from the checkpoint's --bias-gain to this model's."""
         gains = {"encoder": trained_with, "decoder": trained_with.get("target", trained_with)}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
@@ -156,12 +155,14 @@ class PositionTransformer(TransformerModel):
             for name in module.present_scalars():
                 key = f"{place}.{name}"
                 if key in state_dict:
-                    changed[key] = stretched(state_dict[key], module.scalars[name], ratio)
+                    changed[key] = scale_around(state_dict[key], module.scalars[name], ratio)
         return changed
 
-    def _transplant(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
-        """``state_dict`` with exactly this model's position parameters: the checkpoint's where name and shape are the
-        same, else fresh ones.
+    def _with_own_positions(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+        """``state_dict`` with this model's position parameters.
+
+        A position parameter keeps the checkpoint's value if the model has one of the same name and shape. The model's
+        other position parameters are added with their initial values, the checkpoint's others are removed.
         """
 
         def positional(name: str) -> bool:
@@ -178,14 +179,18 @@ class PositionTransformer(TransformerModel):
 
 
 def _with_input_positions(cfg: Any, side: str) -> Any:
-    """The configuration with fairseq's switch for input positions, one for both stacks, as this side needs it."""
+    """A copy of the configuration with fairseq's flag for input positions, one for both stacks, set for this side."""
     cfg = copy.copy(cfg)
     cfg.no_token_positional_embeddings = input_positions_of(cfg, side) == "none"
     return cfg
 
 
 def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidirectional: bool) -> LayerEncodings:
-    """Encodings for the layers of ``of_side``, which is ``cfg.encoder`` or ``cfg.decoder``."""
+    """The encodings for the layers of a stack.
+
+    Args:
+        of_side: ``cfg.encoder`` or ``cfg.decoder``.
+    """
     name = encoding_of(cfg, side)
     of_place = {"max_positions": max_positions, "bidirectional": bidirectional}
     options = {option: value for option, value in of_place.items() if option in find_encoding(name).options}
@@ -211,31 +216,31 @@ def _make_encoding(
     bias_gain: float | str | None,
     **options: Any,
 ) -> PositionEncoding:
-    """An encoding for one layer.
+    """Builds an encoding for one layer.
 
     Raises:
-        ValueError: it needs segments, and there is no separator.
+        FlagError: it needs segments, but there is no separator.
     """
     encoding = build_encoding(name, num_heads, head_dim, num_segments, **options)
     if encoding.needs_segments and num_segments is None:
-        raise FlagError(f"{name} with these flags tells segments apart: say by which token, --segment-separator.")
-    if bias_gain is not None and encoding.has_scalars:  # the other stack's may have some where this one's has none
+        raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")
+    if bias_gain is not None and encoding.has_scalars:  # --bias-gain may be meant for the other stack only
         encoding.add_gain(bias_gain)
     return encoding
 
 
 def _separator(cfg: Any, dictionary: Any, side: str) -> int | None:
-    """The index of the separator of segments.
+    """The index of --segment-separator in the dictionary.
 
     Raises:
-        ValueError: the dictionary does not have it.
+        FlagError: the dictionary does not contain it.
     """
     if cfg.segment_separator is None:
         return None
     index = dictionary.indices.get(cfg.segment_separator, 0)
     if index < dictionary.nspecial:
         raise FlagError(
-            f"--segment-separator {cfg.segment_separator}: the {side} dictionary has no such word; give one that "
-            "stands in the training text by itself, as subword segmentation leaves it."
+            f"--segment-separator {cfg.segment_separator} is not in the {side} dictionary; use a token that occurs in "
+            "the training text after subword segmentation."
         )
     return index

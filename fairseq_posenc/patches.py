@@ -1,12 +1,13 @@
-"""Patches of fairseq's functions, for every model of the process: faults that users would not notice are fixed.
+"""Patches of fairseq for all models of the process, which fix silent errors.
 
-* ``data_utils.batch_by_size`` drops the last batch when its size is no multiple of ``--required-batch-size-multiple``
-  (8 by default): 20 sentences in, 16 translations out, exit status 0, and validation that skips the longest pairs.
-* With several processes and ``--update-freq``, the shorter shards of an epoch's last update end in a dummy batch. The
-  trainer then ignores the sizes of the real batches before it, and the update's gradient is too large.
-* A training that resumes after its last update makes one more: ``--max-update`` is checked only after an update.
-* A torchrun that is killed leaves its processes training, which then race with the resumed training on one directory.
-* Faults in reading checkpoints: see :mod:`.checkpoint_patches`.
+* ``data_utils.batch_by_size`` drops the last sentences if their number is not a multiple of
+  ``--required-batch-size-multiple`` (8 by default): fairseq-generate translates 16 of 20 sentences and exits with
+  status 0, and validation skips the longest pairs.
+* With several processes and ``--update-freq``, the shorter shards end with a dummy batch in the last update of an
+  epoch. The trainer then ignores the sizes of the real batches before it, and the gradient of the update is too large.
+* A training that resumes after its last update makes one more, since ``--max-update`` is checked after an update only.
+* The worker processes of a killed torchrun continue to train, and write to the same directory as the resumed training.
+* Errors in reading checkpoints: see :mod:`.checkpoint_patches`.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ logger = logging.getLogger(__name__)
 
 
 def install() -> None:
-    """Patches the functions; called again, it does nothing."""
+    """Installs all patches. Idempotent."""
     architectures = ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
     replaced: dict[Any, Any] = {}
     for owner, name, wrap in (
         (data_utils, "batch_by_size", keep_every_sentence),
-        (iterators, "_chunk_iterator", dummies_first),
-        (FairseqTask, "train_step", count_no_dummy),
+        (iterators, "_chunk_iterator", sort_dummies_first),
+        (FairseqTask, "train_step", ignore_dummy_sizes),
         (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
         (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
-        (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_models),
-        (tasks, "setup_task", checkpoint_patches.name_unknown("task", tasks.TASK_REGISTRY)),
-        (models, "build_model", checkpoint_patches.name_unknown("arch", architectures)),
-        (Trainer, "load_checkpoint", lambda function: checkpoint_patches.know_the_start(stop_where_done(function))),
-        (FastaDataset, "_build_index", checkpoint_patches.refuse_shell_words),
+        (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_load_errors),
+        (tasks, "setup_task", checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY)),
+        (models, "build_model", checkpoint_patches.refuse_unknown("arch", architectures)),
+        (Trainer, "load_checkpoint", lambda function: checkpoint_patches.check_start(stop_if_finished(function))),
+        (FastaDataset, "_build_index", checkpoint_patches.refuse_shell_characters),
         (utils, "eval_str_list", lambda _: literals.eval_str_list),
         (utils, "eval_str_dict", lambda _: literals.eval_str_dict),
         (utils, "eval_bool", lambda _: literals.eval_bool),
@@ -62,13 +63,13 @@ def install() -> None:
             if isinstance(owner, ModuleType):
                 replaced[function] = patched
     _replace_imported(replaced)
-    checkpoint_patches.unpack_inside()
+    checkpoint_patches.extract_archives_safely()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
 
 
 def _replace_imported(replaced: dict[Any, Any]) -> None:
-    """Replaces functions in all modules that imported them by name."""
+    """Replaces the functions in all modules that have imported them by name."""
     new = {id(function): patched for function, patched in replaced.items()}
     for module in list(sys.modules.values()) if new else []:
         for name, value in list(getattr(module, "__dict__", {}).items()):
@@ -77,7 +78,7 @@ def _replace_imported(replaced: dict[Any, Any]) -> None:
 
 
 def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent ends (elsewhere, nothing is done)."""
+    """Makes Linux kill this process when its parent ends. Does nothing on other systems."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -93,21 +94,22 @@ def keep_every_sentence(batch_by_size: Any) -> Any:
         batches = list(batch_by_size(indices, *args, **kwargs))
         batched = sum(map(len, batches))
         if batched < len(indices):
-            # Batches are slices of the indices in order, and the tail of the last one is dropped, which is within all
-            # limits.
+            # fairseq slices the indices in order and drops the end of the last slice, which is within all limits.
             batches.append(indices[batched:])
         return batches
 
     return complete
 
 
-def dummies_first(chunk_iterator: Any) -> Any:
-    """Sorts dummies to the front: the trainer treats all batches of an update as dummies if the last one is. None is
-    left out, since sharded models need the same number of passes in each process.
+def sort_dummies_first(chunk_iterator: Any) -> Any:
+    """Moves dummy batches to the front of an update.
+
+    The trainer treats all batches of an update as dummies if the last one is a dummy. Dummies are not removed, since
+    sharded models need the same number of passes in each process.
     """
 
     def is_real(batch: Any) -> bool:
-        # Items without a length are no batches: the iterator groups items of any kind.
+        # fairseq also uses this iterator for items that are not batches and may have no length.
         return batch is not None and not (isinstance(batch, Sized) and len(batch) == 0)
 
     @functools.wraps(chunk_iterator)
@@ -118,8 +120,8 @@ def dummies_first(chunk_iterator: Any) -> Any:
     return ordered
 
 
-def stop_where_done(load_checkpoint: Any) -> Any:
-    """Makes no further update when a training resumes from its last one, so that its checkpoint does not change."""
+def stop_if_finished(load_checkpoint: Any) -> Any:
+    """Makes a training that resumes after its last update stop without another update."""
 
     @functools.wraps(load_checkpoint)
     def load(trainer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -127,14 +129,15 @@ def stop_where_done(load_checkpoint: Any) -> Any:
         optimization = trainer.cfg.optimization
         if 0 < optimization.max_update <= trainer.get_num_updates():
             logger.info(f"nothing to train: --max-update {optimization.max_update} is reached")
-            optimization.max_epoch = -1  # the only limit that fairseq checks before an update; 0 means none
+            # fairseq checks only max_epoch before an update, and 0 means no limit.
+            optimization.max_epoch = -1
         return extra_state
 
     return load
 
 
-def count_no_dummy(train_step: Any) -> Any:
-    """Makes a batch whose gradient is ignored add nothing to an update's sizes and statistics either."""
+def ignore_dummy_sizes(train_step: Any) -> Any:
+    """Excludes dummy batches, whose gradient is ignored, from the sizes and statistics of an update too."""
 
     @functools.wraps(train_step)
     def step(
@@ -150,14 +153,14 @@ def count_no_dummy(train_step: Any) -> Any:
             task, sample, model, criterion, optimizer, update_num, ignore_grad
         )
         if ignore_grad:
-            sample_size, logging_output = sample_size * 0, _nothing_of(logging_output)
+            sample_size, logging_output = sample_size * 0, _zeros_like(logging_output)
         return loss, sample_size, logging_output
 
     return step
 
 
-def _nothing_of(logged: Any) -> Any:
-    """Zeros for numbers; criteria with several tasks log a dictionary for each."""
+def _zeros_like(logged: Any) -> Any:
+    """Replaces numbers by zeros, also in nested dictionaries, which criteria of several tasks log."""
     if isinstance(logged, dict):
-        return {name: _nothing_of(value) for name, value in logged.items()}
+        return {name: _zeros_like(value) for name, value in logged.items()}
     return logged * 0 if hasattr(logged, "__mul__") else logged

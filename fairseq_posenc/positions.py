@@ -1,4 +1,4 @@
-"""Where queries and keys stand: the public names of :mod:`fairseq_posenc.attention.positions`."""
+"""The public names of :mod:`fairseq_posenc.attention.positions`."""
 
 from .attention.positions import CrossPositions, Positions
 

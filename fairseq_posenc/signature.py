@@ -1,7 +1,7 @@
-"""``position_version``, the record in a checkpoint of how its model treats positions.
+"""``position_version``, the record of positions in a checkpoint: encodings, options and input positions.
 
-An option at its default is not written, so a record stays valid when an encoding gets another option. Records of early
-versions hold every option, so two records are compared without defaults. The default of an option must never change: a
+The record omits options at their defaults, so that it stays valid when an encoding gets a new option. Records of early
+versions contain every option, so records are compared without defaults. The default of an option must never change: a
 better value needs a new option or a new encoding.
 """
 
@@ -21,13 +21,13 @@ from .encodings.options import DEFAULT_NUM_SEGMENTS
 from .encodings.registry import default_options
 from .encodings.shared.gain import resolve_gain
 
-#: "version" in the name makes fairseq's moving average of parameters (--store-ema) leave it alone
+#: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
 SIGNATURE = "position_version"
 STACKS = {"source": "encoder", "target": "decoder"}
 
 
 def describe_positions(args: Any) -> dict[str, Any]:
-    """The encodings, their options and the input positions of a model, without what is at its default."""
+    """The encodings, options and input positions of a model, without values at their defaults."""
     source, target = (_describe_side(args, side) for side in SIDES)
     description = source if source == target else {**source, "target": target}
     if args.cross_attention_positions:
@@ -40,7 +40,7 @@ def describe_positions(args: Any) -> dict[str, Any]:
 def _describe_side(args: Any, side: str) -> dict[str, Any]:
     name = encoding_of(args, side)
     described = {"encoding": name, "input_positions": input_positions_of(args, side), **options_of(args, name)}
-    longest = getattr(args, f"max_{side}_positions", None)  # not set: the default
+    longest = getattr(args, f"max_{side}_positions", None)
     if longest is not None and "max_positions" in ENCODINGS[name].options:
         described["max_positions"] = longest
     width, heads = (getattr(args, f"{STACKS[side]}_{of}") for of in ("embed_dim", "attention_heads"))
@@ -52,9 +52,7 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
 
 
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description of positions without the values that are defaults of its encodings; all values of an encoding that
-    is not registered stay.
-    """
+    """Removes values at their defaults from a description of positions, unless its encoding is not registered."""
     cls = ENCODINGS.get(description.get("encoding", ""))
     defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1, "input_gain": 1}
     if cls is not None:
@@ -66,28 +64,29 @@ def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_signature(description: Mapping[str, Any]) -> Tensor:
-    """As int64, which half precision and sums leave unchanged, and which fairseq's averaging does not turn into
-    floats.
+    """Encodes a description as the int64 bytes of JSON.
+
+    Unlike other dtypes, int64 does not change with half precision or in fairseq's averaging of checkpoints.
     """
     return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
 
 
 def decode_signature(signature: Tensor) -> str:
-    """The record's text, as it was written."""
+    """The JSON text of a record, as it was written."""
     return bytes(signature.tolist()).decode()
 
 
 def parse_signature(signature: Any) -> dict[str, Any]:
-    """The description of positions that a record holds.
+    """Parses and validates the description of positions in a record.
 
     Raises:
-        ValueError: it is no record of this package.
+        ValueError: it is not a record of this package.
     """
     if not isinstance(signature, Tensor) or signature.dtype != torch.int64 or signature.dim() != 1:
         raise ValueError(f"its {SIGNATURE} is not a one-dimensional tensor of int64")
     try:
         description = json.loads(decode_signature(signature))
-    except (ValueError, RuntimeError):  # no bytes, not UTF-8, no JSON or too deep; on no device
+    except (ValueError, RuntimeError):  # not bytes, not UTF-8, not JSON, nested too deeply, or on the meta device
         raise ValueError(f"its {SIGNATURE} is not JSON in UTF-8") from None
     for side in (description, description.get("target", {})) if isinstance(description, dict) else (None,):
         if not isinstance(side, dict) or not isinstance(side.get("encoding", ""), str):
@@ -99,7 +98,7 @@ def parse_signature(signature: Any) -> dict[str, Any]:
 
 
 def read_signature(signature: Tensor) -> str:
-    """The record's text in canonical form: JSON without defaults."""
+    """A record in canonical form: JSON with sorted keys and without defaults."""
     return json.dumps(without_defaults(parse_signature(signature)), sort_keys=True)
 
 

@@ -1,21 +1,23 @@
 #!/usr/bin/env python
-"""Measures time, memory and disk of every step of the stage `prepare` of the WMT recipes, on synthetic text.
+"""Measures time, memory and disk of every step of the WMT recipes from archive to binarized data, on synthetic text.
 
     python scripts/benchmark_prepare.py --lines 2000000 --cpus 16 --out DIRECTORY
 
-Pairs are random, from a seed: words follow Zipf's law, 25 in a sentence on average, in an archive of the real layout
-(training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's command then runs `download` and `prepare` with the
-settings of recipes/common/wmt/corpus.conf, first on a quarter of the pairs and then on all. CPU time and peak memory of
-each step (PSS: shared pages count once) come from the process tree, sampled five times a second; peak disk is the size
-of the data directory.
+Sentence pairs are random with a fixed seed: words follow Zipf's law, with 25 words per sentence on average. They are
+written to an archive in the layout of the real one (training/europarl-v7.de-en.{en,de} in a .tgz). The recipe's own
+command line then runs `download` and `prepare` with the settings of recipes/common/wmt/corpus.conf, first on a quarter
+of the pairs and then on all of them. The CPU time and peak memory of each step (PSS, where shared pages count once) are
+sampled from the process tree five times a second, the peak size from the data directory.
 
-The table also extrapolates the two runs, linearly, to `--pairs` on a machine with `--cpus` cores. The same number of
-processes runs here, even on fewer cores, so that their memory is measured. Steps are streams, so memory does not grow
-with the pairs (give at least 200,000 lines, which fill the queues of 16 processes). The exception is `binarize`:
-fairseq-preprocess keeps two Python lists of numbers when it joins the parts of its workers, 86 bytes a pair in a
-separate measurement. Time is derived from CPU seconds, because the machine may be shared: `clean` and `encode` divide
-their work among the cores, but take at least the time of the one process that reads and writes; `binarize` divides all
-its work; `extract` uses one core; `learn` reads a sample, so its time does not grow.
+The results are extrapolated linearly from the two runs to `--pairs` on a machine with `--cpus` cores. The benchmark
+runs the same number of processes, possibly on fewer cores, so that their memory is measured.
+
+* Memory: constant, since the steps are streams (use at least 200,000 lines, so that the queues of 16 processes are
+  full). The exception is `binarize`: fairseq-preprocess holds two Python lists of numbers when it merges the parts of
+  its workers, which we measured as 86 bytes per pair.
+* Time: computed from CPU seconds, since the machine may run other jobs. `clean` and `encode` run on all cores, but no
+  faster than the single process that reads and writes. `binarize` runs on all cores, `extract` on one. `learn` reads a
+  sample of constant size.
 """
 
 from __future__ import annotations
@@ -69,37 +71,37 @@ sinusoidal = sinusoidal
 
 @dataclass
 class Measured:
-    """Measurements of one step of one run."""
+    """The measurements of one step."""
 
     step: str
     lines: int
     seconds: float = 0.0
-    lead_cpu: float = 0.0  # CPU seconds of the main process, which reads and writes
+    main_cpu: float = 0.0  # CPU seconds of the main process
     cpu: float = 0.0  # CPU seconds of all processes
-    memory: int = 0  # bytes, of all processes
-    disk: int = 0  # bytes
+    memory: int = 0  # bytes of all processes
+    disk: int = 0
 
 
-def words(chance: np.random.Generator, count: int, letters: str) -> np.ndarray:
-    """Invented words, most frequent first; frequent ones are shorter."""
-    lengths = np.clip(2 + np.log2(1 + np.arange(count)) / 2 + chance.poisson(1.0, count), 2, 16).astype(int)
+def words(rng: np.random.Generator, count: int, letters: str) -> np.ndarray:
+    """Random words in the order of their frequency; frequent words are shorter."""
+    lengths = np.clip(2 + np.log2(1 + np.arange(count)) / 2 + rng.poisson(1.0, count), 2, 16).astype(int)
     table = np.array(list(letters))
-    return np.array(["".join(table[chance.integers(0, len(table), length)]) for length in lengths], dtype=object)
+    return np.array(["".join(table[rng.integers(0, len(table), length)]) for length in lengths], dtype=object)
 
 
 def sentences(lines: int, side: str, seed: int = 1) -> Iterator[bytes]:
-    """Yields blocks of lines of one side; the two sides of a pair differ in length by a few words at most."""
-    lengths_by = np.random.default_rng(seed)
-    chance = np.random.default_rng([seed, len(side), ord(side[0])])
-    vocabulary = words(chance, 300_000, "etaoinshrdlucmfgypwbvk" if side == "en" else "enisratdhulcgmobwfkzüä")
+    """Yields blocks of lines of one language; the sentences of a pair differ in length by at most two words."""
+    lengths_rng = np.random.default_rng(seed)  # the same for both languages
+    rng = np.random.default_rng([seed, len(side), ord(side[0])])
+    vocabulary = words(rng, 300_000, "etaoinshrdlucmfgypwbvk" if side == "en" else "enisratdhulcgmobwfkzüä")
     frequency = np.cumsum(1 / np.arange(1, len(vocabulary) + 1))
     frequency /= frequency[-1]
     while lines > 0:
         size = min(lines, 20_000)
-        lengths = np.clip(lengths_by.gamma(3.0, 25 / 3, size), 1, 120).astype(int)
+        lengths = np.clip(lengths_rng.gamma(3.0, 25 / 3, size), 1, 120).astype(int)
         if side != "en":
-            lengths = np.clip(lengths + chance.integers(-2, 3, size), 1, None)
-        drawn = vocabulary[np.searchsorted(frequency, chance.random(lengths.sum()))]
+            lengths = np.clip(lengths + rng.integers(-2, 3, size), 1, None)
+        drawn = vocabulary[np.searchsorted(frequency, rng.random(lengths.sum()))]
         ends = np.cumsum(lengths)
         parts = (drawn[end - length : end] for end, length in zip(ends, lengths, strict=True))
         yield "".join(" ".join(part) + " .\n" for part in parts).encode()
@@ -107,7 +109,7 @@ def sentences(lines: int, side: str, seed: int = 1) -> Iterator[bytes]:
 
 
 def write_corpus(directory: Path, lines: int, conf: str) -> None:
-    """Writes a recipe and its archive."""
+    """Writes the recipe and the archive for the stage `download`."""
     directory.mkdir(parents=True)
     archive = directory / "corpus.tgz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tarred:
@@ -134,8 +136,8 @@ def write_corpus(directory: Path, lines: int, conf: str) -> None:
     (directory / "benchmark.conf").write_text(conf, encoding="utf-8")
 
 
-def tree(root: int) -> dict[int, list[str]]:
-    """The fields after the name in /proc/PID/stat, of a process and all its descendants."""
+def process_tree(root: int) -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat after the name, for a process and its descendants."""
     found = {}
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():
@@ -143,14 +145,15 @@ def tree(root: int) -> dict[int, list[str]]:
                 found[int(path.name)] = (path / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-    below = {root}
+    descendants = {root}
     for pid in sorted(found):  # misses a child with a smaller number than its parent, which is rare
-        if int(found[pid][1]) in below:
-            below.add(pid)
-    return {pid: found[pid] for pid in below if pid in found}
+        if int(found[pid][1]) in descendants:
+            descendants.add(pid)
+    return {pid: found[pid] for pid in descendants if pid in found}
 
 
 def pss(pid: int) -> int:
+    """The proportional set size of a process in bytes."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().split("\n")
     except OSError:
@@ -159,12 +162,16 @@ def pss(pid: int) -> int:
 
 
 def cpu_seconds(processes: dict[int, list[str]], root: int) -> tuple[float, float]:
-    """CPU seconds of the main process and of all; the third and fourth number are those of ended children."""
+    """CPU seconds of the main process, and of all processes.
+
+    Each process has four numbers: user and system time of its own, and of its finished children.
+    """
     times = {pid: [int(number) / TICK for number in stat[11:15]] for pid, stat in processes.items()}
     return sum(times.get(root, [0.0])[:2]), sum(map(sum, times.values()))
 
 
 def size_of(directory: Path) -> int:
+    """The disk space of a directory in bytes."""
     total = 0
     for path in directory.rglob("*"):
         try:
@@ -175,7 +182,7 @@ def size_of(directory: Path) -> int:
 
 
 def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
-    """Runs the recipe's command on a corpus and measures its steps."""
+    """Runs the recipe on a corpus and measures its steps."""
     data = directory / "data"
     options = ["--conf", directory / "benchmark.conf", "--source", directory, "--data-dir", data, "--gpus", "0"]
     options += ["--output-dir", directory / "output", "--cpus", str(cpus), "--stages", "download,prepare"]
@@ -189,18 +196,18 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
     assert process.stdout is not None
     steps = [Measured("download", lines)]
     started: list[tuple[float, tuple[float, float]]] = [(time.perf_counter(), (0.0, 0.0))]
-    over = threading.Event()
+    finished = threading.Event()
 
     def watch() -> None:
-        while not over.wait(SECONDS):
-            processes, now = tree(process.pid), steps[-1]
+        while not finished.wait(SECONDS):
+            processes, now = process_tree(process.pid), steps[-1]
             now.memory = max(now.memory, sum(map(pss, processes)))
             now.disk = max(now.disk, size_of(data))
 
     def finish(now: float, spent: tuple[float, float]) -> None:
         begun, before = started[-1]
         steps[-1].seconds = now - begun
-        steps[-1].lead_cpu, steps[-1].cpu = (after - earlier for after, earlier in zip(spent, before, strict=True))
+        steps[-1].main_cpu, steps[-1].cpu = (after - earlier for after, earlier in zip(spent, before, strict=True))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -208,12 +215,12 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
     for line in process.stdout:
         word = line.removeprefix("prepare: ").strip().removesuffix("...")
         if line.startswith("prepare: ") and line.strip().endswith("..."):
-            spent = cpu_seconds(tree(process.pid), process.pid)
+            spent = cpu_seconds(process_tree(process.pid), process.pid)
             finish(time.perf_counter(), spent)
             started.append((time.perf_counter(), spent))
             steps.append(Measured(word, lines))
             click.echo(f"  {word}", err=True)
-    over.set()
+    finished.set()
     watcher.join()
     if process.wait() != 0:
         raise SystemExit(f"error: the recipe ended with exit status {process.returncode}.")
@@ -222,7 +229,7 @@ def measure(directory: Path, lines: int, cpus: int) -> list[Measured]:
 
 @dataclass
 class Extrapolated:
-    """The estimated time, memory and disk of a step."""
+    """The extrapolated time, memory and disk of a step."""
 
     step: str
     hours: float
@@ -231,14 +238,14 @@ class Extrapolated:
 
 
 def line_through(small: tuple[int, float], large: tuple[int, float], at: int) -> float:
-    """The value at `at` of the line through two points; if it falls, that of the second point."""
+    """The value at `at` of the line through two points, with a slope of at least 0."""
     (x0, y0), (x1, y1) = small, large
     slope = max(0.0, (y1 - y0) / (x1 - x0))
     return y1 + slope * (at - x1)
 
 
 def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int) -> Extrapolated:
-    """Extrapolates a step from two runs, as the module's docstring describes."""
+    """Extrapolates a step from two runs, as described at the top of this file."""
 
     def at(name: str) -> float:
         return line_through((small.lines, getattr(small, name)), (large.lines, getattr(large, name)), pairs)
@@ -246,7 +253,7 @@ def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int) -> Extr
     memory = large.memory + (FAIRSEQ_BYTES * (pairs - large.lines) if large.step == "binarize" else 0)
     seconds = at("cpu")
     if large.step in ("clean", "encode"):
-        seconds = max(at("lead_cpu"), (at("cpu") - at("lead_cpu")) / cpus)
+        seconds = max(at("main_cpu"), (at("cpu") - at("main_cpu")) / cpus)
     elif large.step == "binarize":
         seconds = at("cpu") / cpus
     elif large.step in ("learn", "evaluation"):
@@ -255,14 +262,14 @@ def extrapolate(small: Measured, large: Measured, pairs: int, cpus: int) -> Extr
 
 
 def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int) -> str:
-    """The measurements and estimates as a Markdown table."""
+    """A Markdown table of measured and extrapolated figures."""
     rows = [
         f"| step | lines/s here | CPU s | peak memory | peak disk "
         f"| {pairs / 1e6:g}M pairs on {cpus} cores: hours | memory | disk |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    wanted = [extrapolate(*two, pairs, cpus) for two in zip(small, large, strict=True)]
-    for step, far in zip(large, wanted, strict=True):
+    extrapolated = [extrapolate(*runs, pairs, cpus) for runs in zip(small, large, strict=True)]
+    for step, far in zip(large, extrapolated, strict=True):
         rows.append(
             f"| {step.step} | {step.lines / step.seconds:,.0f} | {step.cpu:,.0f} | {step.memory / 2**20:,.0f} MiB "
             f"| {step.disk / 2**30:.2f} GiB | {far.hours:.2f} "
@@ -271,29 +278,40 @@ def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int) 
     rows.append(
         f"| all | {large[0].lines / sum(step.seconds for step in large):,.0f} | {sum(step.cpu for step in large):,.0f} "
         f"| {max(step.memory for step in large) / 2**20:,.0f} MiB | {max(step.disk for step in large) / 2**30:.2f} GiB "
-        f"| {sum(far.hours for far in wanted):.2f} | {max(far.memory for far in wanted) / 2**30:.1f} GiB "
-        f"| {max(far.disk for far in wanted) / 2**30:.0f} GiB |"
+        f"| {sum(far.hours for far in extrapolated):.2f} "
+        f"| {max(far.memory for far in extrapolated) / 2**30:.1f} GiB "
+        f"| {max(far.disk for far in extrapolated) / 2**30:.0f} GiB |"
     )
     return "\n".join(rows)
 
 
 @click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--lines", default=2_000_000, show_default=True, type=click.IntRange(min=1000), help="Pairs to make.")
-@click.option(
-    "--cpus", default=16, show_default=True, type=click.IntRange(min=1), help="Processes, as with the recipe."
-)
+@click.option("--lines", default=2_000_000, show_default=True, type=click.IntRange(min=1000), help="Number of pairs.")
+@click.option("--cpus", default=16, show_default=True, type=click.IntRange(min=1), help="Number of processes.")
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Directory for the text and benchmark.json."
 )
-@click.option("--pairs", default=36_000_000, show_default=True, type=click.IntRange(min=1), help="To extrapolate to.")
+@click.option(
+    "--pairs",
+    default=36_000_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Number of pairs to extrapolate to.",
+)
 @click.option("--vocabulary", default=32768, show_default=True, type=click.IntRange(min=100))
-@click.option("--sample", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="Pairs learnt from.")
+@click.option(
+    "--sample",
+    default=1_000_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Pairs from which subwords are learnt.",
+)
 def main(lines: int, cpus: int, out: Path, pairs: int, vocabulary: int, sample: int) -> None:
     work, conf = out / "work", CONF.format(vocabulary=vocabulary, sample=sample)
     shutil.rmtree(work, ignore_errors=True)
     runs = []
     for size in (lines // 4, lines):
-        click.echo(f"{size:,} pairs: writing them", err=True)
+        click.echo(f"generating {size:,} pairs", err=True)
         write_corpus(work / str(size), size, conf)
         runs.append(measure(work / str(size), size, cpus))
         shutil.rmtree(work / str(size))

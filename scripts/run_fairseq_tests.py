@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""fairseq's own tests with this plugin's architectures in place of stock's Transformer, as a table beside stock's.
+"""Runs fairseq's own tests with this plugin's architectures in place of stock's Transformer, and compares the outcomes.
 
 python scripts/run_fairseq_tests.py --fairseq CHECKOUT --output docs/data/fairseq-tests.csv
 python docs/data/tables.py        # puts the tables into docs/fairseq.md
@@ -21,7 +21,7 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 CHILD = ROOT / "scripts" / "fairseq_tests" / "substituted.py"
-OPTIONS = "options"  # the tests beside CHILD; all others are fairseq's
+OPTIONS = "options"  # this project's tests next to CHILD; all others are fairseq's
 TESTS = (
     "test_binaries.TestTranslation",
     "test_binaries.TestActivationCheckpointing",
@@ -36,25 +36,24 @@ TESTS = (
     OPTIONS,
 )
 DEFAULT_ENCODINGS = ("sinusoidal", "shaw", "diet_rel", "rotary", "t5", "deberta")
-STOCK, LOADED = "stock", "plugin"  # fairseq alone; stock's architectures with the plugin loaded
+STOCK, LOADED = "stock", "plugin"  # stock's architectures without and with the plugin loaded
 FIELDS = ("group", "test", "title", "with", "outcome", "substituted", "reason")
 Row = dict[str, str]
 
 
 def split(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """``a,b``."""
+    """Splits ``a,b`` into a list without duplicates."""
     return list(dict.fromkeys(name for name in text.split(",") if name))
 
 
 def run(checkout: Path, what: str, groups: list[str], tests: list[str]) -> list[Row]:
-    """Runs tests in a process of their own, which finds fairseq's tests and examples but not the checkout's fairseq."""
+    """Runs tests in a subprocess that can import fairseq's tests and examples, but not the checkout's fairseq."""
     with tempfile.TemporaryDirectory() as directory:
         for name in ("tests", "examples"):
             os.symlink(checkout.resolve() / name, Path(directory, name))
         report = Path(directory, "report.json")
         environment = {"OMP_NUM_THREADS": "1", **os.environ}
-        # Since torch 2.6 stock fairseq loads no checkpoint without it; these are the tests' own. With the plugin it
-        # should not be needed.
+        # Since torch 2.6 stock fairseq cannot load checkpoints without it. With the plugin it must not be necessary.
         environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1" if what == STOCK else "0"
         process = subprocess.run(
             [sys.executable, "-P", str(CHILD), what, str(report), *tests],
@@ -71,23 +70,23 @@ def run(checkout: Path, what: str, groups: list[str], tests: list[str]) -> list[
     for row in rows:
         group = next(group for group in groups if f".{group}." in f".{row['test']}.")
         row |= {"group": group, "with": what, "reason": without_paths(row["reason"])}
-        row["title"] *= group == OPTIONS  # only there is a test's docstring its name
+        row["title"] *= group == OPTIONS  # only these tests have their title in the docstring
     click.echo(f"{what}: {counts(rows)}", err=True)
     return rows
 
 
 def names_transformer(row: Row) -> bool:
-    """All options are tried on a Transformer, some in processes of their own, where the child does not see it."""
+    """Whether a test uses a Transformer. All tests of options do, some in a subprocess that CHILD cannot observe."""
     return row["substituted"] == "yes" or row["group"] == OPTIONS
 
 
 def without_paths(text: str) -> str:
-    """``text`` with the last part of each absolute path only: the rest differs from machine to machine."""
+    """Reduces each absolute path in ``text`` to its last part, since directories differ between machines."""
     return re.sub(r"(?<!\w)/(?:[^\s/:]+/)+", "", text)
 
 
 def write(path: Path, rows: list[Row]) -> None:
-    """Writes all rows or none, in the order of TESTS."""
+    """Writes the rows atomically, in the order of TESTS."""
     order = {group: place for place, group in enumerate(TESTS)}
     rows = sorted(rows, key=lambda row: order.get(row["group"], len(order)))
     text = io.StringIO()
@@ -100,10 +99,10 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """What an earlier run has written.
+    """Reads the rows of an earlier run.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the file has other columns.
     """
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -114,11 +113,12 @@ def read(path: Path) -> list[Row]:
 
 
 def columns(rows: list[Row]) -> list[str]:
+    """The names of what was tested: stock, the loaded plugin, then encodings."""
     return sorted(dict.fromkeys(row["with"] for row in rows), key=lambda name: (name != STOCK, name != LOADED))
 
 
 def code(text: str) -> str:
-    """``text`` as it stands, in a cell of a table."""
+    """Formats ``text`` as code in a cell of a table."""
     return f"`{text.replace('`', '')}`".replace("|", "\\|") if text else ""
 
 
@@ -128,13 +128,13 @@ def table(headers: list[str], lines: list[list[str]]) -> str:
 
 
 def counts(rows: list[Row]) -> str:
-    """passed/failed/skipped."""
+    """The numbers passed/failed/skipped."""
     count = Counter(row["outcome"] for row in rows)
     return "/".join(str(count[outcome]) for outcome in ("passed", "failed", "skipped")) if rows else ""
 
 
 def summary(rows: list[Row]) -> str:
-    """A line for each group of fairseq's tests."""
+    """A table with a line for each group of fairseq's tests."""
     names = columns(rows)
     groups = [group for group in dict.fromkeys(row["group"] for row in rows) if group != OPTIONS]
     lines = [
@@ -145,7 +145,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def differences(rows: list[Row]) -> str:
-    """Every test that passes with stock and not otherwise; those of one reason in one line."""
+    """A table of the tests that pass with stock but not with an encoding, grouped by reason."""
     passed = {(row["group"], row["test"]) for row in rows if row["with"] == STOCK and row["outcome"] == "passed"}
     failing: dict[tuple[str, str], list[str]] = {}  # by name and reason, with what
     for row in rows:
@@ -162,7 +162,7 @@ def differences(rows: list[Row]) -> str:
 
 
 def trials(rows: list[Row]) -> str:
-    """A line for each option, with the reason where stock fails."""
+    """A table with a line for each option, and stock's message if stock fails."""
     rows = [row for row in rows if row["group"] == OPTIONS]
     names = columns(rows)
     words = {"passed": "works", "failed": "fails", "skipped": "skipped", None: ""}
@@ -189,16 +189,16 @@ def trials(rows: list[Row]) -> str:
     default=",".join(TESTS),
     callback=split,
     show_default=True,
-    help=f"Modules of its tests, or classes in them; '{OPTIONS}' is this project's list of options to try.",
+    help=f"Modules of its tests, or classes in them; '{OPTIONS}' is this project's tests of options.",
 )
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keeps a row for each test in this CSV file. What it has already is not run again: delete it to start afresh.",
+    help="CSV file with a row for each test. Tests in it are not run again: delete the file to start over.",
 )
 def main(checkout: Path, encodings: list[str], groups: list[str], output: Path | None) -> None:
-    """Runs fairseq's tests with stock's Transformer, then those that train or build one with each encoding's in its
-    place, and the others once with the plugin loaded.
+    """Runs fairseq's tests with stock's Transformer, then again with the plugin: tests that use a Transformer with
+    each encoding's architecture in its place, all other tests once.
     """
     if not (checkout / "tests" / "test_binaries.py").is_file():
         raise click.UsageError(f"--fairseq {checkout} has no tests/test_binaries.py: name a checkout of fairseq.")
@@ -208,7 +208,7 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
     rows: list[Row] = []
     if output is not None:
         if not output.parent.is_dir():
-            raise click.UsageError(f"--output {output}: there is no directory {output.parent}; make it.")
+            raise click.UsageError(f"--output {output}: there is no directory {output.parent}; make it first.")
         try:
             rows = read(output) if output.exists() else []
         except ValueError as error:
@@ -236,7 +236,7 @@ def main(checkout: Path, encodings: list[str], groups: list[str], output: Path |
             if output is not None:
                 write(output, rows)
     for text in (summary(rows), differences(rows), trials(rows)):
-        if text.count("\n") > 1:  # more than its head
+        if text.count("\n") > 1:  # more than the header
             click.echo(f"{text}\n")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-#: files whose tests start trainings or other processes, or are very many: `scripts/test.sh --quick` leaves them out
+#: files with many tests, or with tests that start trainings or other processes; `scripts/test.sh --quick` skips them
 LONG = (
     *("attention/test_backends.py", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
     *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "evaluation/test_parameters.py")),
@@ -27,13 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path.relative_to(folder)).startswith(LONG):
             item.add_marker(pytest.mark.long)
-    # Files are spread over processes in this order: what takes long must not be left for the end.
+    # pytest-xdist distributes files in this order; long ones must not start last.
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real text that stands beside the repository; tests without it are skipped."""
+    """The folder of real text next to the repository; tests that need it are skipped without it."""
     path = Path(__file__).resolve().parents[2] / "shared"
     if not path.is_dir():
         pytest.skip(f"{path} is not there: no real text to test with")

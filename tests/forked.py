@@ -1,8 +1,8 @@
 """Runs fairseq's command lines, and the experiments', in forks of one process that has imported fairseq.
 
-Each is a process of its own, which loads the plugin or not and ends as `python -m` would; what Python itself reads from
-the environment is that of the first process. To start Python and to import torch and fairseq takes longer than most of
-what the tests run.
+Each command runs in its own process, and behaves like `python -m`, with or without the plugin. Only the variables that
+Python itself reads from the environment are those of the first process. Forking saves the start of Python and the
+import of torch and fairseq, which take longer than most of the commands in the tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(module: str, arguments: list[str], stdin: str | None, environment: Mapping[str, str]) -> Any:
-    """A finished `python -m module arguments`, with its outputs as text."""
+    """Runs `python -m module arguments`, and returns the finished process with its output as text."""
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
@@ -63,11 +63,11 @@ def _server() -> subprocess.Popen[str]:
 
 
 def serve() -> None:
-    """Answers each call on the standard input with an exit status."""
+    """Runs each call that it reads from standard input, and prints its exit status."""
     import fairseq.checkpoint_utils
     import fairseq.options
     import fairseq.sequence_generator
-    import fairseq.trainer  # noqa: F401 - they import what all commands need
+    import fairseq.trainer  # noqa: F401 - imports what all commands need
 
     for line in sys.stdin:
         child = os.fork()
@@ -80,11 +80,11 @@ def _run(module: str, arguments: list[str], environment: dict[str, str], directo
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(directory)
-    signal.alarm(1800)  # ends what hangs
+    signal.alarm(1800)  # ends a command that hangs
     for descriptor, mode in enumerate((os.O_RDONLY, os.O_CREAT | os.O_WRONLY, os.O_CREAT | os.O_WRONLY)):
         os.dup2(os.open(files[descriptor], mode), descriptor)
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
-    logging.root.handlers.clear()  # fairseq's imports made them, where its commands make their own first
+    logging.root.handlers.clear()  # made by importing fairseq; its commands make their own
     sys.argv = [module, *arguments]
     sys.path[0] = directory
     code: Any = 0

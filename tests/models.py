@@ -1,4 +1,4 @@
-"""Real fairseq models, tiny, built in this process the way fairseq-train builds them."""
+"""Tiny fairseq models, built in this process as fairseq-train builds them."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def make_task() -> TranslationTask:
 
 
 def build_model(arch: str, *flags: str, seed: int = 1) -> Any:
-    """A model of ``arch`` with tiny dimensions, in double precision, in evaluation mode."""
+    """A model of ``arch`` with tiny dimensions, in double precision and evaluation mode."""
     parser = options.get_training_parser()
     arguments = options.parse_args_and_arch(
         parser, ["no-data", "--arch", arch, *TINY, "--dropout", "0", "--task", "translation", *flags]
@@ -33,7 +33,7 @@ def build_model(arch: str, *flags: str, seed: int = 1) -> Any:
 
 
 def enlarge_positions(model: Any) -> Any:
-    """Position parameters large enough that a lost or shifted term cannot hide."""
+    """Makes position parameters large, so that a missing or shifted term changes the output."""
     torch.manual_seed(3)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -43,7 +43,7 @@ def enlarge_positions(model: Any) -> Any:
 
 
 def sentences(task: TranslationTask, lengths: list[int], seed: int = 5) -> list[torch.Tensor]:
-    """Random sentences of these lengths, each ended by </s>; the longer ones hold w3 twice, once at the head."""
+    """Random sentences of these lengths, each with </s>; longer ones contain w3 twice, once at the beginning."""
     generator = torch.Generator().manual_seed(seed)
     first, eos = task.source_dictionary.nspecial, task.source_dictionary.eos()
     found = [
@@ -67,12 +67,12 @@ def batch(task: TranslationTask, rows: list[torch.Tensor], left_pad: bool) -> to
 
 
 def shift_right(rows: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Decoder inputs: </s> first, as fairseq feeds targets."""
+    """Decoder inputs: targets shifted to the right, beginning with </s> as in fairseq."""
     return [torch.cat([row[-1:], row[:-1]]) for row in rows]
 
 
 def translate(model: Any, task: TranslationTask, source: torch.Tensor, beam: int = 4, **options_: Any) -> list[Any]:
-    """fairseq's own cached beam search."""
+    """Translates with fairseq's own beam search and incremental decoding."""
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, max_len_b=12, **options_)
     lengths = source.ne(task.source_dictionary.pad()).sum(1)
     return generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": lengths}})

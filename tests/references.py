@@ -1,8 +1,8 @@
-"""Naive references: each encoding's equation as in its paper, one pair of query and key at a time, in float64.
+"""Naive reference implementations: each encoding's equation, computed for one pair of query and key in float64.
 
 A reference is a function ``(encoding, head, i, j, q, k, v) -> (logit, value)`` for query i and key j, both counted from
-the first real token; q, k, v are the vectors of that pair, q not yet scaled; value is what the weight multiplies. Where
-a query does not meet single keys, a reference of rows gets all keys and values of the sentence.
+the first real token; q, k, v are the vectors of that pair, q not yet scaled; the attention weight multiplies value. If
+a query does not attend to single keys, a row reference gets all keys and values of the sentence.
 """
 
 import math
@@ -13,9 +13,9 @@ import numpy as np
 
 Pair = tuple[float, np.ndarray]
 Row = Callable[..., list[Pair]]
-#: (encoding, head, i, q, keys, values) -> (logit, value) of everything that the query attends to
+#: by encoding: (encoding, head, i, q, keys, values) -> (logit, value) of all that the query attends to
 REFERENCES: dict[str, Row] = {}
-#: encodings of which what is attended to is not the keys themselves
+#: encodings with row references, which do not attend to the keys themselves
 OF_ROWS: set[str] = set()
 
 
@@ -44,17 +44,17 @@ def numpy(table: Any) -> np.ndarray:
 
 
 def of_head(table: Any, head: int) -> Any:
-    """The head's part of a table; one with one row of heads serves them all."""
+    """The head's part of a table, which may be shared by all heads."""
     return numpy(table)[head if len(table) > 1 else 0]
 
 
 def bias(encoding: Any, table: Any) -> Any:
-    """Learned biases as they act: --bias-gain times the parameter."""
+    """The effective values of learned biases: --bias-gain times the parameter."""
     return encoding.bias_gain * table
 
 
 def factor(encoding: Any, theta: float) -> float:
-    """A learned factor as it acts: --bias-gain times as far from 1 as the parameter."""
+    """The effective value of a learned factor: its difference to 1 is multiplied by --bias-gain."""
     return 1 + encoding.bias_gain * (theta - 1)
 
 
@@ -63,7 +63,7 @@ def clip(distance: int, left: int, right: int) -> int:
 
 
 def row(table: Any, head: int, distance: int, limit: int) -> Any:
-    """The table's entry of a distance, clipped."""
+    """The table's entry of a clipped distance."""
     return of_head(table, head)[clip(distance, limit, limit) + limit]
 
 
@@ -121,7 +121,7 @@ def diet_abs_lin(encoding: Any, head: int, i: int, q: Any, keys: Any, values: An
 
 
 def bucket(distance: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
-    """T5's bucket, by the rule of its authors' code, in double precision."""
+    """T5's bucket as in the authors' code, in double precision."""
     first = 0
     if bidirectional:
         num_buckets //= 2
@@ -170,7 +170,7 @@ def rotary(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> 
 
 
 def tupe_vector(encoding: Any, projection: Any, head: int, row_: int) -> np.ndarray:
-    """A row of the position vectors after LayerNorm and projection, the head's part."""
+    """The head's part of a position vector after LayerNorm and projection."""
     p = numpy(encoding.position_vectors)[row_]
     p = (p - p.mean()) / math.sqrt(p.var() + encoding.norm.eps)
     p = p * numpy(encoding.norm.weight) + numpy(encoding.norm.bias)
@@ -213,7 +213,7 @@ def transformer_xl(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: 
 
 
 def signed_bucket(distance: int, num_buckets: int, max_distance: int) -> int:
-    """DeBERTa-v2's bucket, by the rule of its authors' code, in double precision."""
+    """DeBERTa-v2's bucket as in the authors' code, in double precision."""
     exact, far = num_buckets // 2, min(abs(distance), max_distance - 1)
     if far > exact:
         far = exact + math.ceil(math.log(far / exact) / math.log((max_distance - 1) / exact) * (exact - 1))
@@ -223,7 +223,7 @@ def signed_bucket(distance: int, num_buckets: int, max_distance: int) -> int:
 @reference_for("deberta")
 def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
     limit, buckets = encoding.clipping_distance, encoding.position_buckets
-    theirs = numpy(encoding.relative_vectors)[::-1]  # the authors' table is by i - j
+    theirs = numpy(encoding.relative_vectors)[::-1]  # the authors' table is indexed by i - j
 
     def delta(a: int, b: int) -> int:
         if buckets is not None:
@@ -237,7 +237,7 @@ def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) ->
         return (numpy(projection.weight) @ theirs[index] + bias).reshape(encoding.num_heads, -1)[head]
 
     shares = encoding.share_key_projection
-    of_query, of_key = encoding.word_projections if shares else (encoding.query_projection, encoding.key_projection)
+    of_query, of_key = encoding.content_projections if shares else (encoding.query_projection, encoding.key_projection)
     terms = [q @ k]
     if encoding.content_to_position:
         terms.append(q @ projected(of_key, delta(i, j)))
@@ -271,7 +271,7 @@ def huang4(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> 
 
 
 def segment_term(encoding: Any, head: int, q: Any, of_query: int, of_key: int) -> float:
-    """What the segments of query and key add to the logit: DIET's equation 2, or XLNet's term."""
+    """The logit's term of the segments of query and key: DIET's equation 2, or XLNet's term."""
     if encoding.segments is None:
         s, g = numpy(encoding.segment_query_bias)[head], numpy(encoding.segment_vectors)[:, head]
         return content(q + s, g[int(of_query != of_key)])
@@ -291,13 +291,13 @@ def naive_attention(
     query_positions: Any = None,
     query_segments: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Output (B, H, T, d) and weights (B, H, T, S), by loops; those of queries that are padding are NaN.
+    """Computes output (B, H, T, d) and weights (B, H, T, S) with loops; they are NaN for padded queries.
 
     Args:
         padding: (B, S), True = padding.
-        causal: a query attends to no key after it.
+        causal: whether later keys are masked.
         segments: (B, S), the segment of each key.
-        query_positions: (B, T), where queries are no part of the keys, with their ``query_segments``.
+        query_positions: (B, T), for cross-attention, where queries have their own ``query_segments`` too.
     """
     q, k, v = (x.detach().numpy() for x in (q, k, v))
     reference, of_keys = REFERENCES[encoding.name], encoding.name not in OF_ROWS

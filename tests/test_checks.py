@@ -24,7 +24,7 @@ def test_every_check_runs_even_after_one_failed(tmp_path: Path) -> None:
     words = ["bash", "scripts/test.sh", "-q"]
     result = subprocess.run(words, cwd=clone, env=environment, text=True, capture_output=True, check=False, timeout=300)
     outcomes = re.findall(r"^(\w+) +(passed|FAILED) in \d+ s$", result.stdout, re.MULTILINE)
-    assert [name for name, _ in outcomes] == ["ruff", "format", "shellcheck", "mypy", "pytest"]
+    assert [name for name, _ in outcomes] == ["ruff", "format", "imports", "shellcheck", "mypy", "pytest"]
     assert dict(outcomes)["ruff"] == "FAILED"
     assert dict(outcomes)["pytest"] == "passed"
     assert "1 passed" in result.stdout

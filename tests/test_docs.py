@@ -22,7 +22,7 @@ from matplotlib.image import imread
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.encodings.registry import default_options
-from fairseq_posenc.export.positions import PLACES, REASONS
+from fairseq_posenc.export.positions import CONVERTERS, REASONS
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,12 +64,12 @@ def test_the_defaults_in_a_section_are_those_of_the_code(name):
             assert said, f"{typed} is {default}"
 
 
-def test_every_encoding_is_in_the_table_and_nothing_else():
+def test_the_table_has_every_encoding_and_no_others():
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \|", SECTIONS["All at a glance"], flags=re.MULTILINE)
     assert sorted(rows) == sorted((name, name) for name in ENCODINGS)
 
 
-def test_the_examples_run_one_after_the_other():
+def test_the_examples_run_in_their_order():
     blocks = list(re.finditer(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL))
     assert len(blocks) > len(ENCODINGS)
     namespace = {}
@@ -82,7 +82,7 @@ def test_the_examples_run_one_after_the_other():
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_picture_is_drawn_the_same_every_time(tmp_path):
+def test_pictures_are_reproducible(tmp_path):
     paths = [tmp_path / folder / "shaw.png" for folder in ("one", "two")]
     for path in paths:
         result = CliRunner().invoke(group, ["plot-encodings", "--output", str(path.parent), "shaw"])
@@ -108,7 +108,7 @@ def tables():
     return module
 
 
-def test_tables_are_those_of_their_data(tables):
+def test_tables_equal_their_data(tables):
     for name in tables.PAGES:
         path, text = tables.filled(name)
         assert path.read_text(encoding="utf-8") == text
@@ -127,7 +127,7 @@ def test_every_encoding_is_in_the_readme():
 def test_the_page_on_serving_says_which_encodings_are_exported():
     rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", PAGES["docs/serving.md"], flags=re.MULTILINE)
     served = {name: answer != "no" for names, answer in rows for name in re.findall(r"`(\w+)`", names)}
-    assert served == dict.fromkeys(PLACES, True) | dict.fromkeys(REASONS, False)
+    assert served == dict.fromkeys(CONVERTERS, True) | dict.fromkeys(REASONS, False)
     assert served.keys() == ENCODINGS.keys()
 
 

@@ -1,4 +1,4 @@
-"""Documents: two sentences to two sentences, told apart by a separator; through fairseq's own command lines."""
+"""Documents of two sentences with a separator, through fairseq's own command lines."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ FLAGS = ("--segment-separator", SEPARATOR, "--num-segments", "2", "--cross-atten
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
-    """Every two neighbouring lines of a toy corpus on one line, in both languages."""
+    """A toy corpus with pairs of consecutive lines joined to one line, in both languages."""
     corpus = make_corpus(tmp_path_factory.mktemp("documents") / "text", lines={"train": 400, "valid": 20, "test": 18})
     for path in corpus.iterdir():
         lines = path.read_text().splitlines()
@@ -36,7 +36,7 @@ def checkpoint(data, tmp_path_factory):
 def test_documents_train_and_translate_by_every_entry_point(documents, data, checkpoint):
     state = torch.load(checkpoint)["model"]
     tables = [name for name in state if name.endswith("segments.segment_bias")]
-    assert len(tables) == 6  # two layers of the encoder, and of the decoder, twice each
+    assert len(tables) == 6  # two layers: one table each in the encoder, two in the decoder
     assert all(state[name].shape == (2, 2, 2) for name in tables)
     expected = hypotheses(generate(data, checkpoint, user_dir=PACKAGE).stdout)
     assert sorted(expected) == list(range(9))
@@ -52,17 +52,17 @@ def test_documents_train_and_translate_by_every_entry_point(documents, data, che
     assert hypotheses(interactive.stdout) == expected
 
 
-def test_other_segments_than_trained_with_are_refused(data, checkpoint):
+def test_a_checkpoint_with_other_segments_is_refused(data, checkpoint):
     run = generate(data, checkpoint, "--model-overrides", "{'num_segments': 3}", user_dir=PACKAGE, check=False)
     assert run.returncode != 0
     assert "trained with other positions" in run.stderr
 
 
-def test_a_separator_that_the_dictionary_does_not_have_is_refused(data, tmp_path):
+def test_a_separator_that_is_not_in_the_dictionary_is_refused(data, tmp_path):
     flags = ("--segment-separator", "<doc>")
     run = train(data, tmp_path, "transformer_diet_rel_tiny", *flags, user_dir=PACKAGE, check=False)
     assert run.returncode != 0
-    assert "--segment-separator <doc>: the source dictionary has no such word" in run.stdout + run.stderr
+    assert "--segment-separator <doc> is not in the source dictionary" in run.stdout + run.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Every entry point of fairseq as users call it: its command lines, in processes of their own, on a toy corpus."""
+"""Every entry point of fairseq as users call it: command lines in subprocesses, on a toy corpus."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def posenc_train(data, save_dir, arch, *flags, **options):
 
 
 def hydra_train(data, save_dir, model, *settings, **options):
-    """fairseq-hydra-train of a few updates, with this `model={...}`."""
+    """Runs fairseq-hydra-train for a few updates with this `model={...}`."""
     return run_fairseq(
         "hydra_train",
         *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
@@ -55,7 +55,7 @@ def data(corpus):
 
 @pytest.fixture(scope="module")
 def shaw(data, tmp_path_factory):
-    """A Shaw model of a few updates, and what its training printed."""
+    """The checkpoints of a Shaw model after a few updates, and the output of its training."""
     directory = tmp_path_factory.mktemp("shaw")
     run = posenc_train(
         data, directory, SHAW, "--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3"
@@ -65,14 +65,14 @@ def shaw(data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stock(data, tmp_path_factory):
-    """A stock model of two updates, and what its training printed."""
+    """The checkpoints of a stock model after two updates, and the output of its training."""
     directory = tmp_path_factory.mktemp("stock")
     run = train(data, directory, "transformer_tiny")
     return directory / "checkpoint_last.pt", losses(run)
 
 
 def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
-    """Killed in the middle of a run and started again, it prints the losses of an unbroken one."""
+    """A training that is killed and started again has the losses of an uninterrupted one."""
     _, unbroken = shaw
     assert sorted(unbroken) == [1, 2, 3, 4, 5, 6]
     command = [
@@ -99,7 +99,7 @@ def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == ended
 
 
-def test_sinusoidal_trains_to_the_losses_of_stock_fairseq_and_goes_on_from_its_checkpoint(data, stock, tmp_path):
+def test_sinusoidal_has_the_losses_of_stock_fairseq_and_resumes_its_checkpoint(data, stock, tmp_path):
     checkpoint, expected = stock
     assert losses(posenc_train(data, tmp_path, "transformer_sinusoidal_tiny")) == expected
     (tmp_path / "checkpoint_last.pt").write_bytes(checkpoint.read_bytes())
@@ -107,7 +107,7 @@ def test_sinusoidal_trains_to_the_losses_of_stock_fairseq_and_goes_on_from_its_c
 
 
 def test_a_fine_tuned_model_is_not_fine_tuned_again_when_it_is_loaded(data, stock, tmp_path):
-    """Its configuration still holds --finetune-from-model, and its save directory may be gone."""
+    """Its configuration still has --finetune-from-model, and its save directory may not exist any more."""
     posenc_train(data, tmp_path / "here", SHAW, "--finetune-from-model", stock[0])
     moved = (tmp_path / "here" / "checkpoint_last.pt").rename(tmp_path / "moved.pt")
     run = generate(data, moved, "--model-overrides", "{'clipping_distance': 5}", user_dir=PACKAGE, check=False)
@@ -116,7 +116,7 @@ def test_a_fine_tuned_model_is_not_fine_tuned_again_when_it_is_loaded(data, stoc
 
 
 @pytest.mark.parametrize("multiple", [[], ["--required-batch-size-multiple", "8"]])
-def test_generate_by_hand_never_loses_a_sentence(data, shaw, multiple):
+def test_generate_never_loses_a_sentence(data, shaw, multiple):
     for subset, lines in LINES.items():
         run = run_fairseq(
             "generate",
@@ -189,7 +189,7 @@ print("FOUND " + json.dumps(model.translate(lines, beam=2, max_len_b=20)))
 
 
 def test_the_papers_length_penalty_in_generate_and_interactive_and_python(corpus, data, shaw):
-    """As printed: H lines hold the score in base 2, P lines log2 of each token's probability."""
+    """Compares printed scores: H lines have the score in base 2, P lines log2 of each token's probability."""
     checkpoint = shaw[0] / "checkpoint_last.pt"  # trained with --task translation
     flags = ["--lenpen", "0.6", "--nbest", "2"]
     power = generate(data, checkpoint, *flags, user_dir=PACKAGE).stdout
@@ -231,12 +231,12 @@ print("FOUND " + json.dumps([[model.decode(row[0]["tokens"]), float(row[0]["scor
     assert [score / math.log(2) for _, score in found] == pytest.approx([best[n] for n in range(9)], abs=1e-4)
 
 
-def test_hydra_train_honours_preset_and_flags(data, tmp_path):
+def test_hydra_train_uses_preset_and_flags(data, tmp_path):
     model = "{_name: transformer_shaw_tiny, clipping_distance: 3, encoder_layers: 1}"
     hydra_train(data, tmp_path, model, "optimization.max_update=2", environment={"HYDRA_FULL_ERROR": "1"})
     state = torch.load(tmp_path / "checkpoint_last.pt")["model"]
     tables = {name: tensor.shape for name, tensor in state.items() if "relative_keys" in name}
-    # fairseq's tiny preset is 2 heads, 64 wide, 2 layers; one encoder layer was asked for
+    # fairseq's tiny preset has 2 heads, width 64 and 2 layers; the flags set one encoder layer
     assert tables == {
         f"{stack}.self_attn.position_encoding.relative_keys": (2, 7, 32)
         for stack in ("encoder.layers.0", "decoder.layers.0", "decoder.layers.1")
@@ -245,8 +245,8 @@ def test_hydra_train_honours_preset_and_flags(data, tmp_path):
     assert len(hypotheses(run.stdout)) == 9
 
 
-def test_a_start_that_was_named_must_be_there(data, shaw, tmp_path):
-    """fairseq alone would start from random parameters; the training's own last checkpoint need not be there yet."""
+def test_a_named_checkpoint_must_exist(data, shaw, tmp_path):
+    """fairseq alone would start from random parameters. The training's own last checkpoint may be missing."""
     missing, directory = tmp_path / "missing.pt", shaw[0]
     for flags, says in (
         (["--restore-file", missing], f"--restore-file {missing} does not exist; name a file"),
@@ -266,7 +266,7 @@ def test_hydra_train_refuses_an_unknown_key(data, tmp_path):
     model = "{_name: transformer_shaw_tiny, clip_distance: 3}"
     run = hydra_train(data, tmp_path, model, "optimization.max_update=1", check=False)
     assert run.returncode != 0
-    assert "model.clip_distance is no option of transformer_shaw_tiny" in run.stdout + run.stderr
+    assert "model.clip_distance is not an option of transformer_shaw_tiny" in run.stdout + run.stderr
 
 
 @pytest.mark.parametrize(
@@ -321,13 +321,13 @@ def test_two_processes_equal_one_with_twice_the_batches(data, tmp_path):
 def test_fine_tunes_from_a_stock_checkpoint(data, stock, tmp_path, arch):
     run = posenc_train(data, tmp_path, arch, "--finetune-from-model", stock[0])
     assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
-    # A second start goes on from its own last checkpoint.
+    # A second start resumes from its own last checkpoint.
     again = losses(posenc_train(data, tmp_path, arch, "--finetune-from-model", stock[0], "--max-update", "3"))
     assert sorted(again) == [3]
     assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9
 
 
-def test_with_a_suffix_fine_tuning_starts_and_goes_on_by_the_files_of_that_suffix(data, stock, shaw, tmp_path):
+def test_fine_tuning_with_a_suffix_starts_and_resumes_from_files_with_that_suffix(data, stock, shaw, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(shaw[0].joinpath("checkpoint_last.pt").read_bytes())
     flags = ["--finetune-from-model", stock[0], "--checkpoint-suffix", "_b"]
     run = posenc_train(data, tmp_path, SHAW, *flags, "--no-epoch-checkpoints")
@@ -376,7 +376,7 @@ def test_damaged_checkpoints_end_in_one_clear_sentence(data, shaw, tmp_path):
     assert last.startswith("Error: ")
     assert "Traceback" not in run.stderr
     assert str(damaged) in last
-    assert "cut short" in last
+    assert "truncated" in last
 
 
 class Evil:
@@ -398,11 +398,11 @@ def test_pickle_that_would_run_code_is_refused_by_every_entry_point(data, shaw, 
     assert not (tmp_path / "EXPLOITED").exists()
 
 
-def test_help_of_a_wrong_value_names_the_flag(data, tmp_path):
+def test_the_error_of_an_invalid_value_names_the_flag(data, tmp_path):
     run = posenc_train(data, tmp_path, SHAW, "--position-sharing", "heads", check=False)
     assert run.returncode != 0
     assert "--position-sharing: invalid choice: 'heads'" in run.stderr
     run = posenc_train(data, tmp_path, SHAW, "--relative-keys", "perhaps", check=False)
-    assert "--relative-keys: say true or false, not 'perhaps'" in run.stderr
+    assert "--relative-keys: must be true or false, not 'perhaps'" in run.stderr
     run = posenc_train(data, tmp_path, "transformer_diet_abs_tiny", "--position-rank", "0", check=False)
-    assert "--position-rank: it must be 1 or more, not 0" in run.stderr
+    assert "--position-rank: must be 1 or more, not 0" in run.stderr

@@ -1,4 +1,4 @@
-"""scripts/run_fairseq_tests.py: what it puts in place of stock's Transformer, what its tables show, what it refuses."""
+"""scripts/run_fairseq_tests.py: how it replaces stock's Transformer, its tables, and its refusals."""
 
 import csv
 import importlib.util
@@ -34,7 +34,7 @@ def run(*arguments):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
 
 
-def test_architectures_of_stock_give_way_to_those_of_the_encoding(child):
+def test_stock_architectures_are_replaced_by_the_encodings(child):
     substitution = child.Substitution("shaw")
     given = ["data", "--arch", "transformer", "--lr", "1"]
     assert substitution.arguments(given) == [
@@ -44,7 +44,7 @@ def test_architectures_of_stock_give_way_to_those_of_the_encoding(child):
     assert given[2] == "transformer"  # the test's own list
 
 
-def test_another_model_and_another_user_dir_stay(child):
+def test_other_models_and_another_user_dir_are_kept(child):
     substitution = child.Substitution("shaw")
     given = ["data", "--arch", "lstm", "--user-dir", "examples/laser/laser_src"]
     assert substitution.arguments(given) == given
@@ -63,7 +63,7 @@ def rows_of(*outcomes):
     return [{**dict(zip(keys, outcome, strict=True)), "title": "", "substituted": "yes"} for outcome in outcomes]
 
 
-def test_a_failure_counts_as_a_difference_where_stock_passes_only(script):
+def test_a_failure_is_a_difference_only_if_stock_passes(script):
     rows = rows_of(
         ("a", "tests.a.one", "stock", "passed", ""),
         ("a", "tests.a.two", "stock", "failed", "Error: too new"),
@@ -75,7 +75,7 @@ def test_a_failure_counts_as_a_difference_where_stock_passes_only(script):
     assert script.summary(rows).splitlines()[2:] == ["| `a` | 1/1/0 | 0/2/0 | 1/0/0 |"]
 
 
-def test_reasons_name_no_place_on_this_machine(script):
+def test_reasons_contain_no_directories_of_this_machine(script):
     said = "OSError: Model file not found: /tmp/x/one/a.pt:/tmp/x/two/b.pt and/or c/d"
     assert script.without_paths(said) == "OSError: Model file not found: a.pt:b.pt and/or c/d"
 
@@ -86,7 +86,7 @@ def test_a_directory_without_fairseqs_tests_is_refused(tmp_path):
     assert f"--fairseq {tmp_path} has no tests/test_binaries.py: name a checkout of fairseq." in refused.stderr
 
 
-def test_a_file_of_something_else_is_refused_before_anything_runs(tmp_path):
+def test_an_output_with_other_columns_is_refused_before_anything_runs(tmp_path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_binaries.py").touch()
     output = tmp_path / "rows.csv"

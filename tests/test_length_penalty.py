@@ -1,4 +1,4 @@
-"""The papers' length penalty: a beam computed by hand, and a naive search over a real model (its use from fairseq's
+"""The papers' length penalty: a beam computed by hand, and a naive search with a real model (its use from fairseq's
 command lines is tested in test_entry_points.py).
 """
 
@@ -25,14 +25,14 @@ def make_generator(name, model, **options):
 
 
 def search(name, model, source, **options):
-    """What fairseq's search finds for each row of `source`: (tokens, score), best first."""
+    """The results of fairseq's search for each row of `source`: (tokens, score), best first."""
     generator = make_generator(name, model, **options)
     lengths = source.ne(make_task().source_dictionary.pad()).sum(1)
     found = generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": lengths}})
     return [[(one["tokens"].tolist(), float(one["score"])) for one in row] for row in found]
 
 
-# A model by hand: the probability of the next token after each prefix of w0 ("a") and w1 ("b"); "." ends the sentence.
+# A fixed model: the probability of the next token after each prefix of w0 ("a") and w1 ("b"); "." ends the sentence.
 NEXT = {
     "": {"a": 0.6, "b": 0.4},
     "a": {".": 0.5, "a": 0.3, "b": 0.2},
@@ -70,12 +70,12 @@ def by_hand():
     return FairseqEncoderDecoderModel(NoEncoder(dictionary), ByHand(dictionary))
 
 
-def test_a_beam_by_hand_in_which_the_penalties_choose_differently():
+def test_the_penalties_rank_a_beam_computed_by_hand_differently():
     """A beam of 2, with the probabilities of each prefix after each step.
 
     1. a .6, b .4
-    2. bb .36, "a." .30 finished, then aa .18 (ab .12 falls out)
-    3. bbb .216, aab .144 ("bb." .09 is third, and so not finished)
+    2. bb .36, "a." .30 finished, then aa .18 (ab .12 is pruned)
+    3. bbb .216, aab .144 ("bb." .09 is third, and thus not finished)
     4. "bbb." .1944 finished, the second of two: the search ends.
 
     "a." has 2 tokens and log-probability ln .30 = -1.203973, "bbb." 4 and ln .1944 = -1.637838. With alpha = .6:
@@ -96,8 +96,9 @@ def test_a_beam_by_hand_in_which_the_penalties_choose_differently():
 
 
 def naive_search(model, task, sentence, beam, penalty, max_len):
-    """Beam search as fairseq does it, on lists, with a full pass for every prefix: the `beam` first hypotheses that
-    finish among the best `beam` candidates of a step are the result.
+    """Beam search like fairseq's, on lists, with a full pass for every prefix.
+
+    The result is the first `beam` hypotheses that finish among the best `beam` candidates of a step.
     """
     dictionary = task.target_dictionary
     eos, pad = dictionary.eos(), dictionary.pad()
@@ -123,7 +124,7 @@ def naive_search(model, task, sentence, beam, penalty, max_len):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_it_equals_a_naive_search_over_a_real_model(beam):
     task, model = make_task(), build_model("transformer_shaw_tiny", "--clipping-distance", "3", seed=4)
-    with torch.no_grad():  # clear preferences, and ends that are neither at once nor never
+    with torch.no_grad():  # clear preferences, and sentences of medium length
         model.decoder.output_projection.weight.mul_(3)
     rows = sentences(task, [3, 9, 5, 1, 7, 4])
     penalties = {POWER: lambda length: length**0.6, TASK: lambda length: ((5 + length) / 6) ** 0.6}
@@ -153,8 +154,8 @@ def test_it_equals_a_naive_search_over_a_real_model(beam):
     ],
     ids=lambda options: "-".join(options),
 )
-def test_every_kind_of_search_has_it(options):
-    """A score is the sum of its tokens' over the penalty, in whatever way they were chosen."""
+def test_every_kind_of_search_applies_it(options):
+    """A score is the sum of the tokens' scores divided by the penalty in every kind of search."""
     task, model = make_task(), build_model("transformer_shaw_tiny", seed=4)
     sources = sentences(task, [3, 9, 5])
     source = batch(task, sources, left_pad=True)
@@ -165,7 +166,7 @@ def test_every_kind_of_search_has_it(options):
     prefix = {"prefix_tokens": target[:, : options["prefix"]]} if "prefix" in options else {}
     torch.manual_seed(1)
     rows = generator.generate([model], {"net_input": inputs, "target": target}, **prefix)
-    # --match-source-len gives what is too long a score of minus infinity.
+    # With --match-source-len the score of a hypothesis that is too long is minus infinity.
     found = [one for row in rows for one in row if one["score"] > -math.inf]
     assert len(found) >= 3
     for one in found:
@@ -173,7 +174,7 @@ def test_every_kind_of_search_has_it(options):
         assert float(one["score"]) == pytest.approx(float(expected), abs=1e-4)
 
 
-def test_the_penalty_does_nothing_else():
+def test_the_penalty_supports_no_other_operation():
     penalty = pickle.loads(pickle.dumps(WuPenalty(0.6)))
     assert 7**penalty == pytest.approx(2**0.6)
     assert 1.0**penalty == 1.0
@@ -182,7 +183,7 @@ def test_the_penalty_does_nothing_else():
             other()
 
 
-def test_scoring_a_reference_has_no_penalty_of_its_own():
+def test_scoring_a_reference_applies_no_penalty():
     model = build_model("transformer_shaw_tiny")
     kinds = [type(make_generator(name, model, score_reference=True)) for name in (POWER, TASK)]
     assert kinds[0] is kinds[1]

@@ -1,4 +1,4 @@
-"""Sentences longer than any in training: each encoding works, or refuses in one sentence; never silently wrong."""
+"""Sentences longer than in training: each encoding computes the correct result or refuses in one sentence."""
 
 import pytest
 import torch
@@ -16,9 +16,9 @@ def task():
     return make_task()
 
 
-# `learned` is fairseq's own module, which fairseq's commands guard by the same limit.
+# `learned` is fairseq's own module; fairseq's commands check the same limit.
 @pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"learned"}))
-def test_beyond_the_limit_tables_refuse_and_all_others_go_on(task, name):
+def test_only_encodings_with_absolute_tables_refuse_longer_sentences(task, name):
     model, source = build_model(architecture_name(name, "tiny"), *LIMITS), sentences(task, [20])[0][None]
     if "max_positions" in ENCODINGS[name].options:
         with pytest.raises(
@@ -30,8 +30,8 @@ def test_beyond_the_limit_tables_refuse_and_all_others_go_on(task, name):
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_within_the_limit_any_length_is_right_in_a_batch_and_step_by_step(task, name):
-    """Far beyond the window of distances and the exact buckets of the defaults."""
+def test_any_length_within_the_limit_is_correct_in_a_batch_and_in_incremental_decoding(task, name):
+    """Far beyond the default clipping distance and the exact buckets."""
     model = enlarge_positions(build_model(architecture_name(name, "tiny")))
     sources, targets = sentences(task, [150, 3]), sentences(task, [140, 2], seed=6)
     previous = shift_right(targets)
@@ -46,7 +46,7 @@ def test_within_the_limit_any_length_is_right_in_a_batch_and_step_by_step(task, 
     assert translate(model, task, sources[0][None])[0][0]["positional_scores"].isfinite().all()
 
 
-def test_fairseq_generate_refuses_what_the_tables_cannot_hold(tmp_path):
+def test_fairseq_generate_refuses_sentences_longer_than_the_tables(tmp_path):
     data = binarize(make_corpus(tmp_path / "text"), tmp_path / "data")
     limits = ("--max-source-positions", "6", "--max-target-positions", "30")
     train(data, tmp_path / "model", "transformer_diet_abs_tiny", *limits, user_dir=PACKAGE)

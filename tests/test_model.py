@@ -1,4 +1,4 @@
-"""The conformance suite at the level of the whole model, and comparisons with stock fairseq."""
+"""Conformance tests of the whole model, and comparisons with stock fairseq."""
 
 import copy
 import gc
@@ -75,8 +75,8 @@ def test_sentence_alone_equals_sentence_in_a_batch(task, pairs, name, options):
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_cached_beam_search_scores_equal_a_full_pass(task, pairs, name, options):
-    """Each finished hypothesis, whose beam was reordered many times, scores as it does in one uncached pass; and a
-    sentence is translated in a left-padded batch as it is alone.
+    """Scores in incremental decoding with reordered beams equal those of a full pass, and a
+    sentence has the same translation in a left-padded batch and alone.
     """
     model, (sources, _) = variant(name, options), pairs
     for number, hypotheses in enumerate(translate(model, task, batch(task, sources, left_pad=True))):
@@ -90,7 +90,7 @@ def test_cached_beam_search_scores_equal_a_full_pass(task, pairs, name, options)
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_order_matters_only_where_it_should(task, pairs, name, options):
+def test_only_encodings_without_positions_ignore_order(task, pairs, name, options):
     model, source = variant(name, options), pairs[0][0][None]
     order = torch.tensor([2, 0, 1, 5, 3, 4, 6, 7])
     states = [model.encoder(tokens)["encoder_out"][0] for tokens in (source[:, order], source)]
@@ -127,7 +127,7 @@ def test_activation_checkpointing_changes_nothing(task, pairs, name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_saved_and_loaded_it_is_the_same(task, pairs, name, options):
+def test_saving_and_loading_preserves_the_model(task, pairs, name, options):
     model, (sources, targets) = variant(name, options), pairs
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
@@ -143,19 +143,19 @@ def test_saved_and_loaded_it_is_the_same(task, pairs, name, options):
     ("name", "options"),
     [("t5", {}), ("deberta", {}), ("deberta", {"share_key_projection": True, **LOG_BUCKETS}), ("rotary", {})],
 )
-def test_copied_or_pickled_whole_it_is_the_same(task, pairs, name, options):
+def test_copying_or_pickling_preserves_the_model(task, pairs, name, options):
     model = variant(name, options)
     source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
     expected = logits(model, source, previous)
     copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
     for parameter in model.parameters():
-        torch.nn.init.zeros_(parameter)  # nothing of a copy is the original's
+        torch.nn.init.zeros_(parameter)  # the copy shares no tensor with the original
     for other in copies:
         torch.testing.assert_close(logits(other, source, previous), expected, rtol=0, atol=1e-12)
 
 
-def test_shared_projections_are_those_of_the_words(task, pairs):
-    """As they are in each pass, and once in the checkpoint."""
+def test_shared_projections_are_attentions(task, pairs):
+    """They are current in each pass, and stored once in the checkpoint."""
     model = variant("deberta", {"share_key_projection": True})
     tables = {
         f"{stack}.layers.{layer}.self_attn.position_encoding.relative_vectors"
@@ -169,12 +169,12 @@ def test_shared_projections_are_those_of_the_words(task, pairs):
     source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
     before = logits(model, source, previous)
     for layer in layers:
-        assert layer.self_attn.position_encoding.word_projections == (layer.self_attn.q_proj, layer.self_attn.k_proj)
+        assert layer.self_attn.position_encoding.content_projections == (layer.self_attn.q_proj, layer.self_attn.k_proj)
     replaced = copy.deepcopy(layers[0].self_attn.q_proj)
     torch.nn.init.normal_(replaced.weight)
     layers[0].self_attn.q_proj = replaced
     assert not torch.allclose(logits(model, source, previous), before)
-    assert layers[0].self_attn.position_encoding.word_projections[0] is replaced
+    assert layers[0].self_attn.position_encoding.content_projections[0] is replaced
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
@@ -190,13 +190,13 @@ def test_whole_model_in_half_precision_is_finite(task, pairs, name, options):
     ("sharing", "tables", "heads"), [("none", 2, 2), ("head", 2, 1), ("layer", 1, 2), ("all", 1, 1)]
 )
 @pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if "position_sharing" in cls.options])
-def test_sharing_shares_what_it_says(name, sharing, tables, heads):
+def test_position_sharing_determines_the_tables(name, sharing, tables, heads):
     model = build_model(architecture_name(name, "tiny"), "--position-sharing", sharing)
     for stack in (model.encoder, model.decoder):
         found = {}
         for layer in stack.layers:
             for key, table in layer.self_attn.position_encoding.named_parameters():
-                if not key.startswith("projection."):  # Linformer's are of no head, and each layer's own
+                if not key.startswith("projection."):  # Linformer's projections are not shared
                     found.setdefault(key, {})[id(table)] = table
         assert found
         for of_layers in found.values():
@@ -219,7 +219,7 @@ def test_sharing_shares_what_it_says(name, sharing, tables, heads):
         ("diet_abs_lin", {"query_positions", "key_positions"}, {"projection.keys", "projection.values"}),
     ],
 )
-def test_layers_share_a_part(name, common, own):
+def test_layers_share_some_parameters(name, common, own):
     layers = build_model(architecture_name(name, "tiny")).encoder.layers
     first, second = (dict(layer.self_attn.position_encoding.named_parameters()) for layer in layers)
     assert {key for key in first if first[key] is second[key]} == common
@@ -228,23 +228,23 @@ def test_layers_share_a_part(name, common, own):
 
 @pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_attention_to_a_source_padded_on_the_left_is_that_to_the_source_alone(task, name, beam):
-    """Also when one sentence of the batch is left, and when fairseq tells the modules the beam."""
+def test_cross_attention_ignores_left_padding_of_the_source(task, name, beam):
+    """Also with one remaining sentence in the batch, and when fairseq sets the beam size of the modules."""
     model = variant(name, {"cross_attention_positions": True})
     for layer in model.decoder.layers:
         layer.encoder_attn.set_beam_size(beam)
     sources = sentences(task, [9, 4, 2])
     together = translate(model, task, batch(task, sources, left_pad=True), beam=beam)
     for source, hypotheses in zip(sources, together, strict=True):
-        padded = batch(task, [sources[0], source], left_pad=True)[1:]  # a batch of one sentence, with padding
+        padded = batch(task, [sources[0], source], left_pad=True)[1:]  # one sentence with padding
         for tokens in (source[None], padded):
             alone = translate(model, task, tokens, beam=beam)[0]
             assert [h["tokens"].tolist() for h in hypotheses] == [h["tokens"].tolist() for h in alone]
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_nothing_of_a_pass_outlives_it(task, pairs, monkeypatch, training):
-    """Without waiting for the collector of cycles, which knows nothing of a GPU's memory."""
+def test_tensors_of_a_pass_are_freed_after_it(task, pairs, monkeypatch, training):
+    """Without the garbage collector, which does not know when GPU memory is scarce."""
     model, made = variant("t5", {"cross_attention_positions": True}).train(training), []
     create = Positions.__init__
     monkeypatch.setattr(
@@ -264,10 +264,10 @@ def test_nothing_of_a_pass_outlives_it(task, pairs, monkeypatch, training):
         gc.enable()
 
 
-def test_attention_to_the_source_needs_a_pass_of_the_decoder(task, pairs):
+def test_cross_attention_needs_a_pass_of_the_decoder(task, pairs):
     model = variant("t5", {"cross_attention_positions": True})
     encoder_out = model.encoder(pairs[0][0][None])
-    with pytest.raises(RuntimeError, match="inside a forward pass of the decoder only"):
+    with pytest.raises(RuntimeError, match="only inside a forward pass of the decoder"):
         model.decoder.extract_features_scriptable(shift_right(pairs[1])[0][None], encoder_out)
 
 
@@ -303,7 +303,7 @@ def test_stock_checkpoint_gives_the_same_outputs(task, pairs, name, flags, norm)
         logits(model.train(), source, previous).square().sum().backward()
     for key, parameter in stock.named_parameters():
         gradient = dict(ours.named_parameters())[key].grad
-        if ".self_attn." in key and key.endswith("_proj.bias"):  # sums over another layout in memory
+        if ".self_attn." in key and key.endswith("_proj.bias"):  # summed in another memory layout
             torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-4)
         else:
             assert torch.equal(gradient, parameter.grad), key
@@ -336,7 +336,7 @@ def test_stock_checkpoint_fine_tunes_into_every_encoding(name):
         assert not is_new or "position" in key
 
 
-#: what fills all position parameters so that attention is as without them, where there is such a value
+#: the value of position parameters with which an encoding has no effect, if there is one
 NEUTRAL = {
     **dict.fromkeys(("shaw", "relative_key", "diet_rel", "diet_abs", "t5", "transformer_xl", "xlnet", "huang4"), 0.0),
     **dict.fromkeys(("huang1", "huang2", "huang3"), 1.0),
@@ -348,7 +348,7 @@ NEUTRAL = {
     [(name, False) for name in NEUTRAL]
     + [(name, True) for name in NEUTRAL if ENCODINGS[name].supports_cross_attention],
 )
-def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, name, cross):
+def test_with_neutral_tables_the_fine_tuned_model_equals_stock(task, pairs, name, cross):
     stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
     flags = ["--cross-attention-positions", str(cross).lower()]
     ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
@@ -360,14 +360,14 @@ def test_fine_tuned_with_neutral_tables_it_is_the_stock_model(task, pairs, name,
                 parameter.fill_(NEUTRAL[name])
     sources, targets = pairs
     source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
-    # fairseq's own encoder-decoder attention takes its softmax in single precision
+    # fairseq's own cross-attention computes the softmax in single precision
     atol = 1e-6 if cross else 1e-10
     torch.testing.assert_close(logits(ours, source, previous), logits(stock, source, previous), rtol=0, atol=atol)
     for mine, theirs in zip(translate(ours, task, source), translate(stock, task, source), strict=True):
         assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
 
 
-def test_fine_tuning_keeps_the_position_parameters_that_fit():
+def test_fine_tuning_keeps_position_parameters_of_the_same_shape():
     learned = build_model("transformer_learned_tiny").state_dict()
     ours = build_model("transformer_shaw_tiny", "--input-positions", "learned", seed=2)
     fresh = ours.state_dict()["encoder.layers.0.self_attn.position_encoding.relative_keys"].clone()
@@ -407,12 +407,12 @@ def test_fine_tuning_keeps_the_position_parameters_that_fit():
         (["transformer_diet_rel_tiny"], ["transformer_diet_rel_tiny", "--position-sharing", "head"]),
     ],
 )
-def test_other_positions_than_trained_with_are_refused(trained, wanted):
+def test_a_checkpoint_with_other_positions_is_refused(trained, wanted):
     with pytest.raises(PositionMismatch, match=r"was trained with other positions .*--finetune-from-model"):
         build_model(*wanted).load_state_dict(build_model(*trained).state_dict())
 
 
-def test_signature_names_the_encoding_and_every_option_that_is_not_at_its_default():
+def test_signature_records_the_encoding_and_every_option_not_at_its_default():
     flags = ("--clipping-distance", "3", "--relative-keys", "true", "--relative-values", "false")
     model = build_model("transformer_shaw_tiny", *flags)
     found = json.loads(decode_signature(model.position_version))
@@ -429,7 +429,7 @@ def test_signature_names_the_encoding_and_every_option_that_is_not_at_its_defaul
         ("sinusoidal", ("--input-positions", "sinusoidal", "--attention-backend", "eager")),
     ],
 )
-def test_flags_at_their_defaults_leave_no_trace_in_the_signature(name, flags):
+def test_flags_at_their_defaults_are_not_recorded_in_the_signature(name, flags):
     typed, plain = build_model(f"transformer_{name}_tiny", *flags), build_model(f"transformer_{name}_tiny")
     assert decode_signature(typed.position_version) == decode_signature(plain.position_version)
     assert json.loads(decode_signature(plain.position_version)) == {"encoding": name}
@@ -452,18 +452,18 @@ def test_two_segments_are_the_default():
         (["transformer_shaw_tiny", "--encoder-learned-pos"], "--encoder-learned-pos contradicts .*--input-positions"),
         (["transformer_shaw_tiny", "--cross-self-attention"], "--cross-self-attention cannot be used"),
         (["transformer_shaw_tiny", "--clipping-distance", "-2"], "--clipping-distance .* -2"),
-        (["transformer_shaw_tiny", "--cross-attention-positions", "true"], "shaw is not defined between .* t5"),
+        (["transformer_shaw_tiny", "--cross-attention-positions", "true"], "shaw does not support cross-attention"),
         (
             ["transformer_t5_tiny", "--target-position-encoding", "rotary", "--cross-attention-positions", "true"],
-            "rotary .* source and target; .*diet_rel, diet_abs, t5",
+            "rotary does not support cross-attention; .*diet_rel, diet_abs, t5",
         ),
         (
             ["transformer_shaw_tiny", "--target-position-encoding", "linformer"],
-            "linformer: .* decoder; .*sinusoidal",
+            "linformer .* decoder; .*sinusoidal",
         ),
-        (["transformer_shaw_tiny", "--target-position-encoding", "diet_abs_lin"], "say diet_abs instead"),
+        (["transformer_shaw_tiny", "--target-position-encoding", "diet_abs_lin"], "use diet_abs instead"),
         (["transformer_t5_tiny", "--num-buckets", "7"], "--num-buckets .*even.* 4, not 7"),
-        (["transformer_t5_tiny", "--max-distance", "8"], "--max-distance .* 8, .* not 8"),
+        (["transformer_t5_tiny", "--max-distance", "8"], "--max-distance .* 8, not 8"),
         (["transformer_diet_abs_tiny", "--max-source-positions", "0"], "max_positions 0: .*1"),
         (
             ["transformer_t5_tiny", "--cross-attention-positions", "true", "--no-cross-attention"],
@@ -477,7 +477,7 @@ def test_two_segments_are_the_default():
         (["transformer_deberta_tiny", "--clipping-distance", "0"], "--clipping-distance .* 1 .* deberta"),
         (
             ["transformer_deberta_tiny", "--content-to-position", "false", "--position-to-content", "false"],
-            "deberta without --content-to-position and --position-to-content .*nopos",
+            "deberta with .*--content-to-position and --position-to-content .*nopos",
         ),
         (
             ["transformer_deberta_tiny", "--max-distance", "64"],
@@ -485,12 +485,12 @@ def test_two_segments_are_the_default():
         ),
         (
             ["transformer_deberta_tiny", "--position-buckets", "8", "--clipping-distance", "128"],
-            "--clipping-distance .* deberta.* beside --position-buckets",
+            "--clipping-distance .* deberta.* with --position-buckets",
         ),
         (["transformer_deberta_tiny", "--position-buckets", "3"], "--position-buckets .* 4, not 3"),
         (
             ["transformer_deberta_tiny", "--position-buckets", "32", "--max-distance", "17"],
-            "--max-distance .* 17, not 17: --position-buckets 32 .*16",
+            "--max-distance .* 17, not 17: .*--position-buckets 32 .*16",
         ),
         (["transformer_t5_tiny", "--position-buckets", "8"], "--position-buckets has no meaning for"),
         (["transformer_tupe_abs_tiny", "--share-key-projection", "true"], "--share-key-projection has no meaning for"),
@@ -499,28 +499,28 @@ def test_two_segments_are_the_default():
         (["transformer_t5_tiny", "--segment-separator", "</s>"], "</s>.* source dictionary"),
         (["transformer_t5_tiny", "--segment-separator", "<unk>"], "<unk>.* source dictionary"),
         (["transformer_t5_tiny", "--num-segments", "3"], "--num-segments has no meaning without --segment-separator"),
-        (["transformer_xlnet_tiny", "--segment-vectors", "true"], "xlnet with these flags tells segments apart"),
-        (["transformer_linformer_tiny", "--segment-separator", "w3"], "linformer cannot have segments"),
+        (["transformer_xlnet_tiny", "--segment-vectors", "true"], "xlnet with these flags needs segments"),
+        (["transformer_linformer_tiny", "--segment-separator", "w3"], "linformer does not support segments"),
         (["transformer_alibi_tiny", "--untie-first-token", "true"], "--untie-first-token has no meaning for"),
     ],
 )
-def test_senseless_flags_are_refused_when_the_model_is_built(arguments, message):
+def test_invalid_flags_are_refused_when_the_model_is_built(arguments, message):
     with pytest.raises(ValueError, match=message):
         build_model(*arguments)
 
 
 @pytest.mark.parametrize("inputs", ["none", "sinusoidal", "learned"])
-def test_attention_side_encoding_stands_on_any_input_side_one(task, pairs, inputs):
+def test_encodings_in_attention_combine_with_any_input_positions(task, pairs, inputs):
     model = build_model("transformer_shaw_tiny", "--input-positions", inputs)
     assert (model.encoder.embed_positions is None) == (model.decoder.embed_positions is None) == (inputs == "none")
     assert any("embed_positions" in name for name, _ in model.named_parameters()) == (inputs == "learned")
 
 
-# Mixing, encoder-decoder attention, segments
+# Mixed encodings, cross-attention, segments
 
 
 def encodings_of(model):
-    """Names of the encodings in encoder, decoder, and between them."""
+    """Names of the encodings in encoder, decoder and cross-attention."""
     decoder = model.decoder.layers[0]
     found = [model.encoder.layers[0].self_attn, decoder.self_attn, decoder.encoder_attn]
     return [
@@ -550,7 +550,7 @@ def test_encoder_and_decoder_may_have_different_encodings_each_with_its_own_defa
     assert [side.clipping_distance for side in sides] == [128, 16]
 
 
-def test_positions_enter_the_input_of_the_side_that_wants_them():
+def test_input_positions_are_added_on_the_side_that_uses_them():
     model = build_model("transformer_shaw_tiny", "--source-position-encoding", "learned")
     assert model.encoder.embed_positions is not None
     assert model.decoder.embed_positions is None
@@ -558,7 +558,7 @@ def test_positions_enter_the_input_of_the_side_that_wants_them():
     assert encodings_of(build_model("transformer_diet_abs_lin_tiny")) == ["diet_abs_lin", "diet_abs", None]
 
 
-def test_tables_are_as_long_as_the_model_allows():
+def test_tables_are_as_long_as_the_models_maximum():
     limits = ["--max-source-positions", "30", "--max-target-positions", "20"]
     model = build_model("transformer_diet_abs_tiny", *limits, "--cross-attention-positions", "true")
     decoder = model.decoder.layers[0]
@@ -567,7 +567,7 @@ def test_tables_are_as_long_as_the_model_allows():
 
 
 def dropout_after(model, *flags):
-    """Dropout modules that are active when fairseq-generate with these flags has prepared the model."""
+    """Dropout modules that are active after fairseq-generate with these flags has prepared the model."""
     parser = options.get_generation_parser()
     arguments = options.parse_args_and_arch(parser, ["no-data", "--path", "none", *flags])
     model.prepare_for_inference_(convert_namespace_to_omegaconf(arguments))
@@ -597,7 +597,7 @@ def test_retained_dropout_is_that_of_stock(task, pairs, name, arch):
     assert not torch.equal(one, other)
 
 
-def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decoding(task, pairs, monkeypatch):
+def test_segments_follow_the_separator_in_source_target_and_incremental_decoding(task, pairs, monkeypatch):
     flags = ["--segment-separator", "w3", "--cross-attention-positions", "true"]
     model = enlarge_positions(build_model("transformer_diet_rel_tiny", *flags))
     separator, seen = task.source_dictionary.index("w3"), []
@@ -629,22 +629,22 @@ def test_segments_follow_the_separator_in_source_and_target_and_in_cached_decodi
 
 
 @pytest.mark.parametrize("name", ["diet_abs", "tupe_abs", "tupe_rel"])
-def test_matrices_of_positions_are_computed_once_a_pass_and_cached_for_a_generation(task, pairs, monkeypatch, name):
+def test_matrices_of_positions_are_computed_once_per_pass_and_cached_for_a_generation(task, pairs, monkeypatch, name):
     model, made = build_model(architecture_name(name, "tiny")), []
     cls = ENCODINGS[name]
     matrix = cls.matrix
     monkeypatch.setattr(cls, "matrix", lambda self, *lengths: made.append(lengths) or matrix(self, *lengths))
     source, previous = pairs[0][0][None], shift_right(pairs[1])[0][None]
     logits(model, source, previous)
-    assert made == [(8, 8), (6, 6)]  # two layers each in encoder and decoder
+    assert made == [(8, 8), (6, 6)]  # once each for encoder and decoder, which have two layers
     made.clear()
     hypotheses = translate(model, task, source, beam=2, min_len=11)[0]
     assert len(hypotheses[0]["tokens"]) > 10
     assert made == [(8, 8), (64, 64)]
 
 
-def test_nothing_but_the_flags_decides_about_segments(task, pairs):
-    """Segment tables of zeros change nothing."""
+def test_segments_depend_on_the_flags_only(task, pairs):
+    """Segment tables of zeros have no effect."""
     plain = enlarge_positions(build_model("transformer_shaw_tiny"))
     model = build_model("transformer_shaw_tiny", "--segment-separator", "w3", "--num-segments", "4")
     state = plain.state_dict() | {SIGNATURE: model.state_dict()[SIGNATURE]}

@@ -1,4 +1,4 @@
-"""What pip installs: the requirements and their pins, the package alone, and the command that names its directory."""
+"""Requirements, their pins, installation with pip, and the command that prints the package's directory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from packaging.version import Version
 from tests.toy import binarize, make_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
-#: the part of the package that only works with an extra
-#: what an extra is needed for, in the plugin
+#: folders of the package that need an extra, with the groups of requirements that they may import
 EXTRA_FOLDERS = {"fairseq_posenc/export": ["", "export"], "fairseq_posenc/benchmark": ["", "recipes"]}
-#: by these a user chooses a Python
+#: environment variables that select a Python
 CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
 
 
@@ -33,7 +32,7 @@ def run(command: list[str | Path], cwd: Path, **environment: str) -> subprocess.
 
 
 def clean() -> dict[str, str]:
-    """This process's environment, but with no Python chosen."""
+    """This process's environment, without the variables that select a Python."""
     return {name: value for name, value in os.environ.items() if name not in CHOICES}
 
 
@@ -47,14 +46,14 @@ def test_prints_only_the_directory_from_anywhere(tmp_path: Path) -> None:
 
 
 def test_takes_no_arguments(tmp_path: Path) -> None:
-    # As a file, which spares the import of fairseq.
+    # As a file, to save the import of fairseq.
     result = run([sys.executable, ROOT / "fairseq_posenc" / "__main__.py", "--arch"], tmp_path)
     assert result.returncode == 2
     assert result.stdout == ""
     assert "takes no arguments (got '--arch')" in result.stderr
 
 
-# what is installed
+# requirements
 
 
 def pins() -> dict[NormalizedName, Version]:
@@ -67,7 +66,7 @@ def pins() -> dict[NormalizedName, Version]:
 
 
 def declared() -> dict[str, list[Requirement]]:
-    """The requirements in setup.py, those of the package itself under the name ''."""
+    """The requirements in setup.py by extra; those of the package itself have the name ''."""
     (call,) = (
         node
         for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
@@ -85,9 +84,9 @@ def test_every_declared_range_admits_the_pinned_version() -> None:
 
 
 def test_all_that_gets_installed_is_pinned() -> None:
-    """Follows the requirements of the installed packages, torch's CUDA packages too where it has CUDA."""
+    """Follows the requirements of installed packages, including torch's CUDA packages if it has CUDA."""
     pinned = pins()
-    assert {"pip", "setuptools", "uv"} <= set(pinned)  # which scripts/env.sh asks for
+    assert {"pip", "setuptools", "uv"} <= set(pinned)  # required by scripts/env.sh
     waiting = [(requirement, "") for group in declared().values() for requirement in group]
     seen: set[tuple[str, str]] = set()
     while waiting:
@@ -100,7 +99,7 @@ def test_all_that_gets_installed_is_pinned() -> None:
         assert name in pinned, f"{requirement} is not in constraints.txt"
         try:
             texts = importlib.metadata.requires(name) or []
-        except importlib.metadata.PackageNotFoundError:  # an environment that is not made by scripts/env.sh
+        except importlib.metadata.PackageNotFoundError:  # the environment was not made by scripts/env.sh
             continue
         waiting += [(Requirement(text), one) for text in texts for one in {"", *requirement.extras}]
     assert {name for name, _ in seen} > {"torch", "ve-fairseq", "numpy", "antlr4-python3-runtime"}
@@ -135,7 +134,7 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
     files = [path for path in files if not set(others).intersection(path.parents)]
     assert files
     for path in files:
-        # A file beside this one may be imported by its own name.
+        # A file in the same folder may be imported by its own name.
         beside = {each.stem for each in path.parent.iterdir()}
         for name in set(imports(path)) - own - beside:
             providers = {canonicalize_name(each) for each in distributions.get(name, [name])}
@@ -144,12 +143,12 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
 
 @pytest.mark.slow
 def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None:
-    """Needs a package index, and some GB of disk."""
+    """Needs a package index and some GB of disk space."""
     copy = tmp_path / "source"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "output*", "data", "*.egg-info", "build"))
     python = str(tmp_path / "venv" / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    # Constrained, so that it takes the PyTorch that scripts/env.sh took.
+    # With constraints, so that it installs the same PyTorch as scripts/env.sh.
     install = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), "."]
     subprocess.run(install, cwd=copy, check=True)
     printed = subprocess.check_output([python, "-m", "fairseq_posenc"], cwd="/", env=clean(), text=True)

@@ -1,4 +1,4 @@
-"""Patched functions still take all that fairseq's own functions take."""
+"""Patched functions accept the same arguments as fairseq's own."""
 
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
@@ -9,14 +9,14 @@ from fairseq.tasks.translation import TranslationTask
 from tests.models import batch, build_model, make_task, sentences, shift_right
 
 
-def test_items_of_any_kind_are_grouped_and_dummies_come_first():
+def test_any_items_can_be_grouped_and_dummies_come_first():
     assert list(iterators.GroupedIterator(list(range(10)), 4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     batches = [{"id": 1}, {}, {"id": 2}, None]
     assert list(iterators.GroupedIterator(batches, 4)) == [[{}, None, {"id": 1}, {"id": 2}]]
 
 
 class ByPosition(TranslationTask):
-    """Hands everything on by position, as fairseq's speech tasks do."""
+    """Passes all arguments by position, as fairseq's speech tasks do."""
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
         return super().train_step(sample, model, criterion, optimizer, update_num, ignore_grad)
@@ -30,7 +30,7 @@ class SeveralTasks(CrossEntropyCriterion):
         return loss, sample_size, {**logged, "multitask": {"ctc": {"loss": 3.0}}, "nothing": None}
 
 
-def test_a_dummy_counts_nothing_in_tasks_that_call_the_step_by_position():
+def test_dummies_are_ignored_in_tasks_that_pass_arguments_by_position():
     task = make_task()
     task.__class__ = ByPosition
     model = build_model("transformer_shaw_tiny")

@@ -1,4 +1,4 @@
-"""Whatever is started runs the code that it belongs to: not that of the current directory, nor of another clone."""
+"""Every command runs the code of its own clone, not that of the current directory or of another clone."""
 
 import os
 import shutil
@@ -92,7 +92,7 @@ def test_a_script_of_another_copy_than_the_installed_is_refused(tmp_path: Path) 
     assert marks(tmp_path) == []
 
 
-def test_a_batch_file_runs_the_clone_that_it_lies_in(tmp_path: Path) -> None:
+def test_a_batch_file_runs_its_own_clone(tmp_path: Path) -> None:
     """With stand-ins for SLURM's programs: sbatch runs a copy of the file, in the directory that it is called in."""
     for name in ("one", "two"):
         recipe = tmp_path / name / "recipes" / "small"

@@ -1,4 +1,4 @@
-"""Every encoding on real text, as a user runs it: train, average, translate. Minutes each, so only with -m slow."""
+"""Trains, averages and translates with every encoding on real text. Takes minutes each, so only with -m slow."""
 
 import json
 import os
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def multi30k(shared, tmp_path_factory):
-    """Multi30k en-de as the recipe prepares it."""
+    """Multi30k en-de, prepared as in the recipe."""
     data = tmp_path_factory.mktemp("data")
     subprocess.run(
         [
@@ -111,11 +111,11 @@ def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
     )
     task.load_dataset("test")
     model = models[0].double().eval()
-    assert_translates_alike_in_every_way(model, task, [task.dataset("test")[i]["source"] for i in range(40)])
+    assert_equal_translations(model, task, [task.dataset("test")[i]["source"] for i in range(40)])
 
 
-def assert_translates_alike_in_every_way(model, task, sources):
-    """Beam 5, cached, in batches of mixed lengths; without a cache; one by one."""
+def assert_equal_translations(model, task, sources):
+    """Compares incremental decoding in mixed batches with full passes, and with single sentences (beam 5)."""
 
     def translate(rows, cached=True):
         generator = SequenceGenerator([model], task.target_dictionary, beam_size=5, max_len_b=50)

@@ -1,4 +1,4 @@
-"""A toy parallel corpus, and fairseq's own command lines on it: what tests need to run the real thing in
+"""A toy parallel corpus and fairseq's own command lines, with which tests run real trainings in
 seconds.
 
 Everything here is a plain function without pytest, so that fixtures of any scope can call it:
@@ -9,7 +9,7 @@ Everything here is a plain function without pytest, so that fixtures of any scop
     run = generate(data, tmp / "model" / "checkpoint_last.pt", user_dir=PACKAGE)
     hypotheses(run.stdout)                                    # {0: "w3 w1", 1: ...}, by line of the corpus
 
-fairseq's tools run as processes of their own, each with one thread (:mod:`tests.forked`).
+fairseq's commands run in their own processes, each with one thread (:mod:`tests.forked`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from tests import forked
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_posenc"
-"""What a user gives to `--user-dir`."""
+"""The argument of `--user-dir`."""
 
 SOURCE, TARGET = "en", "de"
 
@@ -33,7 +33,7 @@ TINY = (
     *("--encoder-ffn-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
     *("--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
 )
-"""Flags that shrink any Transformer architecture to what trains in a moment."""
+"""Flags that shrink any Transformer architecture to a size that trains in a moment."""
 
 
 def make_corpus(
@@ -47,19 +47,17 @@ def make_corpus(
 ) -> Path:
     """Write `{train,valid,test}.{en,de}` into `directory` and return it.
 
-    Each target sentence is its source sentence backwards, word for word renamed: order matters, and the two
-    sides share no word. `lines` is the number of training lines (then 20 each for valid and test), or a
-    number a split. Every word of the vocabulary occurs in the first training lines, so that dictionaries do
-    not depend on luck.
+    Each target sentence is the reversed source sentence with renamed words, so that order matters and the
+    languages share no word. `lines` is the number of training lines (with 20 each for valid and test), or a
+    number for each split. Every word of the vocabulary occurs in the first training lines, so that dictionaries do
+    not depend on the seed.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     sizes = {"train": lines, "valid": 20, "test": 20} if isinstance(lines, int) else dict(lines)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for split, size in sizes.items():
-        sentences = [
-            [chance.randrange(vocabulary) for _ in range(chance.randint(min_words, max_words))] for _ in range(size)
-        ]
+        sentences = [[rng.randrange(vocabulary) for _ in range(rng.randint(min_words, max_words))] for _ in range(size)]
         if split == "train":
             words = list(range(vocabulary))
             for start in range(0, vocabulary, max_words):
@@ -162,7 +160,7 @@ def generate(
 
 
 def hypotheses(stdout: str) -> dict[int, str]:
-    """The best hypothesis of each sentence id in what fairseq-generate or -interactive printed (`H-<id>`
+    """The best hypothesis of each sentence in the output of fairseq-generate or -interactive, by id (`H-<id>`
     lines).
     """
     found: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Every registered encoding with the values of its options worth testing: a new one is tested by being there."""
+"""Every registered encoding with the values of its options to test; a new encoding is included automatically."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
 from fairseq_posenc.encodings.options import SHARING, Option, parse_bool
 
-#: beside the default, for options of which any encoding may have some; a choice or a bool is tried in every value
+#: values to test in addition to the default; options with choices and bools are tested with every value
 INTERESTING: dict[str, tuple[Any, ...]] = {
     "clipping_distance": (0, 1, 3, 64),
     "left_clip": (0, 2),
@@ -20,10 +20,10 @@ INTERESTING: dict[str, tuple[Any, ...]] = {
     "position_rank": (1, 7),
     "projection_length": (2, 3, 40),
     "rotary_base": (100.0,),
-    "segment_vectors": (False,),  # true needs segments, which have tests of their own
+    "segment_vectors": (False,),  # true needs segments, which are tested separately
 }
 IMPOSSIBLE = [("deberta", {"clipping_distance": 0}), ("deberta", {"max_distance": 17})]
-#: DeBERTa-v2's log buckets, where one of them holds two distances within 6 words
+#: DeBERTa-v2's logarithmic buckets, such that one of them has two distances in a sentence of 6 tokens
 LOG_BUCKETS = {"position_buckets": 6, "max_distance": 7}
 DEBERTA: list[dict[str, Any]] = [
     {"clipping_distance": 2, "position_index": "paper"},
@@ -76,7 +76,7 @@ def _parameters(variants: list[Variant]) -> list[Any]:
 
 
 def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncoding:
-    """The encoding in this precision, bound to the same two projections each time, as by the attention around it."""
+    """Converts the encoding to this precision, and binds it to two fixed projections, as attention does."""
     torch.manual_seed(7)
     width = encoding.num_heads * encoding.head_dim
     encoding.bind_projections(*(torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2)))
@@ -87,7 +87,7 @@ def _takes_masks(name: str, options: dict[str, Any]) -> bool:
     return not build_encoding(name, num_heads=2, head_dim=4, **options).projects_length
 
 
-#: flags of models beside those of encodings; w3 is a word of tests/models.py
+#: combinations with flags of the model; w3 is a word of tests/models.py
 COMBINATIONS: list[Variant] = [
     *(
         (name, {"cross_attention_positions": True, "segment_separator": "w3", "num_segments": 3})
@@ -110,19 +110,19 @@ COMBINATIONS: list[Variant] = [
     ("t5", {"input_positions": "learned", "bias_gain": "auto"}),
 ]
 
-#: as a model has them, by flags
+#: variants by the flags of a model
 VARIANTS = _parameters(_variants(typed_only=True) + COMBINATIONS)
-#: as they are built alone
+#: variants by the options of build_encoding
 ALONE = _parameters(_variants(typed_only=False))
-#: those that know positions inside attention
+#: variants with positions in attention only
 IN_ATTENTION = _parameters(
     [variant for variant in _variants(typed_only=False) if ENCODINGS[variant[0]].input_positions == "none"]
 )
-#: those of which a mask can hide keys
+#: variants that support masks
 MASKABLE = _parameters([variant for variant in _variants(typed_only=False) if _takes_masks(*variant)])
 
 
 def ignores_order(name: str, options: dict[str, Any]) -> bool:
-    """Whether an encoder with this encoding cannot tell the order of its words."""
-    silent = options.get("relative_keys") is False and options.get("relative_values") is False
-    return name == "nopos" or options.get("clipping_distance") == 0 or silent
+    """Whether the output of an encoder with this encoding does not depend on the order of tokens."""
+    without_tables = options.get("relative_keys") is False and options.get("relative_values") is False
+    return name == "nopos" or options.get("clipping_distance") == 0 or without_tables

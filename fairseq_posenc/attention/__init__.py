@@ -1,14 +1,15 @@
 """Attention with a position encoding.
 
 =========================  ===========================================================================================
-:mod:`.core`               ``attend``, the product: checks, the encoding's ``transform``, a backend
-:mod:`.module`             fairseq's attention modules around it: projections, and keys and values of earlier steps
-:mod:`.backends`           the ways to compute it, which all give the same
-:mod:`.flex_kernel`        PyTorch's FlexAttention, for one of them
-:mod:`.masks`              padding and the future, in the forms that backends need
-:mod:`.positions`          where queries and keys stand; caches for one pass and for one generation
-:mod:`.key_value_cache`    keys and values over the steps of a generation
+:mod:`.core`               ``attend``: checks its arguments, applies the encoding's ``transform``, calls a backend
+:mod:`.module`             fairseq's attention modules: projections and the cache of keys and values around ``attend``
+:mod:`.backends`           the implementations of attention, which all compute the same result
+:mod:`.flex_kernel`        a wrapper of PyTorch's FlexAttention, for one of the backends
+:mod:`.masks`              padding and causal masks, in the forms that backends need
+:mod:`.positions`          positions and distances of queries and keys; caches for one pass and for one generation
+:mod:`.key_value_cache`    the cached keys and values of incremental decoding
 =========================  ===========================================================================================
 
-Nothing is imported here, since encodings import some of these modules, and others import the encodings' contract.
+This file imports nothing, to avoid a cycle: encodings import some of these modules, and others import the encodings'
+base class.
 """

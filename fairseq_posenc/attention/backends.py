@@ -1,5 +1,6 @@
-"""The backends, which compute the same attention in different ways: by PyTorch's fused kernel, by FlexAttention, with
-all logits at once, or in blocks of queries.
+"""The attention backends: PyTorch's fused kernel, FlexAttention, all logits at once, or blocks of queries.
+
+They compute the same result and differ in time and memory.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from .positions import Positions
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """What a backend computes attention from.
+    """The arguments of a backend.
 
     Args:
-        q: (B, H, T, d), and k, v: (B, H, S, d), after the encoding's ``transform``; q is not yet scaled.
-        dropout: probability with which weights are dropped.
+        q: (B, H, T, d), after the encoding's ``transform``, not yet scaled.
+        k, v: (B, H, S, d), after the encoding's ``transform``.
+        dropout: dropout probability of the attention weights.
     """
 
     q: Tensor
@@ -41,26 +43,26 @@ class AttentionInputs:
         return self.q * self.encoding.scaling
 
     def bias(self, q: Tensor) -> Tensor | None:
-        """The encoding's bias, and that of segments, of four dimensions; q is scaled."""
+        """The bias of the encoding plus that of segments, broadcastable to (B, H, T, S); q is scaled."""
         bias = self.encoding.bias(q, self.k, self.positions)
         if self.encoding.segments is not None:
             of_segments = self.encoding.segments(self.positions).to(q.dtype)
             bias = of_segments if bias is None else bias + of_segments
         return None if bias is None else four_dimensions(bias)
 
-    def part(self, start: int, stop: int, keys: int) -> AttentionInputs:
-        """The inputs of the queries from ``start`` to ``stop`` and of the first ``keys`` keys."""
+    def block(self, start: int, stop: int, keys: int) -> AttentionInputs:
+        """The inputs for queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""
         return replace(
             self,
             q=self.q[:, :, start:stop],
             k=self.k[:, :, :keys],
             v=self.v[:, :, :keys],
             positions=self.positions.block(start, stop, keys),
-            masks=self.masks.part(start, stop, keys),
+            masks=self.masks.block(start, stop, keys),
         )
 
 
-#: gives the output, (B, H, T, d)
+#: returns the output, (B, H, T, d)
 Backend = Callable[[AttentionInputs], Tensor]
 
 
@@ -68,7 +70,7 @@ def sdpa(inputs: AttentionInputs) -> Tensor:
     """PyTorch's fused kernel."""
     k, v, encoding, mask = inputs.k, inputs.v, inputs.encoding, inputs.masks.additive
     if not encoding.adds_bias:
-        # The kernel scales by itself: where an encoding leaves attention alone, bit for bit what stock fairseq does.
+        # Let the kernel scale q: without a bias the result is then bitwise equal to stock fairseq's.
         return F.scaled_dot_product_attention(inputs.q, k, v, mask, inputs.dropout, scale=encoding.scaling)
     q = inputs.scaled_q
     bias = inputs.bias(q)
@@ -78,18 +80,25 @@ def sdpa(inputs: AttentionInputs) -> Tensor:
 
 
 def eager(inputs: AttentionInputs) -> Tensor:
-    """All logits at once, step by step as in the equation."""
+    """Computes all logits at once, following the equation."""
     return with_weights(inputs)[0]
 
 
 def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Output (B, H, T, d), and the weights before dropout, (B, H, T, S); the bias is the encoding's unless inputs."""
+    """Computes attention with explicit weights.
+
+    Args:
+        bias: replaces ``inputs.bias``, for a caller that has computed it already.
+
+    Returns:
+        output (B, H, T, d), and the weights before dropout, (B, H, T, S).
+    """
     q = inputs.scaled_q
     bias = inputs.bias(q) if bias is None else bias
     logits = inputs.encoding.content(q, inputs.k, inputs.positions)
     for term in (bias, inputs.masks.additive):
         if term is not None:
-            logits += term  # in place: from some hundred tokens on attention is bound by memory
+            logits += term  # in place, since long sequences are bound by memory bandwidth
     weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(inputs.v.dtype)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout > 0 else weights
     output = dropped @ inputs.v
@@ -97,13 +106,15 @@ def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[T
     return output if extra is None else output + extra, weights
 
 
-#: logits of one block: as many as stay in a processor's cache
+#: maximum number of logits in one block, so that a block fits in a CPU's cache
 BLOCK_LOGITS = 1 << 19
 
 
 def blocks(inputs: AttentionInputs) -> Tensor:
-    """Some queries at a time, recomputed in the backward pass: memory grows with the length, not with its square,
-    unless the bias is computed as a whole (``bias_by_blocks``). Keys that no query of a block may see are left out.
+    """Computes attention in blocks of queries and recomputes each block in the backward pass.
+
+    Memory is linear in the length, unless the encoding computes its bias for all queries at once (``bias_by_blocks``
+    is false). A block skips keys that the mask hides from all of its queries.
     """
     batch, heads, queries, _ = inputs.q.shape
     keys = inputs.k.size(2)
@@ -112,21 +123,24 @@ def blocks(inputs: AttentionInputs) -> Tensor:
         return eager(inputs)
     bias = None if inputs.encoding.bias_by_blocks else inputs.bias(inputs.scaled_q)
 
-    def one(start: int, stop: int, seen: int) -> Tensor:
-        rows = None if bias is None else _rows(bias, start, stop, seen)
-        return with_weights(inputs.part(start, stop, seen), rows)[0]
+    def attend_block(start: int, stop: int, visible: int) -> Tensor:
+        block_bias = None if bias is None else _slice_bias(bias, start, stop, visible)
+        return with_weights(inputs.block(start, stop, visible), block_bias)[0]
 
     outputs = []
     for start in range(0, queries, size):
         stop = min(start + size, queries)
         last = inputs.masks.last_visible[start:stop]
-        seen = max(inputs.positions.first + stop, *last) if last else keys  # at least up to the last query
-        outputs.append(checkpoint(one, start, stop, seen, use_reentrant=False, preserve_rng_state=inputs.dropout > 0))
+        # Positions of a block require at least the keys up to its last query.
+        visible = max(inputs.positions.first + stop, *last) if last else keys
+        outputs.append(
+            checkpoint(attend_block, start, stop, visible, use_reentrant=False, preserve_rng_state=inputs.dropout > 0)
+        )
     return torch.cat(outputs, dim=2)
 
 
-def _rows(bias: Tensor, start: int, stop: int, keys: int) -> Tensor:
-    """The part of a bias (..., T or 1, S) for these queries and the first keys."""
+def _slice_bias(bias: Tensor, start: int, stop: int, keys: int) -> Tensor:
+    """Slices a bias (..., T or 1, S) to queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""
     return bias[..., :keys] if bias.size(-2) == 1 else bias[..., start:stop, :keys]
 
 
@@ -134,7 +148,7 @@ def flex(inputs: AttentionInputs) -> Tensor:
     """PyTorch's FlexAttention, compiled on a GPU.
 
     Raises:
-        ValueError: a gradient is needed on a CPU.
+        FlagError: a gradient is needed on a CPU.
     """
     if (
         inputs.q.device.type == "cpu"
@@ -142,67 +156,74 @@ def flex(inputs: AttentionInputs) -> Tensor:
         and inputs.q.requires_grad
         and not flex_kernel.TRAINS_ON_CPU
     ):
-        raise FlagError("--attention-backend flex trains on a GPU only: leave it out or say auto.")
+        raise FlagError("--attention-backend flex trains on a GPU only: leave it out or use auto.")
     return inputs.encoding.attend_with_flex(inputs.scaled_q, inputs.k, inputs.v, inputs.positions, inputs.masks)
 
 
 def auto(inputs: AttentionInputs) -> Tensor:
-    """The backend that was measured to be best (docs/performance.md): the fused kernel where it applies and is faster;
-    else all logits at once, or blocks where sentences are long.
+    """Uses the fastest backend in our measurements (docs/performance.md).
+
+    That is the fused kernel where the encoding allows it and it is faster; otherwise all logits at once, or blocks for
+    long sequences on a CPU.
     """
     return choose(inputs)(inputs)
 
 
 def choose(inputs: AttentionInputs) -> Backend:
+    """The backend that ``auto`` uses for these inputs."""
     encoding, on_cpu = inputs.encoding, inputs.q.device.type == "cpu"
     fused = not encoding.needs_weights
     if on_cpu:
-        # PyTorch has no fused kernel for a bias that learns, and that for one query takes two to four times as long.
-        learns = torch.is_grad_enabled() and encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
-        fused = fused and not learns and inputs.q.size(2) > 1
+        # PyTorch has no fused CPU kernel for a trainable bias, and for one query its kernel is 2 to 4 times slower.
+        trainable = (
+            torch.is_grad_enabled() and encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
+        )
+        fused = fused and not trainable and inputs.q.size(2) > 1
     if fused:
         return sdpa
-    # On a GPU blocks were not measured: users who run out of memory there choose them, or flex.
+    # We have not measured blocks on a GPU: users who run out of memory there can select blocks or flex.
     long = on_cpu and inputs.q.size(2) >= LONG
     return (
         blocks
-        if long and not _why_not("blocks", encoding, inputs.dropout, inputs.positions.is_cross_attention)
+        if long and not _unsupported_reason("blocks", encoding, inputs.dropout, inputs.positions.is_cross_attention)
         else eager
     )
 
 
-#: length from which on all logits at once would dominate memory, and blocks are used
+#: minimum number of queries for which auto uses blocks: from here on the logits would dominate memory
 LONG = 384
 BACKENDS: dict[str, Backend] = {"auto": auto, "sdpa": sdpa, "flex": flex, "eager": eager, "blocks": blocks}
 
 
-def _why_not(backend: str, encoding: PositionEncoding, dropout: float, is_cross_attention: bool) -> str | None:
-    """Why the backend cannot compute this attention, as part of a sentence; None if it can."""
+def _unsupported_reason(
+    backend: str, encoding: PositionEncoding, dropout: float, is_cross_attention: bool
+) -> str | None:
+    """Why the backend cannot compute this attention, as a clause of a message; None if it can."""
     if backend == "sdpa" and encoding.needs_weights:
-        return f"{encoding.name} needs the logits or the weights themselves, which no fused kernel gives"
+        return f"{encoding.name} needs the logits or the weights, which the fused kernel does not return"
     if backend == "blocks" and encoding.projects_length:
-        return f"{encoding.name} mixes all keys into a few, and has no need of blocks"
+        return f"{encoding.name} attends to a fixed number of mixtures of the keys, so it needs no blocks"
     if backend == "flex" and encoding.overrides("content"):
-        return f"{encoding.name} changes q k^T itself, and FlexAttention only what comes of it"
+        return f"{encoding.name} replaces q k^T, and FlexAttention can only modify it"
     if backend == "flex" and encoding.segments is not None and encoding.overrides("attend_with_flex"):
-        return f"{encoding.name} has no form with segments for FlexAttention"
+        return f"{encoding.name} does not support segments with FlexAttention"
     if backend in ("blocks", "flex") and is_cross_attention:
-        return "it is for self-attention"
+        return "it supports self-attention only"
     if backend == "flex" and dropout > 0:
-        return "FlexAttention drops no weights (--attention-dropout must be 0)"
+        return "FlexAttention does not support dropout (--attention-dropout must be 0)"
     return None
 
 
 def check_backend(
     name: str, encoding: PositionEncoding, dropout: float = 0.0, is_cross_attention: bool = False
 ) -> None:
-    """Refuses a backend that does not exist, or that cannot compute this attention.
+    """Refuses a backend that does not exist or cannot compute this attention.
 
     Raises:
-        ValueError: one sentence that names both.
+        FlagError: the message names the backend and the reason.
     """
     if name not in BACKENDS:
-        raise FlagError(f"there is no attention backend {name!r}; there are {', '.join(BACKENDS)}.")
-    reason = _why_not(name, encoding, dropout, is_cross_attention)
+        raise FlagError(f"there is no attention backend {name!r}; use one of {', '.join(BACKENDS)}.")
+    reason = _unsupported_reason(name, encoding, dropout, is_cross_attention)
     if reason:
-        raise FlagError(f"--attention-backend {name} cannot be used: {reason}; leave it out or say auto.")
+        raise FlagError(f"--attention-backend {name} cannot be used: {reason}; leave it out or use auto.")

@@ -1,4 +1,4 @@
-"""The one function that all attention of this package goes through: :func:`attend`."""
+""":func:`attend`: scaled dot-product attention with a position encoding, the entry point of all attention here."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def attend(
     """Scaled dot-product attention with a position encoding.
 
     Args:
-        q: (B, H, T, d), projected, not yet scaled; its T queries are the last T of the S keys.
+        q: (B, H, T, d), projected, not yet scaled; query t has the position of key S - T + t.
         k, v: (B, H, S, d).
-        encoding: how positions act.
+        encoding: the position encoding.
         key_padding_mask: (B, S), True = padding.
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
-        need_weights: also return the weights, for which all logits are computed at once, whatever the backend.
-        dropout: probability with which weights are dropped.
-        positions: by default made from the lengths and the padding mask. With :class:`CrossPositions` k and v are of
-            the source, and q of the target.
-        backend: how it is computed, one of BACKENDS; all give the same result.
+        need_weights: also return the weights; all logits are then computed at once, and ``backend`` is ignored.
+        dropout: dropout probability of the attention weights.
+        positions: by default made from the lengths and the padding mask. :class:`CrossPositions` stand for
+            cross-attention: k and v are of the source, q is of the target.
+        backend: one of BACKENDS; all compute the same result.
 
     Returns:
-        output (B, H, T, d) and, if asked for, the weights before dropout, (B, H, T, S), or (B, H, T, number of
-        mixtures) of an encoding that projects the length.
+        output (B, H, T, d), and the weights before dropout if ``need_weights``: (B, H, T, S), or
+        (B, H, T, projection_length) for an encoding that projects the length.
 
     Raises:
-        ValueError: the encoding was built for other heads; the positions are of other lengths, without the padding, or
-            between source and target where the encoding is not defined; the sequence is longer than the encoding's
-            tables; a mask is given to an encoding that mixes all keys; or the backend cannot compute it.
+        ValueError: the encoding was built for another number or width of heads; the positions do not match q, k and the
+            padding mask; the encoding does not support cross-attention; the sequence is longer than the encoding's
+            tables; an encoding that mixes all keys is given a mask; or the backend cannot compute this attention.
     """
     if q.shape[1::2] != (encoding.num_heads, encoding.head_dim):
         raise ValueError(
-            f"q has {q.size(1)} heads of {q.size(3)}, the encoding was built for {encoding.num_heads} of "
+            f"q has {q.size(1)} heads of width {q.size(3)}, the encoding was built for {encoding.num_heads} of width "
             f"{encoding.head_dim}: build it with num_heads and head_dim of q."
         )
     if positions is None:
@@ -55,12 +55,13 @@ def attend(
     check_positions(positions, q, k.size(2), key_padding_mask)
     if positions.is_cross_attention and not encoding.supports_cross_attention:
         raise ValueError(
-            f"{encoding.name} is not defined between source and target: use Positions, or another encoding."
+            f"{encoding.name} does not support cross-attention: give Positions instead of CrossPositions, or use "
+            "another encoding."
         )
     if encoding.projects_length and attn_mask is not None:
         raise ValueError(
-            f"{encoding.name} mixes all keys, so that no mask can hide some of them: it has no causal form"
-            + (f"; use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ".")
+            f"{encoding.name} mixes all keys, so attn_mask cannot hide any of them and it has no causal form"
+            + (f": use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ": leave attn_mask out.")
         )
     check_backend(backend, encoding, dropout, positions.is_cross_attention)
     q, k, v = encoding.transform(q, k, v, positions)
@@ -81,8 +82,8 @@ def attend_transformed(
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`attend` after the encoding's ``transform``."""
     if encoding.projects_length:
-        key_padding_mask = None  # mixtures of keys, without their padding
-    masks = Masks.of_pass(positions, key_padding_mask, attn_mask, q.dtype)
+        key_padding_mask = None  # transform has removed the padding from the mixtures of keys
+    masks = Masks.cached(positions, key_padding_mask, attn_mask, q.dtype)
     inputs = AttentionInputs(q, k, v, encoding, positions, masks, dropout)
     if need_weights:
         return with_weights(inputs)
@@ -90,13 +91,17 @@ def attend_transformed(
 
 
 def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None) -> None:
-    """Refuses positions of other queries and keys, and sets their device if it is not known."""
+    """Refuses positions that do not match the queries, the keys and the padding mask; sets their device if unset.
+
+    Raises:
+        ValueError: they do not match.
+    """
     if (positions.queries, positions.keys) != (q.size(2), keys):
         raise ValueError(
-            f"the positions are of {positions.queries} queries and {positions.keys} keys, but q has {q.size(2)} and k "
-            f"{keys}: make them for this pass."
+            f"positions were made for {positions.queries} queries and {positions.keys} keys, but q has {q.size(2)} "
+            f"queries and k has {keys} keys: make new positions for each pass."
         )
     if key_padding_mask is not None and positions.padding_mask is None:
-        raise ValueError("the positions do not know of the padding: give the padding mask to them too.")
+        raise ValueError("positions have no padding mask, but key_padding_mask is given: give the mask to both.")
     if positions.device is None:
         positions.device = q.device

@@ -1,5 +1,6 @@
-"""PyTorch's FlexAttention, https://pytorch.org/blog/flexattention/: it compiles a fused kernel from a function of one
-logit, so that memory grows with the length, not with its square.
+"""A wrapper of PyTorch's FlexAttention, https://pytorch.org/blog/flexattention/.
+
+FlexAttention compiles a fused kernel from a Python function that modifies one logit. Memory is linear in the length.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from .masks import Masks
 from .positions import Positions
 
-#: False since PyTorch refuses gradients on a CPU, though its uncompiled form has them; tests set it
+#: PyTorch refuses gradients on a CPU, though its uncompiled implementation supports them; tests set this to True
 TRAINS_ON_CPU = False
 
-#: the new logit, of a logit and the indices of its sentence, head, query and key
+#: (logit, sentence, head, query, key) to the new logit
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-#: whether a query attends to a key, of their indices among all keys
+#: (query, key), both as indices among all keys, to whether the query attends to the key
 PairMask = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,12 +34,17 @@ def flex_kernel(
     score_mod: ScoreMod | None = None,
     pair_mask: tuple[str, PairMask] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Output (B, H, T, d), and logsumexp of the logits (B, H, T), -inf where a query attends to nothing.
+    """Computes attention with FlexAttention.
 
     Args:
         q: (B, H, T, d), scaled.
-        score_mod: what is done to the logits before masks.
-        pair_mask: restricts attention to some pairs; its name tells block masks apart in the cache of the pass.
+        k, v: (B, H, S, d).
+        score_mod: modifies the logits before the masks.
+        pair_mask: a name and a function that restricts attention to some pairs; the name is part of the key under
+            which the block mask is cached for the pass.
+
+    Returns:
+        output (B, H, T, d), and the logsumexp of the logits (B, H, T), -inf where a query attends to no key.
     """
     if masks.attn_bias is not None:
         score_mod = chained(score_mod, dense_score_mod(masks.attn_bias))
@@ -50,7 +56,7 @@ def flex_kernel(
         score_mod=score_mod,
         block_mask=_block_mask(q, k, positions, masks, pair_mask),
         scale=1.0,
-        return_lse=True,  # its successor, return_aux, is younger than the oldest PyTorch that this package works with
+        return_lse=True,  # deprecated for return_aux, which the oldest supported PyTorch does not have
     )
     return output, logsumexp
 
@@ -62,24 +68,24 @@ def _compiled_block_mask() -> Any:
 
 @cache
 def _compiled() -> Any:
-    # Where it cannot be compiled, an error is better than PyTorch's plain form, which holds all logits.
+    # fullgraph: fail rather than fall back to the uncompiled implementation, which materializes all logits.
     return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
 def dense_score_mod(bias: Tensor) -> ScoreMod:
-    """Adds a bias of four dimensions, broadcastable to (B, H, T, S)."""
-    entry = reader(bias)
+    """A score_mod that adds a 4-dimensional bias, broadcastable to (B, H, T, S)."""
+    entry = broadcast_reader(bias)
     return lambda score, b, h, i, j: score + entry(b, h, i, j)
 
 
-def reader(x: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """A function that reads x, of four dimensions, broadcastable to (B, H, T, S), at sentence, head, query and key."""
+def broadcast_reader(x: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """A function that indexes a 4-dimensional x as if it were broadcast to (B, H, T, S)."""
     batch, heads, queries, keys = (size > 1 for size in x.shape)
     return lambda b, h, i, j: x[b * batch, h * heads, i * queries, j * keys]
 
 
 def chained(first: ScoreMod | None, second: ScoreMod) -> ScoreMod:
-    """The first, then the second."""
+    """A score_mod that applies ``first``, then ``second``."""
     if first is None:
         return second
     return lambda score, b, h, i, j: second(first(score, b, h, i, j), b, h, i, j)
@@ -88,12 +94,12 @@ def chained(first: ScoreMod | None, second: ScoreMod) -> ScoreMod:
 def _block_mask(
     q: Tensor, k: Tensor, positions: Positions, masks: Masks, pair_mask: tuple[str, PairMask] | None
 ) -> BlockMask | None:
-    """Which blocks of queries and keys need no work, cached for the pass."""
+    """FlexAttention's block mask, cached for the pass; None if every query attends to every key."""
     padding, forbidden = masks.key_padding_mask, masks.forbidden
     if padding is None and forbidden is None and pair_mask is None:
         return None
     first = positions.first
-    is_forbidden = None if forbidden is None else reader(forbidden)
+    is_forbidden = None if forbidden is None else broadcast_reader(forbidden)
 
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         seen = j >= 0

@@ -1,17 +1,18 @@
-"""Keys and values of the earlier steps of a generation, in the order of the beams."""
+"""Cached keys and values in incremental decoding, and their reordering with the beams."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-#: what fairseq's incremental state holds for one attention
+#: the part of fairseq's incremental state that belongs to one attention module
 Saved = dict[str, Tensor | None]
 
 
 def reorder(saved: Saved, order: Tensor) -> None:
-    """Notes that row r continues row ``order[r]``. Nothing is copied yet: the next step copies the cache anyway, to
-    append its own keys and values, and selects the rows then.
+    """Records that row r of the next step continues cached row ``order[r]``.
+
+    The rows are selected in the next step, which copies the cache anyway to append its own keys and values.
     """
     earlier = saved.get("order")
     saved["order"] = order if earlier is None else earlier.index_select(0, order)
@@ -21,8 +22,14 @@ def reorder(saved: Saved, order: Tensor) -> None:
 
 
 def append(saved: Saved, name: str, new: Tensor) -> Tensor:
-    """The tensor cached as ``name``, (B', H, S, d), in the order of the beams, followed by ``new`` (B, H, T, d):
-    (B, H, S + T, d).
+    """Appends to a cached tensor, after reordering its rows.
+
+    Args:
+        name: the name of the cached tensor (B', H, S, d); it may be missing.
+        new: (B, H, T, d).
+
+    Returns:
+        (B, H, S + T, d).
     """
     cached, order = saved.get(name), saved.get("order")
     if cached is None:

@@ -1,4 +1,4 @@
-"""Masks of padding and of the future, converted once a pass to the forms that backends need."""
+"""Padding and causal masks, converted once per pass to the forms that backends need."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class Masks:
     """
 
     def __init__(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype) -> None:
-        self._given = key_padding_mask  # alive as long as its place in memory identifies it, see of_pass
+        self._given = key_padding_mask  # keeps its memory allocated: ``cached`` identifies the mask by its address
         self.key_padding_mask = None if key_padding_mask is None else key_padding_mask.bool()
         self.attn_mask = attn_mask
         self.dtype = dtype
 
     @classmethod
-    def of_pass(
+    def cached(
         cls, positions: Positions, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
     ) -> Masks:
-        """The same object for all layers that are given the same masks."""
-        # fairseq makes a new view of the same mask for every layer.
-        key = ("masks", _place(key_padding_mask), _place(attn_mask), dtype)
+        """The masks, cached for the pass: one object for all layers with the same masks."""
+        # The key is not the tensor: fairseq makes a new view of the same mask for every layer.
+        key = ("masks", _memory_key(key_padding_mask), _memory_key(attn_mask), dtype)
         return positions.cached(key, lambda: cls(key_padding_mask, attn_mask, dtype))
 
-    def part(self, start: int, stop: int, keys: int) -> Masks:
-        """The masks of the queries from ``start`` to ``stop`` and of the first ``keys`` keys."""
+    def block(self, start: int, stop: int, keys: int) -> Masks:
+        """The masks of queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""
         mask = self.attn_mask
         if mask is not None and mask.dim() > 1 and mask.size(-2) > 1:
             mask = mask[..., start:stop, :]
@@ -46,14 +46,16 @@ class Masks:
 
     @property
     def forbidden_logit(self) -> float:
-        """A large negative number, not -inf: the row of a padded query that may attend to nothing (a left-padded target
-        under the causal mask) then stays finite, and so do its gradients.
+        """The logit of a masked pair: a large negative number rather than -inf.
+
+        A query may attend to nothing, as padding does in a left-padded target under the causal mask. With -inf its
+        weights and gradients would be NaN.
         """
         return torch.finfo(self.dtype).min / 4
 
     @cached_property
     def forbidden(self) -> Tensor | None:
-        """Where ``attn_mask`` forbids attention, of its shape in four dimensions, bool."""
+        """The pairs that ``attn_mask`` masks, bool, broadcastable to (B, H, T, S); None without an ``attn_mask``."""
         if self.attn_mask is None:
             return None
         mask = self.attn_mask
@@ -63,7 +65,7 @@ class Masks:
 
     @cached_property
     def attn_bias(self) -> Tensor | None:
-        """What a float ``attn_mask`` adds where it does not forbid, in four dimensions; None if that is nothing."""
+        """The finite part of a float ``attn_mask``, broadcastable to (B, H, T, S); None if it is zero everywhere."""
         if self.attn_mask is None or not self.attn_mask.is_floating_point():
             return None
         bias = self.attn_mask.to(self.dtype).masked_fill(self.attn_mask <= self.forbidden_logit, 0)
@@ -71,9 +73,7 @@ class Masks:
 
     @cached_property
     def additive(self) -> Tensor | None:
-        """All masks as one tensor to add to the logits, (B or 1, H or 1, T or 1, S); None if there is nothing to
-        add.
-        """
+        """All masks as one tensor to add to the logits, (B or 1, H or 1, T or 1, S); None if nothing is masked."""
         mask = self.attn_mask
         merged = None
         if mask is not None and mask.is_floating_point():
@@ -90,8 +90,9 @@ class Masks:
 
     @cached_property
     def last_visible(self) -> list[int]:
-        """For each query the number of keys up to the last that ``attn_mask`` lets it see in any sentence and head;
-        empty where it may see all.
+        """For each query, 1 + the index of the last key that ``attn_mask`` leaves visible in any sentence or head.
+
+        Empty without an ``attn_mask``, or if it is broadcast over queries or keys.
         """
         if self.forbidden is None or 1 in self.forbidden.shape[-2:]:
             return []
@@ -100,11 +101,11 @@ class Masks:
         return (visible.size(-1) - from_the_end).tolist()
 
 
-def _place(x: Tensor | None) -> tuple[object, ...] | None:
-    """Equal for tensors that are views of the same numbers at the same place in memory."""
+def _memory_key(x: Tensor | None) -> tuple[object, ...] | None:
+    """A key that is equal for two views of the same memory with the same shape."""
     return None if x is None else (x.data_ptr(), x.dtype, x.shape, x.stride())
 
 
 def four_dimensions(x: Tensor) -> Tensor:
-    """(T, S) or (H, T, S) as (1, H or 1, T, S), which the fused kernel wants."""
+    """Adds leading dimensions of size 1, as the fused kernel requires: (T, S) or (H, T, S) to (1, H or 1, T, S)."""
     return x[(None,) * (4 - x.dim())]

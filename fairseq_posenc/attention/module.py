@@ -1,4 +1,4 @@
-"""The attention modules of fairseq's layers: its projections and cache around :func:`.core.attend`."""
+"""Attention modules for fairseq's layers: projections and incremental decoding around :func:`.core.attend`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .core import attend_transformed, check_positions
 from .key_value_cache import append, reorder
 from .positions import Positions
 
-#: of the current forward pass of this thread; fairseq's layers pass no further arguments on to their attention
+#: positions of this thread's current forward pass; fairseq's layers cannot pass extra arguments to their attention
 _positions: ContextVar[Positions | None] = ContextVar("positions", default=None)
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
 
 @contextmanager
-def passing(positions: Positions | None) -> Iterator[None]:
-    """Within the context, ``positions`` are those of the current forward pass."""
+def use_positions(positions: Positions | None) -> Iterator[None]:
+    """Makes ``positions`` those of the current forward pass within the context."""
     token = _positions.set(positions)
     try:
         yield
@@ -40,8 +40,8 @@ def current_positions() -> Positions | None:
 class PositionAttention(MultiheadAttention):
     """Self-attention of a fairseq layer with a position encoding.
 
-    Parameters and incremental state have the names of fairseq's :class:`MultiheadAttention`, so that stock checkpoints
-    load; the encoding's own parameters are under ``position_encoding``.
+    Parameters and incremental state keep the names of fairseq's :class:`MultiheadAttention`, so stock checkpoints load.
+    The encoding's own parameters are under ``position_encoding``.
     """
 
     def __init__(
@@ -71,12 +71,18 @@ class PositionAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """As fairseq's: query and output are (T, B, C); weights are (B, T, S), or (H, B, T, S) with
-        ``need_head_weights``.
+        """Computes attention as fairseq's module does.
+
+        Args:
+            query: (T, B, C), as is the output.
+            key: (S, B, C) of the source in cross-attention, otherwise ignored. Values are projected from it too.
+
+        Returns:
+            output, and weights (B, T, S), or (H, B, T, S) with ``need_head_weights``.
         """
-        assert not before_softmax, "nothing in fairseq asks for the logits"
+        assert not before_softmax, "fairseq never asks for the logits"
         self.position_encoding.bind_projections(self.q_proj, self.k_proj)
-        # Queries first, as in fairseq: gradients are then summed in the same order, and are bitwise equal.
+        # Queries are projected first, as in fairseq: autograd then sums gradients in the same order, bitwise equal.
         q = self._split_heads(self.q_proj(query))
         q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)
         output, weights = attend_transformed(
@@ -97,7 +103,7 @@ class PositionAttention(MultiheadAttention):
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """As fairseq's, when beams are reordered."""
+        """Reorders the cache with the beams; the copy is deferred to the next step."""
         saved = self._get_input_buffer(incremental_state)
         if saved:
             reorder(saved, new_order)
@@ -105,7 +111,7 @@ class PositionAttention(MultiheadAttention):
         return incremental_state
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        """(length, B, C) into (B, H, length, d)."""
+        """(length, B, C) to (B, H, length, d)."""
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
 
     def _transformed(
@@ -116,8 +122,12 @@ class PositionAttention(MultiheadAttention):
         key_padding_mask: Tensor | None,
         incremental_state: IncrementalState | None,
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """q (B, H, T, d), k and v (B, H, S, d) after the encoding's ``transform``, positions, and padding (B, S). Keys
-        and values are cached after it, batch-first as in fairseq.
+        """Projects and transforms keys and values, and appends them to the cache in incremental decoding.
+
+        The cache holds keys and values after the encoding's ``transform``, batch first as in fairseq.
+
+        Returns:
+            q (B, H, T, d), k and v (B, H, S, d) after ``transform``, the positions, and the padding mask (B, S).
         """
         k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
@@ -136,7 +146,7 @@ class PositionAttention(MultiheadAttention):
         return q, k, v, positions, key_padding_mask
 
     def _save(self, incremental_state: IncrementalState, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
-        """Caches them for the next steps, under fairseq's names."""
+        """Caches keys, values and padding for the next steps, under fairseq's names."""
         buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
         self._set_input_buffer(incremental_state, buffer)
 
@@ -145,11 +155,11 @@ class PositionCrossAttention(PositionAttention):
     """Cross-attention of a fairseq layer with a position encoding."""
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """As fairseq's, at once, since no step appends to the keys and values of the source."""
+        """Reorders the cache at once, as fairseq does: no later step would copy the keys and values of the source."""
         return MultiheadAttention.reorder_incremental_state(self, incremental_state, new_order)
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Ignored: fairseq would then cache the source once for all beams, each of which needs its own biases here."""
+        """Does nothing: fairseq would share one cached source among beams, but biases differ between beams."""
 
     def _transformed(
         self,
@@ -159,20 +169,20 @@ class PositionCrossAttention(PositionAttention):
         key_padding_mask: Tensor | None,
         incremental_state: IncrementalState | None,
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """q (B, H, T, d), k and v (B, H, S, d) of the source, projected in the first step of a generation, positions,
-        and padding (B, S).
+        """Projects keys and values of the source, in incremental decoding in the first step only.
+
+        Returns:
+            q (B, H, T, d), k and v (B, H, S, d) of the source, the positions, and the padding mask (B, S).
         """
-        assert not self.position_encoding.overrides("transform"), "k and v of the source are cached as they are"
-        of_pass = current_positions()
-        if of_pass is None or of_pass.cross_attention is None:
-            raise RuntimeError(
-                "attention to the source with positions works inside a forward pass of the decoder only."
-            )
+        assert not self.position_encoding.overrides("transform"), "cross-attention caches k and v without transform"
+        positions = current_positions()
+        if positions is None or positions.cross_attention is None:
+            raise RuntimeError("cross-attention with positions works only inside a forward pass of the decoder.")
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         k, v = saved.get("prev_key"), saved.get("prev_value")
         if k is None or v is None:
-            assert key is not None, "the source is there in the first step"
+            assert key is not None, "fairseq passes the source in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
             if incremental_state is not None:
                 self._save(incremental_state, k, v, key_padding_mask)
-        return q, k, v, of_pass.cross_attention, saved.get("prev_key_padding_mask", key_padding_mask)
+        return q, k, v, positions.cross_attention, saved.get("prev_key_padding_mask", key_padding_mask)

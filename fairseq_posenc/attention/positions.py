@@ -1,7 +1,7 @@
-"""Where queries and keys stand, without any parameter, and what is cached for a pass or for a generation.
+"""Positions and distances of queries and keys, and the caches of one pass and of one generation.
 
 Convention of the whole package: the distance of query i and key j is ``j - i``. Queries are aligned to the *end* of
-the keys, so that a full pass (T = S) and one step of cached decoding (T = 1) share one code path.
+the keys, so a full pass (T = S) and one step of incremental decoding (T = 1) share one code path.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from torch import Tensor
 
 
 def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
-    """Distance ``j - i`` of every query and key, (queries, keys), int64; ``first`` is the first query's place among the
-    keys, by default so that the queries are the last.
+    """Distance ``j - i`` of every query and key, (queries, keys), int64.
+
+    Args:
+        first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
     """
     first = keys - queries if first is None else first
     i = torch.arange(first, first + queries, device=device)
@@ -25,47 +27,49 @@ def relative_distances(queries: int, keys: int, device: torch.device | None = No
 
 
 def absolute_positions(padding_mask: Tensor) -> Tensor:
-    """Rank of each token among the real tokens of its sentence, from 0, (batch, keys), int64.
+    """Position of each token in its sentence, from 0, not counting padding, (batch, keys), int64.
 
-    Sources are left-padded and targets right-padded in fairseq, so counting columns would move a sentence with its
-    padding. ``padding_mask`` is (batch, keys), True = padding; padding itself gets position 0.
+    fairseq pads sources on the left and targets on the right, so column indices would depend on the padding.
+
+    Args:
+        padding_mask: (batch, keys), True = padding. Padding gets position 0.
     """
     real = (~padding_mask).long()
     return (real.cumsum(dim=1) - 1).clamp(min=0) * real
 
 
 def count_separators(tokens: Tensor, separator: int) -> Tensor:
-    """The segment of each token: the number of separators before it, (batch, length), int64."""
+    """Segment of each token, that is the number of separators before it, (batch, length), int64."""
     found = tokens.eq(separator).long()
     return found.cumsum(dim=1) - found
 
 
 def look_up(table: Tensor, index: Tensor) -> Tensor:
-    """Entries of a table (H, rows) for each query and key: (H, T, S) by an index (T, S), (B, H, T, S) by (B, T, S)."""
+    """Gathers from a table (H, rows): (H, T, S) for an index (T, S), (B, H, T, S) for an index (B, T, S)."""
     found = table.index_select(1, index.flatten()).view(-1, *index.shape)
     return found if index.dim() == 2 else found.transpose(0, 1)
 
 
 class Positions:
-    """What one stack knows of positions in one forward pass; made once, read by all of its layers.
+    """Positions of queries and keys in one forward pass of the encoder or decoder, shared by its layers.
 
-    Indices are computed when first asked for and cached, so encodings that do not need them pay nothing. Make a new
-    object for every pass: what it caches may depend on parameters.
+    Indices are computed on first use and cached. Make a new object for every pass: cached values may depend on
+    parameters.
 
     Args:
         queries: number of queries T, the last T of the keys.
         keys: number of keys S.
-        padding_mask: (batch, keys), True = padding; None where nothing is padded.
-        device: of the indices; by default that of the mask or the segments, or of q where neither is given.
+        padding_mask: (batch, keys), True = padding; None without padding.
+        device: of the indices; by default that of the mask or the segments, otherwise that of q.
         segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
-        recomputed: whether layers run again in the backward pass (activation checkpointing); nothing that needs a
-            gradient is cached then.
-        generation: the cache of the generation of one batch, the same dictionary in all of its steps; None outside
-            cached decoding.
-        first: where the first query stands among the keys; by default so that the queries are the last.
+        recomputed: whether layers run again in the backward pass (activation checkpointing); values that need a
+            gradient are then not cached.
+        generation: a dictionary that caches values for one batch, the same in all steps of incremental decoding; None
+            outside incremental decoding.
+        first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
     """
 
-    #: whether the keys are of the source and the queries of the target
+    #: whether these are positions in cross-attention: keys of the source, queries of the target
     is_cross_attention = False
 
     def __init__(
@@ -90,13 +94,15 @@ class Positions:
         self.segments = segments
         self.recomputed = recomputed
         self.generation = generation
-        #: of the same pass in cross-attention, if an encoding is used there
+        #: positions in cross-attention in the same pass, if an encoding is used there
         self.cross_attention: CrossPositions | None = None
         self._cache: dict[Hashable, Any] = {}
 
     def block(self, start: int, stop: int, keys: int) -> Positions:
-        """Those of the queries from ``start`` to ``stop`` and the first ``keys`` keys, which reach at least to the last
-        query. A block is recomputed in the backward pass, so nothing that needs a gradient is cached for it.
+        """Positions of queries ``start`` to ``stop - 1`` and the first ``keys`` keys.
+
+        The keys must include the last of these queries. The backward pass recomputes a block, so values that need a
+        gradient are not cached for it.
         """
         return Positions(
             stop - start,
@@ -110,59 +116,57 @@ class Positions:
 
     @cached_property
     def is_right_padded(self) -> bool:
-        """Whether there is padding on the right at most, so that the position of a real token is its column."""
+        """Whether no padding is left of a real token, so that the position of a token is its column index."""
         mask = self.padding_mask
         return mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all())
 
     @cached_property
     def key_positions(self) -> Tensor:
-        """Position of each key among the real tokens, from 0, (batch, keys), or (1, keys) if padding is on the
-        right; int64.
-        """
+        """Position of each key, from 0, not counting padding, (batch, keys), or (1, keys) if right-padded; int64."""
         if self.padding_mask is None or self.is_right_padded:
             return torch.arange(self.keys, device=self.device)[None, :]
         return absolute_positions(self.padding_mask)
 
     @property
     def query_positions(self) -> Tensor:
-        """Position of each query among the real tokens, from 0, (batch or 1, queries), int64."""
+        """Position of each query, from 0, not counting padding, (batch or 1, queries), int64."""
         return self.key_positions[:, self.first : self.first + self.queries]
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How many positions queries can have, and keys."""
+        """The number of positions that a query can have, and a key."""
         return self.keys, self.keys
 
     @cached_property
     def distances(self) -> Tensor:
-        """Distance ``j - i``, (queries, keys), or (batch, queries, keys) where it differs by sentence; int64."""
+        """Distance ``j - i``, (queries, keys), or (batch, queries, keys) if sentences differ; int64."""
         return relative_distances(self.queries, self.keys, self.device, self.first)
 
     @cached_property
     def span(self) -> Tensor:
-        """Every distance that can occur, ascending, int64."""
+        """All distances that can occur, ascending, int64."""
         return torch.arange(*self._span_ends, device=self.device)
 
     @property
     def _span_ends(self) -> tuple[int, int]:
+        """The smallest distance, and the largest plus 1."""
         return 1 - self.first - self.queries, self.keys - self.first
 
     @cached_property
     def span_index(self) -> Tensor:
-        """Where in ``span`` the distance of each query and key stands, of the shape of ``distances``."""
+        """Index in ``span`` of the distance of each query and key, of the shape of ``distances``."""
         return self.distances - self._span_ends[0]
 
     def by_distance(self, values: Tensor) -> Tensor:
-        """A value for each distance of ``span``, (H, distances), laid out by query and key: (H, T, S) or
-        (B, H, T, S).
-        """
+        """Expands values of each distance of ``span``, (H, distances), to (H, T, S) or (B, H, T, S)."""
         return look_up(values, self.span_index)
 
     def clipped(self, left: int, right: int) -> tuple[slice, Tensor]:
-        """Where a table of left + right + 1 rows, row ``clip(j - i, -left, right) + left``, is read.
+        """Indices into a table with a row for each distance from -left to right; distances beyond are clipped.
 
-        Returns ``(rows, index)``: the slice of rows that can occur at these lengths, and indices into that slice, of
-        the shape of ``distances``. A table larger than the sentence thus costs no more than the sentence.
+        Returns:
+            the slice of rows that occur at these lengths, and indices into that slice, of the shape of ``distances``.
+            Callers slice the table first, so rows that do not occur cost nothing.
         """
 
         def find() -> tuple[slice, Tensor]:
@@ -173,7 +177,7 @@ class Positions:
         return self.cached(("clipped", left, right), find)
 
     def by_position(self, matrix: Tensor) -> Tensor:
-        """Entries of a matrix (H, n, m) by absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
+        """Indexes a matrix (H, n, m) by the absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
         if self.is_right_padded:
             return matrix[:, self.first : self.first + self.queries, : self.keys]
         width = matrix.size(2)
@@ -187,18 +191,20 @@ class Positions:
         """Segments of the queries (batch, queries) and of the keys (batch, keys).
 
         Raises:
-            ValueError: they were not given.
+            ValueError: no segments were given.
         """
         if self.segments is None:
             raise ValueError(
-                "segment attention needs to know the segments: give positions=Positions(queries, keys, "
+                "segment attention needs the segment of each token: give positions=Positions(queries, keys, "
                 "padding_mask, segments=...), or --segment-separator to a model."
             )
         return self.segments[:, self.first : self.first + self.queries], self.segments
 
     def cached(self, key: Hashable, make: Callable[[], Any], learned: bool = False) -> Any:
-        """``make()``, cached for this pass under ``key``. If it depends on parameters (``learned``), it is made again
-        for each layer where layers are recomputed.
+        """``make()``, cached for this pass under ``key``.
+
+        Args:
+            learned: whether the value depends on parameters; it is then not cached if layers are recomputed.
         """
         if learned and self.recomputed:
             return make()
@@ -207,8 +213,13 @@ class Positions:
         return self._cache[key]
 
     def cached_for_generation(self, key: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
-        """``make(n)`` for n positions, cached under ``key`` for the whole generation; n, at most ``longest``, doubles
-        when it is outgrown. Outside a generation it is cached for this pass, and must not depend on parameters.
+        """``make(capacity)``, cached under ``key`` for the whole generation; the capacity doubles when outgrown.
+
+        Outside incremental decoding the value is cached for this pass and must not depend on parameters.
+
+        Args:
+            make: makes the value for a number of positions.
+            longest: maximum capacity.
         """
         length = max(self.extent)
         if self.generation is None:
@@ -222,7 +233,7 @@ class Positions:
 
 
 class CrossPositions(Positions):
-    """Positions in cross-attention, where a distance is the position in the source minus that in the target.
+    """Positions in cross-attention; the distance is the position in the source minus the position in the target.
 
     Args:
         target: the decoder's own positions in this pass.
@@ -244,7 +255,7 @@ class CrossPositions(Positions):
         )
         if target.device is None:
             target.device = self.device
-        # What is needed of the target, not the target itself: it holds this object, and neither would be freed.
+        # Copies values instead of keeping the target: it refers to this object, and a cycle delays freeing memory.
         self._query_positions = target.query_positions
         self._query_extent = target.keys
         self._query_segments = None if target.segments is None else target.segment_pairs[0]
@@ -274,5 +285,5 @@ class CrossPositions(Positions):
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:
         if self.segments is None or self._query_segments is None:
-            raise ValueError("segment attention between source and target needs the segments of both.")
+            raise ValueError("segment attention in cross-attention needs the segments of both source and target.")
         return self._query_segments, self.segments

@@ -1,5 +1,5 @@
-"""Speed and memory of position encodings beside stock fairseq; ``scripts/benchmark.py`` is its command line.
+"""Benchmarks speed and memory of position encodings against stock fairseq; command line: ``scripts/benchmark.py``.
 
-Machines drift and are shared, so only ratios within one process count: in every round each model does the same work,
-in an order that rotates, and its ratio to stock is taken round by round.
+The speed of a machine varies, so results are ratios to stock fairseq within one process. In every round each model does
+the same work, in rotating order, and the ratio to stock is computed for each round.
 """

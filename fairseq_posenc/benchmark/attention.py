@@ -1,5 +1,6 @@
-"""Attention alone, forward and backward: an encoding in :func:`attend` beside torch's scaled_dot_product_attention
-without positions. No projections, no mask, 8 heads of 64.
+"""Benchmarks attention alone, forward and backward, with 8 heads of width 64, without projections and masks.
+
+:func:`attend` with an encoding is compared with torch's scaled_dot_product_attention without positions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TIME, MEMORY = "attention: time", "attention: memory"
 
 
 def make_inputs(length: int, tokens: int, setup: Setup) -> list[Tensor]:
-    """q, k, v and the gradient of the output: (tokens // length, one at least; 8; length; 64)."""
+    """q, k, v and the gradient of the output, each (max(1, tokens // length), 8, length, 64)."""
     torch.manual_seed(setup.seed)
     shape = (max(1, tokens // length), HEADS, length, HEAD_DIM)
     made = [torch.randn(shape, device=setup.device, dtype=DTYPES[setup.precision]) for _ in range(4)]
@@ -34,10 +35,10 @@ def make_inputs(length: int, tokens: int, setup: Setup) -> list[Tensor]:
 
 
 def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[[list[Tensor]], Any]:
-    """Forward and backward of one attention.
+    """Makes a function that runs forward and backward of one attention.
 
     Raises:
-        ValueError: the encoding cannot stand alone with these options.
+        ValueError: the encoding cannot be used without a model with these options.
     """
     if candidate.encoding is None:
 
@@ -51,10 +52,10 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
         encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **options)
         check_backend(backend, encoding)
         if encoding.needs_segments:
-            raise ValueError(f"{candidate.name} tells segments apart, of which there are none here.")
+            raise ValueError(f"{candidate.name} needs segments, which this benchmark does not have.")
         encoding.to(device=setup.device, dtype=DTYPES[setup.precision])
-        lent = torch.nn.ModuleList(torch.nn.Linear(HEADS * HEAD_DIM, HEADS * HEAD_DIM) for _ in range(2))
-        encoding.bind_projections(*lent.to(device=setup.device, dtype=DTYPES[setup.precision]))
+        projections = torch.nn.ModuleList(torch.nn.Linear(HEADS * HEAD_DIM, HEADS * HEAD_DIM) for _ in range(2))
+        encoding.bind_projections(*projections.to(device=setup.device, dtype=DTYPES[setup.precision]))
         parameters = list(encoding.parameters())
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -68,11 +69,11 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
 
 
 def _options(candidate: Candidate, setup: Setup, length: int) -> dict[str, Any]:
-    """As the flags say, without those of the model around it; tables are as long as the sequences."""
+    """The encoding's options from the flags, without flags of the model; tables are as long as the sequences."""
     assert candidate.encoding is not None
     flags, _ = split_flags([*setup.flags, *candidate.flags])
-    inside = {*known_options(), "attention_backend", "num_segments", "bias_gain"}
-    options = {name: value for name, value in flags.items() if name in inside}
+    of_attention = {*known_options(), "attention_backend", "num_segments", "bias_gain"}
+    options = {name: value for name, value in flags.items() if name in of_attention}
     if "max_positions" in find_encoding(candidate.encoding).options:
         options["max_positions"] = length
     return options
@@ -86,7 +87,7 @@ def measure_attention(
     rounds: int,
     clock: Clock,
 ) -> list[Result]:
-    """Milliseconds, and MiB of inputs, results and gradients, at each length."""
+    """Measures milliseconds, and MiB of inputs, outputs and gradients, at each length."""
     times: list[Result] = []
     memories: list[Result] = []
     for length in lengths:

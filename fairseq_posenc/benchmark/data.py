@@ -1,4 +1,4 @@
-"""Batches: of a binarized corpus, of random sentences as long as real ones, or all of one length."""
+"""Batches of a binarized corpus, of random sentences with realistic lengths, or of sentences of one length."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torch import Tensor
 from .models import MAX_POSITIONS
 from .results import BenchmarkError
 
-#: of the random sentences: about those of subwords in news text, 26 on average, some over 100
+#: lengths of random sentences, similar to news text in subwords: 26 tokens on average, some over 100
 MEDIAN_LENGTH, LENGTH_SPREAD, SIDES_SPREAD, LONGEST = 22, 0.6, 0.15, 200
 SENTENCES = 20_000
 
 
 class Corpus:
-    """A task of fairseq with its sentences.
+    """A corpus with its fairseq task.
 
     Args:
-        name: as results are labelled.
-        task: knows the dictionaries.
+        name: label of the results.
+        task: the task with the dictionaries.
         train, test: pairs to train on and to translate.
     """
 
@@ -36,13 +36,13 @@ class Corpus:
         self._test = test
 
     def training_batches(self, count: int, tokens: int, seed: int) -> list[Any]:
-        """As fairseq-train composes them with ``--max-tokens``; from the start again where there are too few."""
-        # a multiple of 8 sentences where there are so many, which is fairseq's default
+        """Batches as in fairseq-train with ``--max-tokens``; repeats the data if there are too few."""
+        # 8 is the default of fairseq-train.
         limits = {"max_tokens": tokens, "required_batch_size_multiple": 8}
         return self._batches(self._train, count, seed, min(tokens, MAX_POSITIONS), **limits)
 
     def generation_batches(self, count: int, sentences: int, seed: int) -> list[Any]:
-        """As fairseq-generate composes them with ``--batch-size``: sentences of like length, a batch of any length."""
+        """Batches as in fairseq-generate with ``--batch-size``: sentences of similar length."""
         return self._batches(self._test, count, seed, MAX_POSITIONS, max_sentences=sentences)
 
     def _batches(self, dataset: Any, count: int, seed: int, longest: int, **limits: Any) -> list[Any]:
@@ -61,26 +61,27 @@ class Corpus:
                 if len(batches) < count:
                     batches.append(batch)
             if len(batches) == before:
-                raise BenchmarkError(f"{self.name} has no sentence of up to {longest} tokens: say more --tokens.")
+                raise BenchmarkError(f"{self.name} has no sentence of up to {longest} tokens: increase --tokens.")
         return batches
 
 
 def binarized_corpus(directory: Path, name: str) -> Corpus:
-    """What fairseq-preprocess made: its training set, and the first of its test, validation and training sets to
-    translate.
+    """Loads data of fairseq-preprocess: the training set, and a set to translate.
+
+    The set to translate is the first of test, validation and training set that exists.
 
     Raises:
-        BenchmarkError: there is none.
+        BenchmarkError: the directory has no training set, or cannot be read.
     """
-    mend = "give a directory that fairseq-preprocess wrote, with a training set."
+    fix = "give a directory that fairseq-preprocess wrote, with a training set."
     try:
         arguments = options.parse_args_and_arch(
             options.get_training_parser(), [str(directory), "--task", "translation", "--arch", "transformer"]
         )
         task = TranslationTask.setup_task(convert_namespace_to_omegaconf(arguments).task)
         task.load_dataset("train")
-    except Exception as error:  # fairseq raises bare Exceptions here
-        raise BenchmarkError(f"--data {directory} cannot be read ({type(error).__name__}: {error}): {mend}") from error
+    except Exception as error:  # fairseq raises plain Exceptions here
+        raise BenchmarkError(f"--data {directory} cannot be read ({type(error).__name__}: {error}): {fix}") from error
     for split in ("test", "valid", "train"):
         try:
             task.load_dataset(split)
@@ -91,10 +92,10 @@ def binarized_corpus(directory: Path, name: str) -> Corpus:
 
 
 def synthetic_corpus(vocabulary: int, seed: int) -> Corpus:
-    """Random words in sentences about as long as those of news text in subwords.
+    """Random sentences with the lengths of news text in subwords.
 
-    Lengths of sources are log-normal, and targets are longer or shorter by some per cent. Words are drawn evenly: no
-    operation of a Transformer takes longer for one word than for another.
+    The lengths of sources are log-normal, and targets are some per cent longer or shorter. Words are uniformly
+    distributed, since the time of a Transformer does not depend on them.
     """
     task = synthetic_task(vocabulary)
     generator = torch.Generator().manual_seed(seed)
@@ -106,7 +107,7 @@ def synthetic_corpus(vocabulary: int, seed: int) -> Corpus:
 
 
 def synthetic_task(vocabulary: int) -> TranslationTask:
-    """Translation with one dictionary of ``vocabulary`` entries, fairseq's four special ones included."""
+    """A translation task with a joint dictionary of ``vocabulary`` entries, including fairseq's four special ones."""
     dictionary = Dictionary()
     for number in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
@@ -114,9 +115,7 @@ def synthetic_task(vocabulary: int) -> TranslationTask:
 
 
 def fixed_batch(task: TranslationTask, length: int, tokens: int, seed: int) -> Any:
-    """A batch of random sentences of exactly ``length`` tokens on both sides, </s> included, without padding: as many
-    as make ``tokens``, one at least.
-    """
+    """A batch of max(1, tokens // length) random pairs, each side of ``length`` tokens including </s>."""
     generator = torch.Generator().manual_seed(seed)
     count = max(1, tokens // length)
     pairs = _pairs(task, [length] * count, [length] * count, generator)
@@ -126,7 +125,7 @@ def fixed_batch(task: TranslationTask, length: int, tokens: int, seed: int) -> A
 def _pairs(
     task: TranslationTask, sources: list[int], targets: list[int], generator: torch.Generator
 ) -> LanguagePairDataset:
-    """Random sentences of these lengths, </s> included."""
+    """Random pairs of these lengths, including </s>."""
 
     def sentences(lengths: list[int], dictionary: Dictionary) -> list[Tensor]:
         words = torch.randint(dictionary.nspecial, len(dictionary), (sum(lengths),), generator=generator)
@@ -146,10 +145,10 @@ def _pairs(
 
 
 def words(batches: list[Any]) -> int:
-    """Target words, as fairseq counts them for its words/s."""
+    """The number of target tokens, which fairseq reports as words/s."""
     return sum(batch["ntokens"] for batch in batches)
 
 
 def longest_target(batch: Any) -> int:
-    """Tokens of the longest reference, without </s>."""
+    """The number of tokens of the longest reference, without </s>."""
     return int(batch["target"].size(1)) - 1

@@ -1,9 +1,8 @@
-"""Speed of generation: fairseq's own cached beam search, with outputs of one length for all models.
+"""Benchmarks generation: fairseq's beam search with incremental decoding and a fixed output length.
 
-An untrained model goes on to the longest output that it may give, and a trained one stops where it will: sentences/s
-would tell of lengths, not of speed. So every hypothesis of a batch is made exactly as long as the batch's longest
-reference: the search may end neither sooner (``min_len``) nor later (``max_len_b``), all models take the same number
-of steps, and what they say does not matter.
+Without a fixed length, sentences/s would depend on the lengths of the outputs: an untrained model continues to the
+maximum length. Therefore every hypothesis of a batch is as long as the batch's longest reference (``min_len`` and
+``max_len_b``), so that all models take the same number of steps.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .rounds import Clock, race, rates
 
 
 def translator(candidate: Candidate, setup: Setup, task: TranslationTask, beam: int) -> Callable[[Any], Any]:
-    """Translates one batch as fairseq-generate does; returns its hypotheses."""
+    """Makes a function that translates one batch as fairseq-generate does, and returns its hypotheses."""
     model = build_inference_model(candidate, setup, task)
     generator = task.build_generator([model], GenerationConfig(beam=beam, max_len_a=0))
 
@@ -43,10 +42,10 @@ def measure_generation(
     group: int,
     beam: int = 5,
 ) -> list[Result]:
-    """Sentences a second.
+    """Measures sentences per second.
 
     Args:
-        rounds: the batch of each; the first round is not counted.
+        rounds: the batch of each round; the first round warms up.
     """
     builders = {candidate.name: partial(translator, candidate, setup, task, beam) for candidate in candidates}
     timings = race(builders, rounds, clock, group)

@@ -1,7 +1,7 @@
-"""How time and memory of a step of training grow with the length, at as many tokens a batch for every length.
+"""Benchmarks how time and memory of a training step grow with the sentence length n, at a fixed batch size in tokens.
 
-What a Transformer does to each token by itself then costs the same at every n, and what it does to pairs of tokens
-grows with n: the exponents are those of a batch, by one less than those of a sentence.
+At a fixed number of tokens, operations on single tokens cost the same at every n, and operations on pairs of tokens
+grow linearly with n. The exponents are therefore one less than those for a single sentence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def measure_growth(
     clock: Clock,
     group: int,
 ) -> list[Result]:
-    """Seconds of a step, and its MiB, at each length."""
+    """Measures seconds and MiB of a training step at each length."""
     builders = {candidate.name: partial(trainer_step, candidate, setup, task) for candidate in candidates}
     found: list[Result] = []
     for length in lengths:

@@ -1,4 +1,4 @@
-"""Peak memory."""
+"""Benchmarks peak memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MEASURED = "fairseq_posenc: the measured step"
 
 
 def peak_bytes(prepare: Callable[[], Callable[[], Any]], device: str) -> int:
-    """The most bytes that tensors hold at once during the second call of what ``prepare`` returns.
+    """Peak memory of tensors, in bytes, during the second call of the step that ``prepare`` returns.
 
-    The first call warms up: it makes an optimizer's state, and caches. All tensors count that were made in here and
-    are alive: parameters, gradients, the optimizer's state, and what the step makes. On a CPU this is the sum over all
-    allocations and releases as torch's profiler has seen them, so that it is exact and the same every time; on a GPU it
-    is torch.cuda.max_memory_allocated.
+    The first call warms up: it allocates the optimizer's state and caches. All tensors that ``prepare`` and the step
+    allocate count: parameters, gradients, the optimizer's state and intermediate results. On a CPU it is the sum of the
+    allocations and releases in torch's profiler, which is exact and reproducible; on a GPU it is
+    torch.cuda.max_memory_allocated.
     """
     free()
     return _peak_on_gpu(prepare) if device == "cuda" else _peak_on_cpu(prepare)
@@ -69,10 +69,10 @@ def _peak_on_cpu(prepare: Callable[[], Callable[[], Any]]) -> int:
 def compare_peaks(
     measure: str, setting: str, prepares: Mapping[str, Callable[[], Callable[[], Any]]], device: str
 ) -> list[Result]:
-    """MiB of each, one at a time.
+    """Measures the peak MiB of each model, one at a time.
 
     Args:
-        prepares: as :func:`peak_bytes` takes them, by name, stock first.
+        prepares: the arguments of :func:`peak_bytes` by name, stock first.
     """
     found: list[Result] = []
     stock: list[float] = []
@@ -95,7 +95,7 @@ def measure_memory(
     lengths: Sequence[int],
     tokens: int,
 ) -> list[Result]:
-    """MiB in a step of training, with as many tokens a batch at each length."""
+    """Measures the peak MiB of a training step at each length, with the same number of tokens in a batch."""
     found: list[Result] = []
     for length in lengths:
         batch = fixed_batch(task, length, tokens, setup.seed)

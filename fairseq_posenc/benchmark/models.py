@@ -1,4 +1,4 @@
-"""The models that are compared: stock fairseq's Transformer, and the same size with each position encoding."""
+"""The models of a benchmark: stock fairseq's Transformer, and the same size with each position encoding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..encodings.options import flag
 from .results import BenchmarkError
 from .rounds import STOCK
 
-#: fairseq's architecture, and what else makes the size; hidden 512, 4 layers, 8 heads is DIET's BERT-small
+#: by size: fairseq's architecture and additional flags; "small" is DIET's BERT-small (hidden 512, 4 layers, 8 heads)
 SIZES: dict[str, tuple[str, tuple[str, ...]]] = {
     "small": ("wmt_en_de", ("--encoder-layers", "4", "--decoder-layers", "4")),
     "base": ("wmt_en_de", ()),
@@ -35,7 +35,7 @@ SIZES: dict[str, tuple[str, tuple[str, ...]]] = {
 PRECISIONS: dict[str, tuple[str, ...]] = {"fp32": (), "fp16": ("--fp16",), "bf16": ("--bf16",)}
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
-#: rows of position tables, fairseq's default
+#: fairseq's default for the number of rows of position tables
 MAX_POSITIONS = 1024
 
 TRAINING = (
@@ -43,7 +43,7 @@ TRAINING = (
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
 )
 
-#: flags of fairseq-train that this benchmark sets by itself, and what to say instead
+#: flags of fairseq-train that the benchmark sets itself, and what to use instead
 OWN_FLAGS = {
     "--arch": "name encodings and --size",
     "-a": "name encodings and --size",
@@ -61,24 +61,24 @@ OWN_FLAGS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to be measured: an encoding with flags of its own, or stock fairseq."""
+    """A model to measure: an encoding with its flags, or stock fairseq."""
 
     name: str
-    #: None is stock
+    #: None for stock fairseq
     encoding: str | None = None
     flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What all models have in common.
+    """Settings that all models have in common.
 
     Args:
         size: one of SIZES.
         device: "cpu" or "cuda".
         precision: one of PRECISIONS.
-        flags: further flags of fairseq-train; those of this package's architectures are kept from stock.
-        longest: the longest sentence; position tables have as many rows, but not fewer than fairseq's default.
+        flags: additional flags of fairseq-train; stock fairseq does not get those of this package's architectures.
+        longest: the maximum sentence length; position tables have at least this many rows.
     """
 
     size: str = "base"
@@ -90,15 +90,15 @@ class Setup:
 
 
 def parse_candidate(text: str) -> Candidate:
-    """``shaw`` or ``shaw:position_sharing=head,clipping_distance=16``.
+    """Parses ``shaw`` or ``shaw:position_sharing=head,clipping_distance=16``.
 
     Raises:
-        BenchmarkError: no such encoding, or no such option of any.
+        BenchmarkError: there is no such encoding, or no encoding has such an option.
     """
     name, _, options_ = text.partition(":")
     if name not in ENCODINGS:
         raise BenchmarkError(
-            f"{text}: there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}."
+            f"{text}: there is no position encoding {name!r}; use one of {', '.join(sorted(ENCODINGS))}."
         )
     known = [action.dest for action in _own_parser()._actions]
     flags = []
@@ -106,26 +106,26 @@ def parse_candidate(text: str) -> Candidate:
         key, _, value = option.partition("=")
         if key not in known or not value:
             raise BenchmarkError(
-                f"{text}: {option!r} is no option of an encoding; say KEY=VALUE with KEY one of {', '.join(known)}."
+                f"{text}: {option!r} is not an option of an encoding; use KEY=VALUE with KEY one of {', '.join(known)}."
             )
         flags.append(f"{flag(key)}={value}")
     return Candidate(text, name, tuple(flags))
 
 
 def candidates(texts: Sequence[str]) -> list[Candidate]:
-    """Stock first, then each encoding as it was typed; all of them where none was.
+    """Stock fairseq, then each encoding that the user named, or all encodings.
 
     Raises:
-        BenchmarkError: one is none.
+        BenchmarkError: there is no such encoding or option.
     """
     return [Candidate(STOCK), *map(parse_candidate, dict.fromkeys(texts or ENCODINGS))]
 
 
 def split_flags(flags: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The options that only this package's architectures have, with their values, and all other flags.
+    """Splits flags into the options of this package's architectures, with their values, and all other flags.
 
     Raises:
-        ValueError: a value is none.
+        ValueError: a value is invalid.
     """
     own, other = _own_parser().parse_known_args(list(flags))
     return {name: value for name, value in vars(own).items() if value is not None}, other
@@ -138,7 +138,7 @@ def _own_parser() -> ArgumentParser:
 
 
 def _raising(parser: ArgumentParser) -> ArgumentParser:
-    """The parser, raising where argparse would print its usage and exit."""
+    """Makes the parser raise ValueError where argparse would print its usage and exit."""
 
     def refuse(message: str) -> NoReturn:
         raise ValueError(message)
@@ -148,27 +148,27 @@ def _raising(parser: ArgumentParser) -> ArgumentParser:
 
 
 def check_flags(flags: Sequence[str]) -> None:
-    """Refuses flags that would be overruled in silence.
+    """Refuses flags that the benchmark would silently override.
 
     Raises:
-        BenchmarkError: one sentence that names the flag and the mend.
+        BenchmarkError: the message names the flag and the fix.
     """
     for given in flags:
         name = given.partition("=")[0]
         if name in OWN_FLAGS:
-            raise BenchmarkError(f"{name} after -- is decided by the benchmark itself: say {OWN_FLAGS[name]} instead.")
+            raise BenchmarkError(f"{name} after -- is set by the benchmark itself: use {OWN_FLAGS[name]} instead.")
 
 
 def configure(candidate: Candidate, setup: Setup, shared_dictionary: bool) -> Any:
     """fairseq's configuration of a training.
 
     Raises:
-        ValueError: the flags have no meaning for this model.
+        ValueError: the flags are invalid for this model.
     """
     return copy.deepcopy(_configuration(candidate, setup, shared_dictionary))
 
 
-@functools.cache  # hydra takes longer for it than a small model to be built
+@functools.cache  # hydra takes longer than building a small model
 def _configuration(candidate: Candidate, setup: Setup, shared_dictionary: bool) -> Any:
     size, size_flags = SIZES[setup.size]
     if candidate.encoding is None:
@@ -191,24 +191,24 @@ def _configuration(candidate: Candidate, setup: Setup, shared_dictionary: bool) 
 
 
 def build_trainer(candidate: Candidate, setup: Setup, task: TranslationTask) -> Trainer:
-    """A real fairseq trainer, as fairseq-train builds it.
+    """A fairseq trainer, as fairseq-train builds it.
 
     Raises:
-        ValueError: there is no such model.
+        ValueError: the model cannot be built.
     """
     cfg = configure(candidate, setup, _shared(task))
     utils.set_torch_seed(setup.seed)
     trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
-    # A step that raises would otherwise leave a crash.pt of some hundred megabytes behind.
+    # fairseq would write a crash.pt of some hundred megabytes if a step raises an error.
     trainer.save_checkpoint = lambda *args, **kwargs: None
     return trainer
 
 
 def build_inference_model(candidate: Candidate, setup: Setup, task: TranslationTask) -> Any:
-    """A model as fairseq-generate prepares it, untrained.
+    """An untrained model, prepared as in fairseq-generate.
 
     Raises:
-        ValueError: there is no such model.
+        ValueError: the model cannot be built.
     """
     cfg = configure(candidate, setup, _shared(task))
     utils.set_torch_seed(setup.seed)
@@ -219,11 +219,11 @@ def build_inference_model(candidate: Candidate, setup: Setup, task: TranslationT
 
 
 def to_device(batch: Any, setup: Setup) -> Any:
-    """A batch of fairseq on the device of the models."""
+    """Moves a batch to the device of the models."""
     return utils.move_to_cuda(batch) if setup.device == "cuda" else batch
 
 
 def _shared(task: TranslationTask) -> bool:
-    """Whether both languages have one dictionary, so that embeddings are shared, as in the papers."""
+    """Whether the languages have a joint dictionary; embeddings are then shared, as in the papers."""
     source: Dictionary = task.source_dictionary
     return bool(source == task.target_dictionary)

@@ -1,4 +1,4 @@
-"""Results as Markdown and as JSON, with all that one must know of where they come from."""
+"""Formats results as Markdown and JSON, with the settings, versions and hardware of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .rounds import STOCK
 
 
 def describe_run(setup: Setup, settings: dict[str, Any], command: str) -> dict[str, Any]:
-    """Date, versions, device, and what was asked for."""
+    """The date, versions, hardware and settings of a run."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command,
@@ -44,7 +44,7 @@ def describe_run(setup: Setup, settings: dict[str, Any], command: str) -> dict[s
 
 
 def _fairseq_version() -> str:
-    """Of the distribution that brings fairseq; its ``__version__`` where there is none."""
+    """The version of the ve-fairseq distribution, or ``fairseq.__version__`` without it."""
     try:
         return f"{metadata.version('ve-fairseq')} (ve-fairseq)"
     except metadata.PackageNotFoundError:
@@ -52,7 +52,7 @@ def _fairseq_version() -> str:
 
 
 def device_name(device: str) -> str:
-    """Of the GPU, or of the CPU as Linux knows it."""
+    """The name of the GPU, or of the CPU according to Linux."""
     if device == "cuda":
         return str(torch.cuda.get_device_name())
     cpuinfo = Path("/proc/cpuinfo")
@@ -62,12 +62,12 @@ def device_name(device: str) -> str:
 
 
 def as_json(run: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """Every figure of every round."""
+    """The run and its results, with the figures of every round."""
     return {**run, "results": [result.as_dict() for result in results]}
 
 
 def heading(run: dict[str, Any]) -> str:
-    """Two lines that say on what, how, and how to read it."""
+    """Two lines: hardware and versions; settings and the meaning of the figures."""
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     flags = f", {' '.join(run['flags'])}" if run["flags"] else ""
     return (
@@ -78,7 +78,7 @@ def heading(run: dict[str, Any]) -> str:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """One in Markdown for each measure."""
+    """A Markdown table for each measure."""
     rendered = []
     for measure in dict.fromkeys(result.measure for result in results):
         of_measure = [result for result in results if result.measure == measure]
@@ -108,7 +108,7 @@ def _render(measure: str, results: Sequence[Result]) -> str:
 
 
 def _cells(result: Result) -> tuple[str, str]:
-    """The median, and the ratio with its quartiles."""
+    """The cells of a result: the median, and the ratio with its quartiles."""
     if result.refused is not None:
         return "refused", "refused"
     own = _number(statistics.median(result.own))
@@ -120,12 +120,12 @@ def _cells(result: Result) -> tuple[str, str]:
 
 
 def _number(value: float) -> str:
-    """Four figures."""
+    """Formats a number with four significant digits."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}"
 
 
 def _exponent(encoding: str, results: Sequence[Result]) -> str:
-    """Of the growth with n, where two lengths or more were measured."""
+    """The exponent of the growth with n; empty if fewer than two lengths were measured."""
     points = [
         (int(result.setting.removeprefix("n = ")), statistics.median(result.own))
         for result in results

@@ -1,4 +1,4 @@
-"""What a measure found: the figures of each round, and their ratios to stock's."""
+"""The results of a measure: figures of each round, and their ratios to stock fairseq's."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from ..errors import FlagError
 
 
 class BenchmarkError(FlagError):
-    """Nothing can be measured: its text is one sentence for the user."""
+    """The benchmark cannot run; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One encoding in one setting."""
+    """The result of one encoding in one setting."""
 
     measure: str
-    #: what it was measured on: a corpus, or a length
+    #: the corpus or the length
     setting: str
     encoding: str
     unit: str
-    #: of each counted round, in ``unit``
+    #: figures of each round in ``unit``, without the warm-up
     own: list[float] = field(default_factory=list)
-    #: stock's of the same rounds
+    #: stock fairseq's figures of the same rounds
     stock: list[float] = field(default_factory=list)
-    #: why there are no figures
+    #: why the encoding could not be measured; None if it was
     refused: str | None = None
 
     @property
     def ratios(self) -> list[float]:
-        """Own by stock's, round by round."""
+        """The ratio of own to stock's figure in each round."""
         return [own / stock for own, stock in zip(self.own, self.stock, strict=True)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All figures and their summary, for JSON."""
         found = asdict(self)
         if self.refused is None:
             low, middle, high = quartiles(self.ratios)
@@ -51,7 +51,7 @@ class Result:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Lower quartile, median and upper quartile; of one value, that value."""
+    """Lower quartile, median and upper quartile; a single value is all three."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -59,5 +59,5 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def exponent(lengths: Sequence[float], values: Sequence[float]) -> float:
-    """e of the values ~ lengths ** e that fits best: the slope of a line through their logarithms."""
+    """The exponent e of the best fit values ~ lengths ** e: the slope of a regression of the logarithms."""
     return statistics.linear_regression([math.log(n) for n in lengths], [math.log(value) for value in values]).slope

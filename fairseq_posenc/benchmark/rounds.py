@@ -1,4 +1,4 @@
-"""Rounds in which every model does the same work, in an order that rotates."""
+"""Runs rounds in which every model does the same work, in rotating order, and times them."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from .results import BenchmarkError, Result
 
 Work = TypeVar("Work")
 
-#: the model that all others are compared with
+#: the name of stock fairseq's model, with which all others are compared
 STOCK = "stock"
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
-#: what encodings, fairseq and torch raise where something cannot be built or run; lack of memory is a RuntimeError
+#: errors of encodings, fairseq and torch for a model that cannot be built or run; out of memory is a RuntimeError
 REFUSALS = (ValueError, AssertionError, RuntimeError)
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Takes the time of work.
+    """Measures the time of a function.
 
     Args:
-        kind: "wall", or "cpu" for the CPU seconds of this process, on a machine that others use too.
-        device: "cpu" or "cuda", whose queue is waited for.
+        kind: "wall", or "cpu" for the CPU seconds of this process, for a machine with other jobs.
+        device: "cpu" or "cuda"; the clock waits until the GPU is idle.
     """
 
     kind: str = "wall"
     device: str = "cpu"
 
     def seconds(self, work: Callable[[], Any]) -> float:
-        """How long ``work()`` takes, without Python's garbage collector: a full collection takes as long as a small
-        model's whole round, and falls to whoever comes next.
+        """The seconds of ``work()``, with Python's garbage collector disabled.
+
+        A full collection takes as long as a round of a small model, and would be attributed to an arbitrary model.
         """
         now = CLOCKS[self.kind]
         synchronize(self.device)
@@ -55,7 +56,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one model in each counted round, and stock's in the same rounds."""
+    """Seconds of one model and of stock fairseq in each round, without the warm-up."""
 
     own: list[float] = field(default_factory=list)
     stock: list[float] = field(default_factory=list)
@@ -68,18 +69,19 @@ def race(
     clock: Clock,
     group: int = 6,
 ) -> dict[str, Timing]:
-    """Times every model on every work.
+    """Times every model on every work item.
 
     Args:
-        builders: makes a model that is ready to work, by name; ``STOCK`` among them.
-        works: what each model does, round by round; the first round warms up and is not counted.
-        group: as many models are in memory at once, beside stock: each group has its own rounds of stock.
+        builders: by name, functions that build a model and return the function to time; ``STOCK`` must be included.
+        works: the work item of each round; the first round warms up.
+        group: number of models in memory at the same time, in addition to stock. Each group runs stock again.
 
     Returns:
-        by name; stock's own are those of all groups. What cannot be built or run is refused with its reason.
+        timings by name; stock's include the rounds of all groups. A model that cannot be built or run has the reason
+        in ``refused``.
 
     Raises:
-        BenchmarkError: stock itself cannot.
+        BenchmarkError: stock fairseq cannot be built or run.
     """
     others = [name for name in builders if name != STOCK]
     groups = [others[start : start + group] for start in range(0, len(others), group)] or [[]]
@@ -96,7 +98,7 @@ def race(
 def _race_group(
     builders: Mapping[str, Callable[[], Callable[[Work], Any]]], works: Sequence[Work], clock: Clock
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Seconds of each model in each counted round, and why the others have none."""
+    """The seconds of each model in each round, without the warm-up, and the reasons for models that were refused."""
     runners: dict[str, Callable[[Work], Any]] = {}
     refused: dict[str, str] = {}
     for name, build in builders.items():
@@ -114,7 +116,7 @@ def _race_group(
                 refused[name] = refuse(name, error)
                 del runners[name], seconds[name]
             if name in refused:
-                free()  # not before the error is gone, whose traceback holds the model
+                free()  # after the except block, since the error's traceback refers to the model
             elif number > 0:
                 seconds[name].append(taken)
     runners.clear()
@@ -123,16 +125,16 @@ def _race_group(
 
 
 def rotated(names: list[Work], number: int) -> list[Work]:
-    """The order of a round: each model comes first in turn."""
+    """The names in the order of this round, rotated by one in each round."""
     shift = number % len(names)
     return names[shift:] + names[:shift]
 
 
 def refuse(name: str, error: Exception) -> str:
-    """Why an encoding has no figures, in one line.
+    """The reason for which a model cannot be measured, in one line.
 
     Raises:
-        BenchmarkError: it is stock that fails, so that there is nothing to compare with.
+        BenchmarkError: the model is stock fairseq, without which there is no comparison.
     """
     lines = str(error).splitlines() or [""]
     why = (
@@ -148,14 +150,14 @@ def refuse(name: str, error: Exception) -> str:
 def rates(
     measure: str, setting: str, unit: str, amounts: Sequence[float], timings: Mapping[str, Timing]
 ) -> list[Result]:
-    """Amounts a second.
+    """Converts timings to rates per second.
 
     Args:
-        amounts: of each counted round, for example words.
+        amounts: the amount of work, for example words, in each round without the warm-up.
     """
 
     def per_second(seconds: list[float]) -> list[float]:
-        # stock's are those of several groups
+        # stock's timings repeat the rounds for each group
         return [amounts[number % len(amounts)] / taken for number, taken in enumerate(seconds)]
 
     return [
@@ -165,13 +167,13 @@ def rates(
 
 
 def synchronize(device: str) -> None:
-    """Waits for what was given to the device."""
+    """Waits until the device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def free() -> None:
-    """Gives the memory of what nobody holds any more back; fairseq's trainers hold themselves in cycles."""
+    """Frees unused memory; garbage collection is necessary since fairseq's trainers contain reference cycles."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

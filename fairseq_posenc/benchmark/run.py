@@ -1,4 +1,4 @@
-"""Every measure by its name, with what it measures on where nothing else is said."""
+"""Runs each measure by name, with its default corpus and lengths."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .training import measure_words
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured, and how.
+    """The settings of a benchmark.
 
     Args:
-        setup: what the models have in common.
-        candidates: stock first.
-        data: binarized corpora; none is one of random sentences.
-        rounds: counted ones.
-        updates: batches of each model in a round of training or of forward passes.
-        tokens: of a batch.
-        sentences: of a batch of generation.
-        lengths: of sentences, for the measures that fix them; None leaves each its own.
-        group: models in memory at once, beside stock.
+        setup: settings that the models have in common.
+        candidates: the models, stock first.
+        data: directories of binarized corpora; random sentences are used if empty.
+        rounds: number of rounds, without the warm-up.
+        updates: number of batches in a round of training or of forward passes.
+        tokens: tokens in a batch.
+        sentences: sentences in a batch of generation.
+        lengths: sentence lengths, for measures at fixed lengths; None for the defaults of each measure.
+        group: number of models in memory at the same time, in addition to stock.
     """
 
     setup: Setup
@@ -48,7 +48,7 @@ class Plan:
     vocabulary: int = 8000
 
     def corpora(self) -> Iterator[Corpus]:
-        """Each when its turn comes."""
+        """Loads the corpora one after the other."""
         if not self.data:
             yield synthetic_corpus(self.vocabulary, self.setup.seed)
         names = [directory.name for directory in self.data]
@@ -59,7 +59,7 @@ class Plan:
 def _words(plan: Plan, measure: str) -> list[Result]:
     found: list[Result] = []
     for corpus in plan.corpora():
-        # torch loads a library at stock's first batch with padding; of two batches one has some
+        # torch loads a library with the first padded batch, so the warm-up needs two batches, one of which is padded.
         first = max(2, plan.updates)
         batches = corpus.training_batches(first + plan.rounds * plan.updates, plan.tokens, plan.setup.seed)
         starts = range(first, len(batches), plan.updates)
@@ -109,28 +109,28 @@ def _attention(plan: Plan) -> list[Result]:
 def _table1(plan: Plan) -> list[Result]:
     lengths = _lengths(plan, (128,))
     if len(lengths) > 1:
-        raise BenchmarkError("--lengths: table1 has one length; measure it alone, or leave --lengths out.")
+        raise BenchmarkError("--lengths: table1 accepts one length only; give one, or leave --lengths out.")
     setup = replace(plan.setup, longest=max(lengths))
     task = synthetic_task(plan.vocabulary)
     return measure_table1(setup, task, lengths[0], plan.tokens, plan.rounds, plan.updates, plan.clock, plan.group)
 
 
-def _lengths(plan: Plan, usual: tuple[int, ...]) -> Sequence[int]:
-    """Those asked for, or the usual ones.
+def _lengths(plan: Plan, default: tuple[int, ...]) -> Sequence[int]:
+    """The lengths of the plan, or the default.
 
     Raises:
-        BenchmarkError: a batch cannot hold one sentence.
+        BenchmarkError: a sentence does not fit in a batch.
     """
-    lengths = plan.lengths or usual
+    lengths = plan.lengths or default
     if max(lengths) > plan.tokens:
         raise BenchmarkError(
-            f"--tokens {plan.tokens}: a batch cannot hold a sentence of {max(lengths)}; give at least as many tokens, "
-            "or shorter --lengths."
+            f"--tokens {plan.tokens}: a sentence of {max(lengths)} tokens does not fit in a batch; increase --tokens, "
+            "or use shorter --lengths."
         )
     return lengths
 
 
-#: by the name that users type
+#: the measures, by their name on the command line
 MEASURES: dict[str, Callable[[Plan], list[Result]]] = {
     "training": lambda plan: _words(plan, "training"),
     "forward": lambda plan: _words(plan, "forward"),

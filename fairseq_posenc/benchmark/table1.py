@@ -1,9 +1,8 @@
-"""DIET's Table 1 (Chen et al. 2021): what position encodings add to the time of the absolute baseline, in per cent.
+"""DIET's Table 1 (Chen et al. 2021): the overhead in time of position encodings over the absolute baseline.
 
-The paper has encoders alone, BERT-base (12 layers, hidden 768) and a BERT-small (4 layers, hidden 512, 8 heads), on
-TPU v2, and pre-training; its inference is a forward pass. Here they are encoder-decoder Transformers of ``base``
-(6 + 6 layers, hidden 512) and ``small`` (4 + 4 layers, hidden 512, 8 heads), on whatever machine this is, on random
-sentences that all have one length.
+The paper measures pre-training and a forward pass of encoders on TPU v2: BERT-base (12 layers, hidden 768) and
+BERT-small (4 layers, hidden 512, 8 heads). Here the models are encoder-decoder Transformers ``base`` (6 + 6 layers,
+hidden 512) and ``small`` (4 + 4 layers, hidden 512, 8 heads), on random sentences of one length.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .rounds import Clock
 from .training import measure_words
 
 MEASURE = "table1"
-#: the paper's percentages
+#: the paper's overheads in per cent
 PRINTED: dict[tuple[str, str], dict[str, int]] = {
     ("base", "training"): {"shaw": 13, "tupe_abs": 1, "diet_abs": 0, "diet_rel": 0},
     ("base", "forward"): {"shaw": 33, "tupe_abs": 19, "diet_abs": 0, "diet_rel": 0},
@@ -47,7 +46,7 @@ def measure_table1(
     clock: Clock,
     group: int,
 ) -> list[Result]:
-    """Target words a second in training and in a forward pass, of both sizes."""
+    """Measures target words per second in training and in a forward pass, for both sizes."""
     works: list[list[Any]] = [
         [fixed_batch(task, length, tokens, setup.seed + number * updates + update) for update in range(updates)]
         for number in range(rounds + 1)
@@ -61,7 +60,7 @@ def measure_table1(
 
 
 def render(results: Sequence[Result]) -> str:
-    """Ours, with quartiles, and the paper's figure."""
+    """A Markdown table of our overheads with quartiles, and the paper's."""
     by_place = {(result.setting, result.encoding): result for result in results}
     rows = []
     for (size, step), printed in PRINTED.items():

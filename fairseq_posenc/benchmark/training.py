@@ -1,4 +1,4 @@
-"""Speed of training and of a forward pass."""
+"""Benchmarks training and forward passes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from .rounds import Clock, race, rates
 
 
 def trainer_step(candidate: Candidate, setup: Setup, task: TranslationTask) -> Callable[[list[Any]], None]:
-    """One update of fairseq's trainer on each batch: forward, backward, Adam."""
+    """Makes a function that runs one update of fairseq's trainer on each batch: forward, backward, Adam."""
     trainer = build_trainer(candidate, setup, task)
 
     def step(batches: list[Any]) -> None:
         for batch in batches:
-            # Without raise_oom the trainer would skip a batch that memory does not hold, and seem fast.
+            # Without raise_oom the trainer would skip a batch that runs out of memory, and appear fast.
             trainer.train_step([batch], raise_oom=True)
 
     return step
 
 
 def forward_pass(candidate: Candidate, setup: Setup, task: TranslationTask) -> Callable[[list[Any]], None]:
-    """A forward pass of encoder and decoder over source and reference, without gradients: what DIET's Table 1 calls
-    inference.
+    """Makes a function that runs forward passes on source and reference without gradients.
+
+    DIET's Table 1 calls this inference.
     """
     model = build_inference_model(candidate, setup, task)
 
@@ -41,7 +42,7 @@ def forward_pass(candidate: Candidate, setup: Setup, task: TranslationTask) -> C
     return step
 
 
-#: by the name of the measure
+#: functions that make a step, by the name of the measure
 STEPS = {"training": trainer_step, "forward": forward_pass}
 
 
@@ -55,11 +56,11 @@ def measure_words(
     clock: Clock,
     group: int,
 ) -> list[Result]:
-    """Target words a second.
+    """Measures target words per second.
 
     Args:
         measure: "training" or "forward".
-        rounds: the batches of each; the first round is not counted.
+        rounds: the batches of each round; the first round warms up.
     """
     builders = {candidate.name: partial(STEPS[measure], candidate, setup, task) for candidate in candidates}
     timings = race(builders, rounds, clock, group)

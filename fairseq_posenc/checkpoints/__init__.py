@@ -1,6 +1,6 @@
-"""Checkpoints that can be trusted: loading without running code, and averaging in little memory.
+"""Loads checkpoints without running code from them, and averages them in the memory of two models.
 
-Nothing here ever switches `weights_only` off; which types a file may hold is said in `allowed`.
+All loading uses ``weights_only=True``; :mod:`.allowed` lists the types that a file may contain.
 """
 
 from ..errors import CheckpointError

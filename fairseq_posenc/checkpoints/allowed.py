@@ -1,14 +1,13 @@
-"""Which Python types a checkpoint may hold: the allow-list behind ``torch.load(weights_only=True)``.
+"""The allow-list of ``torch.load(weights_only=True)``: the Python types that a checkpoint may contain.
 
-Since torch 2.6 a checkpoint is read by an unpickler that builds only types on a list, so that a file cannot
-run code. fairseq's checkpoints hold a few types more than that list; they are added here, each because a
-checkpoint of stock fairseq was seen to need it, and none that could do more than hold data.
+Since torch 2.6 the unpickler of checkpoints builds only types on an allow-list, so that a file cannot run code.
+fairseq's checkpoints need a few more types, which are added here. Each occurs in checkpoints of stock fairseq, and can
+only hold data.
 
-NumPy's own pickle functions are *not* among them, although fairseq's BLEU counts are arrays:
-``dtype.__setstate__`` takes flags and sub-types from the file as they come, and with them NumPy takes the
-file's bytes for addresses of Python objects (an int64 array with such a dtype crashes the interpreter,
-which is where an exploit starts). Their names are mapped to stand-ins that build plain arrays of numbers
-and nothing else.
+fairseq's BLEU counts are NumPy arrays, but NumPy's own pickle functions are *not* on the list. ``dtype.__setstate__``
+accepts any flags and sub-types from the file, and can thus make NumPy interpret bytes of the file as addresses of
+Python objects: an int64 array with such a dtype crashes the interpreter, which may be exploitable. Their names are
+mapped to replacements that build plain arrays of numbers only.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NUMBERS = ("i4", "i8", "f4", "f8")
 
 
 class _Dtype:
-    """Stands in for `numpy.dtype` in a pickle: the name of a number type and a byte order."""
+    """Replaces `numpy.dtype` in a pickle: the name of a numeric type, and a byte order."""
 
     def __init__(self, name: str, *_: object) -> None:
         if name not in _NUMBERS:
@@ -38,20 +37,20 @@ class _Dtype:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         order = state[1]
-        # What NumPy writes for numbers: no sub-type, no fields, no flags.
+        # NumPy's state of a numeric dtype: no sub-type, no fields, no flags.
         if order not in ("<", ">") or state != (3, order, None, None, None, -1, -1, 0):
             raise pickle.UnpicklingError("Unsupported NumPy dtype in a checkpoint: not a plain number")
         self.dtype = self.dtype.newbyteorder(order)
 
 
 class _Array(np.ndarray):
-    """Stands in for `numpy.ndarray` in a pickle. It is pickled again as the plain array that it is."""
+    """Replaces `numpy.ndarray` in a pickle. Pickled again, it becomes a plain `numpy.ndarray`."""
 
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, raw = state
         if not isinstance(dtype, _Dtype) or not isinstance(raw, bytes):
             raise pickle.UnpicklingError("Unsupported NumPy array in a checkpoint: its values are not plain numbers")
-        # frombuffer and reshape refuse a size that the bytes do not fill.
+        # frombuffer and reshape raise an error if the number of bytes does not match the shape.
         array = np.frombuffer(raw, dtype.dtype).reshape(shape, order="F" if fortran else "C")
         plain: Any = (1, array.shape, array.dtype, False, array.tobytes())
         super().__setstate__(plain)
@@ -61,20 +60,20 @@ class _Array(np.ndarray):
 
 
 def _reconstruct(kind: type, *_: object) -> _Array:
-    """Stands in for NumPy's `_reconstruct`: an empty array, which `_Array.__setstate__` then fills."""
+    """Replaces NumPy's `_reconstruct`: returns an empty array, which `_Array.__setstate__` then fills."""
     if kind is not _Array:
         raise pickle.UnpicklingError("Unsupported NumPy array in a checkpoint: not a numpy.ndarray")
     return _Array((0,))
 
 
 _FILE_TYPES: list[Any] = [
-    argparse.Namespace,  # every checkpoint of fairseq-train: cfg["model"] (fairseq-hydra-train writes none)
-    # --eval-bleu: n-gram counts (int64; float64 from several processes) in extra_state["metrics"]
+    argparse.Namespace,  # cfg["model"] in every checkpoint of fairseq-train
+    # --eval-bleu: n-gram counts in extra_state["metrics"] (int64; float64 with several processes)
     (_Array, "numpy.ndarray"),
     (_Dtype, "numpy.dtype"),
     (_reconstruct, "numpy._core.multiarray._reconstruct"),
-    (_reconstruct, "numpy.core.multiarray._reconstruct"),  # the same, written with NumPy 1
-    # fairseq <= 0.9: extra_state["train_meters"], which later versions ignore. The classes are gone; attributes stay.
+    (_reconstruct, "numpy.core.multiarray._reconstruct"),  # in files written with NumPy 1
+    # fairseq <= 0.9: extra_state["train_meters"], which later versions ignore and whose classes no longer exist.
     *((argparse.Namespace, f"fairseq.meters.{name}") for name in ("AverageMeter", "TimeMeter", "StopwatchMeter")),
 ]
 
@@ -83,29 +82,27 @@ _UNSAFE_SWITCH = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 def ignore_unsafe_switch() -> None:
-    """Take away the environment variable that lets every `torch.load` run the code in a file, where the caller does
-    not say `weights_only`, as fairseq never does. With it and its opposite set, torch loads nothing at all.
+    """Removes the environment variable that makes `torch.load` without `weights_only` run code from files.
+
+    fairseq never passes `weights_only`. If both this variable and its opposite are set, torch cannot load any file.
     """
     if os.environ.pop(_UNSAFE_SWITCH, None) is not None:
         logger.warning(
-            f"{_UNSAFE_SWITCH} is ignored: it lets a checkpoint run code, and fairseq_posenc loads fairseq's "
+            f"{_UNSAFE_SWITCH} is ignored: it would let a checkpoint run code, and fairseq_posenc loads fairseq's "
             "checkpoints without it."
         )
 
 
 def allow_file_types() -> None:
-    """Let `torch.load(weights_only=True)` build what the files of fairseq-train hold. Does not import
-    fairseq.
-    """
+    """Allows the types that checkpoint files of fairseq-train contain. Does not import fairseq."""
     torch.serialization.add_safe_globals(_FILE_TYPES)
 
 
 def allow_checkpoint_types() -> None:
-    """Let fairseq load its own checkpoints safely: those in files, and those sent between processes.
+    """Allows the types that fairseq's checkpoints contain, both in files and when sent between processes.
 
-    When several processes resume, the first reads the file, turns its configuration into omegaconf's
-    classes and its tensors into placeholders, and sends the rest to the others as a pickle, which
-    `torch.load` reads again.
+    When several processes resume, the first one reads the file, converts the configuration to omegaconf's classes,
+    replaces tensors by placeholders, and sends the rest as a pickle to the others, which read it with `torch.load`.
     """
     from fairseq.distributed.utils import _TensorPlaceholder
     from omegaconf import DictConfig, ListConfig
@@ -117,7 +114,7 @@ def allow_checkpoint_types() -> None:
         [
             _TensorPlaceholder,
             *(DictConfig, ListConfig, AnyNode, ContainerMetadata, Metadata),
-            # named in omegaconf's metadata as types of keys and values, and for its cache
+            # in omegaconf's metadata: the types of keys and values, and the type of its cache
             *(dict, list, int, Any, collections.defaultdict),
         ]
     )

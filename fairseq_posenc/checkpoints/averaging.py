@@ -1,4 +1,4 @@
-"""The mean of several checkpoints of one training, in the memory of two models."""
+"""Averages several checkpoints of one training in the memory of two models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import CheckpointError, few
 from ..signature import SIGNATURE, read_signature, same_positions
-from .checking import check_finite, form
+from .checking import check_finite, describe_type
 from .loading import StrPath, load_checkpoint
 from .runs import differences_of_runs, run_settings
 from .settings import differing_settings, model_settings
@@ -28,26 +28,32 @@ def average_checkpoints(
     allow_different_runs: bool = False,
     report: Callable[[Path], None] = lambda path: None,
 ) -> Path:
-    """Average the parameters of the checkpoints `paths` into the new checkpoint `output`; return its path.
+    """Averages the parameters of checkpoints into a new checkpoint.
 
-    The result loads wherever fairseq loads a model (generate, interactive, `--finetune-from-model`,
-    `--restore-file` with `--reset-optimizer`); it holds no optimizer, EMA or meter state. Its configuration
-    is that of the most trained input, and `extra_state["averaged_from"]` names the inputs.
+    fairseq can use the result wherever it loads a model (generate, interactive, `--finetune-from-model`,
+    `--restore-file` with `--reset-optimizer`). The result contains no optimizer, EMA or meter state. Its configuration
+    is that of the input with the most updates, and `extra_state["averaged_from"]` lists the inputs.
 
     - Floating-point tensors keep their dtype; half precision is summed in float32 and rounded once.
-    - Tensors of integers must be equal in all files; the model's record of its positions must mean the same.
-    - Tensors that share memory (tied embeddings) still share it in the result.
-    - In memory at a time: the sums (float32, so twice the size of half-precision parameters) and the
-      parameters of one input, mapped from its file.
-    - `output` appears complete or not at all; an older file of that name stays until then.
+    - Integer tensors must be equal in all files, and the records of positions must be equivalent.
+    - Tensors that share memory (tied embeddings) share it in the result too.
+    - Memory: the sums (in float32, so twice the size of half-precision parameters), and the parameters of one input,
+      memory-mapped from its file.
+    - `output` is written atomically: an existing file of that name is kept until the new one is complete.
 
-    `report` is called with each path before it is read. With `allow_different_runs` the files need not be of
-    one training: other seeds, optimization or data are averaged, too.
+    Args:
+        paths: the checkpoints to average.
+        output: the checkpoint to write.
+        allow_different_runs: also average trainings with different seeds, optimization or data.
+        report: called with each path before it is read.
 
-    Raises CheckpointError if there is nothing to average, a file cannot be loaded or is damaged, a
-    parameter is NaN or infinite, the files are not of one model (architecture, flags, parameter names,
-    shapes, dtypes) or not of one training (seed, batches, optimization, data by content), or the output cannot
-    be written.
+    Returns:
+        `output`.
+
+    Raises:
+        CheckpointError: there is nothing to average; a file cannot be loaded or is damaged; a parameter is NaN or
+            infinite; the files are not of one model (architecture, flags, parameter names, shapes, dtypes) or not of
+            one training (seed, batches, optimization, data by content); or the output cannot be written.
     """
     sources = _distinct_files(paths)
     output = Path(output)
@@ -62,7 +68,7 @@ def average_checkpoints(
         header = _header(state)
         if not newest or _updates(header) >= _updates(newest):
             newest = header
-        del state  # before the next file is read: that of an old torch is in memory as a whole
+        del state  # before the next file is read: a file of an old torch is not mapped, but read as a whole
     assert total is not None
     newest["extra_state"]["averaged_from"] = [os.fspath(source) for source in sources]
     _write({**newest, "model": total.mean()}, output)
@@ -70,7 +76,7 @@ def average_checkpoints(
 
 
 def _distinct_files(paths: Iterable[StrPath]) -> list[Path]:
-    """The paths, at least one, no two of them the same file."""
+    """The paths, checked to be at least one, and all different files."""
     sources = [Path(path) for path in paths]
     if not sources:
         raise CheckpointError("There are no checkpoints to average; name at least one file.")
@@ -78,16 +84,16 @@ def _distinct_files(paths: Iterable[StrPath]) -> list[Path]:
         for other in sources[:i]:
             if _same_file(source, other):
                 raise CheckpointError(
-                    f"{source} is twice among the checkpoints to average"
+                    f"{source} is given twice"
                     + (f" (once as {other})" if other != source else "")
-                    + "; name each file once."
+                    + " among the checkpoints to average; name each file once."
                 )
     return sources
 
 
 def _check_output(output: Path, sources: Iterable[Path]) -> None:
     if output.exists() and not (output.is_file() or output.is_dir()):
-        raise CheckpointError(f"{output} is no regular file; name a file for the output.")
+        raise CheckpointError(f"{output} is not a regular file; name a file for the output.")
     if output.is_dir():
         raise CheckpointError(f"{output} is a directory; name a file for the output, such as {output / 'averaged.pt'}.")
     if not output.parent.is_dir():
@@ -101,9 +107,9 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _header(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What fairseq needs beside the parameters to load a checkpoint: configuration and history."""
+    """What fairseq needs in addition to the parameters to load a checkpoint: configuration and history."""
     history = [dict(entry) for entry in state.get("optimizer_history") or [{}]][-1:]
-    history[0].pop("optimizer", None)  # its state, in files of old versions
+    history[0].pop("optimizer", None)  # the optimizer's state, in files of old versions
     history[0] = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0, **history[0]}
     iterator = (state.get("extra_state") or {}).get("train_iterator")
     return {
@@ -121,7 +127,7 @@ def _updates(header: Mapping[str, Any]) -> int:
 
 
 class _Sum:
-    """The sums of the tensors of checkpoints of one model, which is the model of `source`."""
+    """The sums of tensors over checkpoints of one model. `source`, the first checkpoint, defines the model."""
 
     def __init__(self, source: Path, state: Mapping[str, Any], allow_different_runs: bool) -> None:
         model = state["model"]
@@ -129,10 +135,10 @@ class _Sum:
         self.count = 0
         self.settings = model_settings(source, state)
         self.run = None if allow_different_runs else run_settings(state)
-        self.forms = _forms(model)
+        self.types = _types(model)
         self.dtypes = {name: value.dtype for name, value in model.items() if _is_averaged(value)}
-        self.leaders = _leaders(model)
-        # Not counted in the sums: integers, and what is no tensor.
+        self.first_names = _first_names(model)
+        # Not averaged: integers, and values that are not tensors.
         self.constants = {
             name: value.clone() if isinstance(value, Tensor) else value
             for name, value in model.items()
@@ -141,25 +147,29 @@ class _Sum:
         self.sums = {
             name: torch.zeros(model[name].shape, dtype=_sum_dtype(dtype))
             for name, dtype in self.dtypes.items()
-            if self.leaders[name] == name
+            if self.first_names[name] == name
         }
-        # load_state_dict reads the modules' versions from this attribute of torch's state dicts.
+        # torch's state dicts store the versions of modules in this attribute, which load_state_dict reads.
         self.metadata = getattr(model, "_metadata", None)
 
     def add(self, source: Path, state: Mapping[str, Any]) -> None:
-        """Adds the tensors of one file. Raises CheckpointError if it is damaged or of another model."""
+        """Adds the tensors of one file.
+
+        Raises:
+            CheckpointError: it is damaged, or of another model or training.
+        """
         model = state["model"]
         self._check_settings(source, model_settings(source, state))
         self._check_run(source, state)
-        self._check_forms(source, _forms(model))
-        leaders = _leaders(model)
+        self._check_types(source, _types(model))
+        first_names = _first_names(model)
         checksums = _Checksums(source)
         for name, value in model.items():
-            leader = self.leaders[name]
-            if leader != name:
-                if leaders[name] != leaders[leader] and not _equal(value, model[leader]):
+            first = self.first_names[name]
+            if first != name:
+                if first_names[name] != first_names[first] and not _equal(value, model[first]):
                     raise CheckpointError(
-                        f"{source} holds two different tensors for {leader} and {name}, which are one in "
+                        f"{source} holds two different tensors for {first} and {name}, which are tied in "
                         f"{self.source}; average only checkpoints of one training."
                     )
                 continue
@@ -172,19 +182,17 @@ class _Sum:
                 self._check_positions(source, value)
             elif not _equal(value, self.constants[name]):
                 raise CheckpointError(
-                    f"{source} and {self.source} differ in {name}, which is no floating-point tensor and so "
-                    "has no mean; average only checkpoints of one training."
+                    f"{source} and {self.source} differ in {name}, which cannot be averaged since it is not a "
+                    "floating-point tensor; average only checkpoints of one training."
                 )
         self.count += 1
 
     def mean(self) -> OrderedDict[str, Any]:
-        """The means, in the dtypes and the order of the files. The sums are used up, so that memory does
-        not grow.
-        """
+        """The means, in the dtypes and the order of the files. It consumes the sums to save memory."""
         values = dict(self.constants)
         for name in list(self.sums):
             values[name] = self.sums.pop(name).div_(self.count).to(self.dtypes[name])
-        model = OrderedDict((name, values[leader]) for name, leader in self.leaders.items())
+        model = OrderedDict((name, values[first]) for name, first in self.first_names.items())
         if self.metadata is not None:
             model._metadata = self.metadata  # type: ignore[attr-defined]
         return model
@@ -201,31 +209,31 @@ class _Sum:
         if differences:
             raise CheckpointError(
                 f"{source} and {self.source} are of different trainings ({'; '.join(differences)}); average only "
-                "checkpoints of one training, or give --allow-different-runs if you mean it."
+                "checkpoints of one training, or give --allow-different-runs to average them anyway."
             )
 
     def _check_positions(self, source: Path, record: Tensor) -> None:
         own = self.constants[SIGNATURE]
         if not same_positions(record, own):
             raise CheckpointError(
-                f"{source} and {self.source} differ in {SIGNATURE}, how their models treat positions "
+                f"{source} and {self.source} differ in {SIGNATURE}, the positions of the model "
                 f"({read_signature(record)} and {read_signature(own)}); average only checkpoints of one training."
             )
 
-    def _check_forms(self, source: Path, forms: Mapping[str, str]) -> None:
+    def _check_types(self, source: Path, types: Mapping[str, str]) -> None:
         for one, more, other, fewer in (
-            (source, forms, self.source, self.forms),
-            (self.source, self.forms, source, forms),
+            (source, types, self.source, self.types),
+            (self.source, self.types, source, types),
         ):
             only = [name for name in more if name not in fewer]
             if only:
                 raise CheckpointError(
                     f"{one} has parameters that {other} has not ({few(only)}); average only checkpoints of one model."
                 )
-        for name, own in self.forms.items():
-            if forms[name] != own:
+        for name, own in self.types.items():
+            if types[name] != own:
                 raise CheckpointError(
-                    f"{source} holds {name} as {forms[name]}, {self.source} as {own}; "
+                    f"{source} holds {name} as {types[name]}, {self.source} as {own}; "
                     "average only checkpoints of one model."
                 )
 
@@ -235,13 +243,13 @@ def _is_averaged(value: object) -> bool:
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype to sum in: at least 32 bits a number, as float16 and bfloat16 round at each addition."""
+    """The dtype of sums: at least float32, since float16 and bfloat16 would round in each addition."""
     return torch.promote_types(dtype, torch.float32)
 
 
-def _forms(model: Mapping[str, Any]) -> dict[str, str]:
-    # The record of positions may be longer in one file than in another that means the same.
-    return {name: "a record" if name == SIGNATURE else form(value) for name, value in model.items()}
+def _types(model: Mapping[str, Any]) -> dict[str, str]:
+    # Equivalent records of positions may differ in length.
+    return {name: "a record" if name == SIGNATURE else describe_type(value) for name, value in model.items()}
 
 
 def _equal(one: object, other: object) -> bool:
@@ -250,22 +258,20 @@ def _equal(one: object, other: object) -> bool:
     return bool(one == other)
 
 
-def _leaders(model: Mapping[str, Any]) -> dict[str, str]:
-    """For each name, the first name that stands for the very same piece of memory: itself, unless they are
-    tied.
-    """
-    first: dict[object, str] = {}
-    leaders: dict[str, str] = {}
+def _first_names(model: Mapping[str, Any]) -> dict[str, str]:
+    """For each name of a parameter, the first name of the same tensor: another name only for tied parameters."""
+    by_memory: dict[object, str] = {}
+    first_names: dict[str, str] = {}
     for name, value in model.items():
-        place: object = name
+        memory: object = name
         if isinstance(value, Tensor) and value.numel():
-            place = (value.data_ptr(), value.dtype, value.shape, value.stride())
-        leaders[name] = first.setdefault(place, name)
-    return leaders
+            memory = (value.data_ptr(), value.dtype, value.shape, value.stride())
+        first_names[name] = by_memory.setdefault(memory, name)
+    return first_names
 
 
 class _Checksums:
-    """The checksums that torch wrote into a file, which it does not look at itself when it maps the file."""
+    """The checksums in a file of torch, which torch itself does not verify when it memory-maps the file."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -275,20 +281,23 @@ class _Checksums:
                 self.known = {(record.file_size, record.CRC) for record in archive.infolist() if record.CRC}
 
     def verify(self, name: str, value: object) -> None:
-        """Raises CheckpointError if no part of the file has the checksum of this tensor's memory."""
+        """Verifies a tensor.
+
+        Raises:
+            CheckpointError: no record of the file has the size and the checksum of the tensor's memory.
+        """
         if not self.known or not isinstance(value, Tensor) or not value.numel():
-            return  # a file from before torch 1.6, or written without checksums, has none
+            return  # files from before torch 1.6, or written without checksums, have none
         storage = value.untyped_storage()
         data: Any = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
         if (storage.nbytes(), zlib.crc32(data)) not in self.known:
             raise CheckpointError(
-                f"{self.source} is damaged: the numbers of {name} do not fit its checksum; "
-                "copy it again or leave it out."
+                f"{self.source} is damaged: {name} does not match its checksum; copy it again or leave it out."
             )
 
 
 def _write(state: Mapping[str, Any], output: Path) -> None:
-    """Write under a temporary name in the same directory, then rename: `output` is never half a file."""
+    """Writes atomically: to a temporary file in the same directory, which is then renamed."""
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         torch.save(dict(state), temporary)
@@ -305,7 +314,7 @@ def _write(state: Mapping[str, Any], output: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Waits until a file, or the names in a directory, are on the disk."""
+    """Waits until a file, or a directory's entries, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Python literals in settings. fairseq calls ``eval`` on the strings of some settings; here they are only parsed.
+"""Parses Python literals in settings, where fairseq calls ``eval``.
 
-A string that `parse_literal` accepts may be given to ``eval``: it has the same value there, and nothing runs.
+A string that `parse_literal` accepts is safe for ``eval``: it evaluates to the same value and runs no code.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-#: settings that fairseq evaluates, by `eval` or by the functions below
+#: settings that fairseq evaluates, with `eval` or with the functions that are replaced below
 EVALUATED = frozenset(
     {
         *("adam_betas", "adamax_betas", "adafactor_eps", "lamb_betas", "wer_args", "model_overrides"),
@@ -26,39 +26,41 @@ EVALUATED = frozenset(
     }
 )
 
-_MOST_CHARACTERS = 100_000
-_MOST_ITEMS = 10_000
+_MAX_CHARACTERS = 100_000
+_MAX_ITEMS = 10_000
 
 
 def parse_literal(text: str) -> Any:
-    """The value of a Python literal. Lists and tuples may be repeated and joined, as in published configurations of
-    convolutions: ``[(512, 3)] * 4 + [(1024, 3)]``.
+    """Parses a Python literal.
+
+    Lists and tuples may also be repeated and joined, as in configurations of convolutions:
+    ``[(512, 3)] * 4 + [(1024, 3)]``.
 
     Raises:
-        ValueError: it is no literal, or has more items than any configuration.
+        ValueError: it is not a literal, or too large.
     """
     try:
-        if len(text) > _MOST_CHARACTERS:
+        if len(text) > _MAX_CHARACTERS:
             raise ValueError
         return _value(ast.parse(text.lstrip(" \t"), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         shown = text if len(text) <= 200 else f"{text[:200]}..."
-        raise ValueError(f"{shown!r} is no literal, such as 'True' or '[(512, 3)] * 4'") from None
+        raise ValueError(f"{shown!r} is not a literal, such as 'True' or '[(512, 3)] * 4'") from None
 
 
 def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.left, ast.List | ast.Tuple | ast.BinOp):
         left, right = _value(node.left), _value(node.right)
         if isinstance(left, list | tuple):
-            if isinstance(node.op, ast.Mult) and isinstance(right, int) and len(left) * right <= _MOST_ITEMS:
+            if isinstance(node.op, ast.Mult) and isinstance(right, int) and len(left) * right <= _MAX_ITEMS:
                 return left * right
-            if isinstance(node.op, ast.Add) and len(left) + len(right) <= _MOST_ITEMS:
+            if isinstance(node.op, ast.Add) and len(left) + len(right) <= _MAX_ITEMS:
                 return left + right
             raise ValueError
     return ast.literal_eval(node)
 
 
-# fairseq.utils' functions of these names, with parse_literal in place of eval.
+# The functions of these names in fairseq.utils, with parse_literal instead of eval.
 
 
 def eval_str_list(x: Any, type: Any = float) -> Any:

@@ -1,6 +1,4 @@
-"""Loading a checkpoint without running code that it may carry, and saying in one sentence why one cannot be
-used.
-"""
+"""Loads checkpoints without running code from them, and explains in one sentence why a file cannot be loaded."""
 
 from __future__ import annotations
 
@@ -22,15 +20,15 @@ StrPath = str | os.PathLike[str]
 
 
 def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
-    """Read a checkpoint of fairseq onto the CPU, without running any code that it may carry.
+    """Loads a checkpoint of fairseq to the CPU without running code from it.
 
     Args:
         path: the file.
-        mapped: map the tensors from the file where its format allows (every file since torch 1.6), so that only what
-            is used gets into memory; the file must therefore stay as it is while they are in use.
+        mapped: memory-map the tensors if the format allows it (since torch 1.6), so that only the tensors that are used
+            take memory. The file must then not change while they are in use.
 
     Raises:
-        CheckpointError: the file is missing, empty, damaged, unsafe, or no checkpoint of fairseq.
+        CheckpointError: the file is missing, empty, damaged, unsafe, or not a checkpoint of fairseq.
     """
     path = Path(path)
     start = _first_bytes(path)
@@ -43,13 +41,13 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); check the disk.") from None
     except Exception as error:  # a damaged pickle can raise anything
-        # "from None": torch's own message advises to switch the safety off.
-        raise CheckpointError(_what_is_wrong(path, start, error)) from None
+        # "from None" hides torch's own message, which advises to set weights_only=False.
+        raise CheckpointError(_explain(path, start, error)) from None
     return check_state(path, state)
 
 
 _ZIP_START = b"PK\x03\x04"
-_OLD_TORCH_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch before 1.6: a pickled magic number
+_OLD_TORCH_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the pickled magic number of torch before 1.6
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -67,13 +65,13 @@ def _first_bytes(path: Path) -> bytes:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}); check its permissions.") from None
     if not start:
         raise CheckpointError(
-            f"{path} is empty: writing or copying it was cut off; copy it again or use another checkpoint."
+            f"{path} is empty: writing or copying it was interrupted; copy it again or use another checkpoint."
         )
     return start
 
 
 def _check_archive(path: Path) -> None:
-    """Refuses zip files that torch did not write: of compressed records it would map the compressed bytes."""
+    """Refuses zip files with compressed or encrypted records: torch would memory-map these bytes as they are."""
     try:
         with zipfile.ZipFile(path) as archive:
             records = archive.infolist()
@@ -90,15 +88,15 @@ def _check_archive(path: Path) -> None:
 
 def _truncated(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"{path} is damaged or cut short ({path.stat().st_size:,} bytes are there); "
-        "copy it again or use another checkpoint."
+        f"{path} is damaged or truncated (it has {path.stat().st_size:,} bytes); copy it again or use another "
+        "checkpoint."
     )
 
 
-def _what_is_wrong(path: Path, start: bytes, error: Exception) -> str:
-    """One sentence on why torch could not read `path`, which starts with `start`."""
+def _explain(path: Path, start: bytes, error: Exception) -> str:
+    """Explains in one sentence why torch could not load `path`, a file that begins with the bytes `start`."""
     forbidden = re.search(r"(?:Unsupported global: GLOBAL|unsupported GLOBAL) (\S+)", str(error))
-    # Pickles of a newer protocol stop the safe reader before it comes to the names.
+    # With newer pickle protocols torch's safe unpickler fails before it reads the names.
     names = [forbidden[1]] if forbidden else _globals_in(path) if "Unsupported operand" in str(error) else []
     if names:
         return (
@@ -109,25 +107,26 @@ def _what_is_wrong(path: Path, start: bytes, error: Exception) -> str:
         return f"{path} is refused: {str(error).splitlines()[-1]}; use a checkpoint that fairseq-train wrote."
     if start.startswith((_ZIP_START, _OLD_TORCH_START)):
         if start.startswith(_ZIP_START) and not _records(path, "data.pkl"):
-            return f"{path} is a zip file but no checkpoint; name a file that fairseq-train wrote."
+            return f"{path} is a zip file but not a checkpoint; name a file that fairseq-train wrote."
         return str(_truncated(path))
     return (
-        f"{path} is no checkpoint: torch cannot read it as one; name a file that fairseq-train wrote, "
-        "such as checkpoint_best.pt."
+        f"{path} is no checkpoint: torch cannot load it; name a file that fairseq-train wrote, such as "
+        "checkpoint_best.pt."
     )
 
 
 def _records(path: Path, name: str) -> list[str]:
+    """The records of a checkpoint with this name, below its top directory."""
     with zipfile.ZipFile(path) as archive:
         return [record for record in archive.namelist() if record.split("/", 1)[-1] == name]
 
 
 def _globals_in(path: Path) -> list[str]:
-    """The names of functions and classes in the file's pickle, found without loading it, in their order."""
+    """The names of functions and classes in the pickle of a file, in their order, found without loading it."""
     try:
         with zipfile.ZipFile(path) as archive:
             pickled = b"".join(archive.read(record) for record in _records(path, "data.pkl"))
-    except zipfile.BadZipFile:  # no zip file: torch before 1.6; or a pickle that does not fit its checksum
+    except zipfile.BadZipFile:  # written by torch before 1.6, or the pickle does not match its checksum
         with open(path, "rb") as file:
             pickled = b"" if zipfile.is_zipfile(path) else file.read(1 << 20)
     names: list[str] = []
@@ -140,7 +139,7 @@ def _globals_in(path: Path) -> list[str]:
                 names.append(".".join(strings[-2:]))
             elif isinstance(argument, str):
                 strings.append(argument)
-    except Exception:  # a damaged pickle: what was found so far will do
+    except Exception:  # a damaged pickle: return the names before the damage
         pass
     harmless = ("torch.", "collections.OrderedDict", "argparse.Namespace", "numpy.", "_codecs.encode")
     return [name for name in dict.fromkeys(names) if not name.startswith(harmless)]

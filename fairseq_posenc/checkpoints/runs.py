@@ -1,5 +1,6 @@
-"""What makes another training run, by the configuration of a checkpoint: its seed, batches, optimization, start and
-data; as opposed to where, how fast and how long it ran, and what it saved and logged.
+"""Compares training runs by the configurations of their checkpoints: seed, batches, optimization, start and data.
+
+Hardware, speed, duration, saving and logging may differ within one run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from ..hardware import is_hardware
 from .settings import CHOSEN, chosen_groups, configuration, general_settings
 
-#: in groups that every training has, the settings that make another run
+#: settings that must be equal within one run, in the groups that every training has
 _COMPARED = {
     "common": ("seed",),
     "dataset": ("train_subset", "curriculum"),
@@ -23,18 +24,18 @@ _COMPARED = {
 
 
 def run_settings(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that checkpoints of one run agree in, as far as this one's configuration tells."""
+    """The settings that are equal in all checkpoints of one run, as far as this configuration contains them."""
     groups = _groups(state)
     settings = {key: groups[name][key] for name, keys in _COMPARED.items() for key in keys if key in groups[name]}
     settings |= _batch(groups)
-    elsewhere = general_settings()
-    for name in CHOSEN:  # in these groups all settings make another run, but those of hardware
+    general = general_settings()
+    for name in CHOSEN:  # in these groups all settings are compared, except those of hardware
         for key, value in groups[name].items():
             if key == "_name":
                 settings[name] = value
-            elif key not in elsewhere and not is_hardware(key):
+            elif key not in general and not is_hardware(key):
                 settings[f"{name}.{key}"] = value
-    # A schedule that ends with the training is as long as the training.
+    # A schedule as long as the training may differ, like the length of the training.
     if settings.get("lr_scheduler.total_num_update") == groups["optimization"].get("max_update"):
         settings.pop("lr_scheduler.total_num_update", None)
     settings["finetune_from_model"] = groups["checkpoint"].get("finetune_from_model")
@@ -43,7 +44,7 @@ def run_settings(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _groups(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The groups of a configuration; of old versions', which have none, too."""
+    """The groups of a configuration; for old versions, which have no groups, one namespace serves as each group."""
     cfg, args = configuration(state.get("cfg")), configuration(state.get("args"))
     names = {*_COMPARED, *CHOSEN, "distributed_training", "checkpoint"}
     if cfg:
@@ -52,7 +53,7 @@ def _groups(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _batch(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The size of an update's batch over all processes, which they and --update-freq may split in any way."""
+    """The total batch size of an update, which may be split in any way among processes and --update-freq."""
     frequency = groups["optimization"].get("update_freq") or [1]
     processes = groups["distributed_training"].get("distributed_world_size") or 1
     sizes = {key: groups["dataset"].get(key) for key in ("max_tokens", "batch_size", "max_sentences")}
@@ -64,11 +65,11 @@ def _batch(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def differences_of_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """What `run_settings` of two runs differ in, each in words; what only one of them knows is no difference."""
+    """Describes the differences of two results of `run_settings`. A setting that only one of them has is ignored."""
     for key in sorted(one.keys() & other.keys() - {"data", "finetune_from_model"}):
         if _plain(one[key]) != _plain(other[key]):
             yield f"{key} is {one[key]} and {other[key]}"
-    if one["finetune_from_model"] and other["finetune_from_model"]:  # a resumed run need not say it again
+    if one["finetune_from_model"] and other["finetune_from_model"]:  # a resumed run may omit it
         yield from _differing_files(one["finetune_from_model"], other["finetune_from_model"])
     if one["data"] and other["data"]:
         subset = str(one.get("train_subset") or "train")
@@ -81,7 +82,7 @@ def _differing_files(one: str, other: str) -> Iterator[str]:
 
 
 def _differing_data(one: str, other: str, subset: str) -> Iterator[str]:
-    """The first difference of two --data: dictionaries and binarized training sets, if their paths differ."""
+    """The first difference of two data directories in their dictionaries and binarized training sets."""
     from fairseq.utils import split_paths
 
     if one == other:
@@ -96,7 +97,7 @@ def _differing_data(one: str, other: str, subset: str) -> Iterator[str]:
         files = [_training_files(path, subset) for path in pair]
         for path, found in zip(pair, files, strict=True):
             if not found:
-                yield f"data is {one} and {other}, which cannot be compared, as {path} holds no training set"
+                yield f"data is {one} and {other}, which cannot be compared, since {path} holds no training set"
                 return
         for name in sorted(files[0].keys() | files[1].keys()):
             if not (name in files[0] and name in files[1] and _same_file(files[0][name], files[1][name])):
@@ -105,7 +106,7 @@ def _differing_data(one: str, other: str, subset: str) -> Iterator[str]:
 
 
 def _training_files(directory: Path, subset: str) -> dict[str, Path]:
-    """The binarized training set in a directory, with its dictionaries; nothing if it has none."""
+    """The files of the binarized training set and of the dictionaries, by name; empty without a training set."""
     wanted = rf"{re.escape(subset)}\d*\..+"
     try:
         paths = {path.name: path for path in directory.iterdir() if path.is_file()}

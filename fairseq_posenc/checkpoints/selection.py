@@ -1,4 +1,4 @@
-"""Which checkpoints of a training to average: the last by epoch, or the last by updates."""
+"""Selects the last checkpoints of a training for averaging, by epoch or by update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from .loading import StrPath
 def last_epoch_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:
     """The last `n` checkpoints written at the end of an epoch (`checkpoint<epoch>.pt`), oldest first.
 
-    `up_to` leaves out later epochs. Raises CheckpointError if there are fewer than `n`.
+    Args:
+        up_to: ignore checkpoints of later epochs.
+
+    Raises:
+        CheckpointError: there are fewer than `n`.
     """
     return _last(directory, n, up_to, r"checkpoint(\d+)\.pt", "epoch", "keep more with --keep-last-epochs")
 
@@ -20,23 +24,28 @@ def last_epoch_checkpoints(directory: StrPath, n: int, *, up_to: int | None = No
 def last_update_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:
     """The last `n` checkpoints written between epochs (`checkpoint_<epoch>_<updates>.pt`), oldest first.
 
-    fairseq writes them with `--save-interval-updates`. `up_to` leaves out those with more updates. Raises
-    CheckpointError if there are fewer than `n`.
+    fairseq writes them with `--save-interval-updates`.
+
+    Args:
+        up_to: ignore checkpoints of later updates.
+
+    Raises:
+        CheckpointError: there are fewer than `n`.
     """
-    mend = "save more with --save-interval-updates, keep more with --keep-interval-updates"
-    return _last(directory, n, up_to, r"checkpoint_\d+_(\d+)\.pt", "update", mend)
+    fix = "save more with --save-interval-updates, keep more with --keep-interval-updates"
+    return _last(directory, n, up_to, r"checkpoint_\d+_(\d+)\.pt", "update", fix)
 
 
-def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str, mend: str) -> list[Path]:
+def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str, fix: str) -> list[Path]:
     directory = Path(directory)
     if n < 1:
         raise CheckpointError(f"The number of checkpoints to average is {n}; it must be at least 1.")
     if not directory.is_dir():
-        raise CheckpointError(f"{directory} is no directory; name the one that fairseq-train's --save-dir named.")
+        raise CheckpointError(f"{directory} is not a directory; name the --save-dir of fairseq-train.")
     found: list[tuple[int, Path]] = []
     for path in directory.iterdir():
         match = re.fullmatch(pattern, path.name)
-        # The others are copies of these (checkpoint_best.pt, checkpoint_last.pt) or of the other kind.
+        # Other files are copies (checkpoint_best.pt, checkpoint_last.pt) or checkpoints of the other kind.
         if match and path.is_file():
             found.append((int(match[1]), path))
     chosen = sorted((number, path) for number, path in found if up_to is None or number <= up_to)
@@ -45,6 +54,6 @@ def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str
         raise CheckpointError(
             f"{directory} holds {len(chosen)} {unit} checkpoints{bound} "
             f"({few(path.name for _, path in chosen)}), {n} were asked for; "
-            f"ask for fewer, or train again and {mend}."
+            f"ask for fewer, or train again and {fix}."
         )
     return [path for _, path in chosen[-n:]]

@@ -1,6 +1,4 @@
-"""What a checkpoint's configuration says about its model, as opposed to how, where and how long it was
-trained.
-"""
+"""The settings in a checkpoint's configuration that define its model, as opposed to those of its training."""
 
 from __future__ import annotations
 
@@ -15,25 +13,27 @@ from ..errors import CheckpointError
 from ..hardware import is_hardware
 from ..signature import SIGNATURE
 
-# Flags of a model that say how it is started, not what it computes.
-_STARTED_BY = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}
+#: flags of a model that affect its initialization, not what it computes
+_INITIALIZATION = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}
 
-#: groups of settings that come with something chosen by name
+#: groups of settings that depend on a component chosen by name
 CHOSEN = ("criterion", "optimizer", "lr_scheduler")
 
 
 def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that checkpoints of one model agree in: the model's, and the task's name and languages.
+    """The settings that are equal in all checkpoints of one model: the model's, and the task's name and languages.
 
-    A configuration has groups (model, optimization, checkpoint ...), but that of a model without a
-    dataclass is one namespace with the settings of all groups; those that another group holds too
-    (save_dir, seed, lr ...) are not the model's. Where there is a record of positions, that says what the model does
-    with them, whatever flags were typed.
+    A configuration has groups (model, optimization, checkpoint, ...). For a model without a dataclass, the model's
+    group is a namespace with the settings of all groups; settings that another group has too (save_dir, seed, lr, ...)
+    are not the model's. A record of positions in the checkpoint replaces the flags of positions.
+
+    Raises:
+        CheckpointError: the checkpoint has no configuration.
     """
     cfg, args = configuration(state.get("cfg")), configuration(state.get("args"))
     if not cfg and not args:
         raise CheckpointError(
-            f"{source} says nothing about its model: it has neither 'cfg' nor 'args'; "
+            f"{source} has no configuration of its model, neither 'cfg' nor 'args'; "
             "name a file that fairseq-train wrote."
         )
     if cfg:
@@ -43,7 +43,7 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
         model, task = args, {**args, "_name": args.get("task")}
         others = general_settings() | {"task", "source_lang", "target_lang", "data", *CHOSEN}
         others = others.union(*chosen_groups(args).values())
-    others |= _STARTED_BY
+    others |= _INITIALIZATION
     if SIGNATURE in configuration(state.get("model")):
         others |= plugin_flags().keys()
     settings = {
@@ -56,17 +56,17 @@ def model_settings(source: Path, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """(name, value in `one`, value in `other`) of each of the model's settings in which they differ."""
+    """Yields (name, value in `one`, value in `other`) for each setting of the model in which they differ."""
     for key in sorted(one.keys() | other.keys()):
         here, there = (settings.get(key) for settings in (one, other))
-        # fairseq-train may leave the languages to be found in the data directory; then nothing is known.
+        # The configuration has no languages if fairseq-train inferred them from the data directory.
         known = not key.startswith("task.") or (key in one and key in other)
         if known and here != there:
-            yield key, _said(here), _said(there)
+            yield key, _or_not_set(here), _or_not_set(there)
 
 
 def chosen_groups(args: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of criterion, optimizer and schedule in a file of old versions, which has one namespace for all."""
+    """The settings of criterion, optimizer and schedule in a file of an old version, which has one namespace."""
     from fairseq.registry import REGISTRIES
 
     groups = {}
@@ -77,12 +77,12 @@ def chosen_groups(args: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return groups
 
 
-def _said(value: Any) -> Any:
+def _or_not_set(value: Any) -> Any:
     return "(not set)" if value is None else value
 
 
 def general_settings() -> set[str]:
-    """The names of the settings of every training, for files of old versions, which have no groups."""
+    """The names of the settings that every training has, for files of old versions, which have no groups."""
     from fairseq.dataclass.configs import FairseqConfig
 
     groups = [field.default for field in fields(FairseqConfig) if is_dataclass(field.default)]
@@ -90,7 +90,7 @@ def general_settings() -> set[str]:
 
 
 def configuration(group: Any) -> dict[str, Any]:
-    """A group of settings, however it was written; empty if it is none."""
+    """A group of settings as a dict, written as a namespace or a dict; empty for any other value."""
     if isinstance(group, argparse.Namespace):
         return vars(group)
     return group if isinstance(group, dict) else {}

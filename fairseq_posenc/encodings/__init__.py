@@ -1,7 +1,7 @@
-"""Position encodings, one file a family.
+"""Position encodings, one file per family.
 
-``base.py`` is their contract; ``options.py`` and ``registry.py`` are how users name and build them; ``shared/`` is what
-several of them have in common.
+``base.py`` defines their interface, ``options.py`` their options, ``registry.py`` finds and builds them by name, and
+``shared/`` holds what several of them use.
 """
 
 from . import (  # noqa: F401 - each registers its encodings

@@ -1,4 +1,4 @@
-"""No encoding, and encodings that fairseq adds to the embeddings; in attention they do nothing."""
+"""Encodings without effect in attention: none at all, and those that fairseq adds to the embeddings."""
 
 from .base import PositionEncoding
 from .registry import register_encoding
@@ -6,20 +6,18 @@ from .registry import register_encoding
 
 @register_encoding("nopos")
 class NoPositions(PositionEncoding):
-    """No position information at all; only the decoder's causal mask tells order."""
+    """No position information; only the decoder's causal mask depends on order."""
 
 
 @register_encoding("sinusoidal")
 class Sinusoidal(PositionEncoding):
-    """Vaswani et al. (2017), section 3.5, as stock fairseq adds it to the embeddings. Nothing in attention."""
+    """Sinusoids of Vaswani et al. (2017), section 3.5, which stock fairseq adds to the embeddings."""
 
     input_positions = "sinusoidal"
 
 
 @register_encoding("learned")
 class Learned(PositionEncoding):
-    """A learned vector for each absolute position (Gehring et al., 2017), as stock fairseq adds it to the embeddings.
-    Nothing in attention.
-    """
+    """A learned vector per absolute position (Gehring et al., 2017), which stock fairseq adds to the embeddings."""
 
     input_positions = "learned"

@@ -12,14 +12,14 @@ from .shared.distance import DistanceBias
 
 @register_encoding("alibi")
 class ALiBi(DistanceBias):
-    r"""A fixed penalty that grows with the distance, steeper in some heads than in others.
+    r"""A fixed penalty on the logits, linear in the distance, with a different slope in each head.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} - m_h |i - j|
 
-    The paper is causal, where |i - j| = i - j; in the encoder and without a mask this is the symmetric form. The
-    authors' code adds m_h j, which differs by a constant of each query that the softmax does not see.
+    The paper's model is causal, where |i - j| = i - j; in an encoder this is the symmetric form. The authors' code adds
+    m_h j, which differs by a constant for each query, and the softmax is invariant to that.
 
-    No parameters. Any distance is known. Extra time and memory: O(H T S), independent of batch and head_dim.
+    No parameters. Distances are unlimited. Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
     slopes: Tensor
@@ -30,15 +30,17 @@ class ALiBi(DistanceBias):
 
     @property
     def shared_by_layers(self) -> bool:
-        return True  # there is nothing of which a layer could have its own
+        return True  # it has no parameters
 
     def of_distances(self, positions: Positions) -> Tensor:
         return -self.slopes[:, None] * positions.span.abs()
 
 
 def slopes(num_heads: int) -> list[float]:
-    """m_h: 2^(-8/H), 2^(-16/H), ... where H is a power of two; else, as in the authors' code, those of the next lower
-    power of two, then every other one of the next higher.
+    """The slopes m_h: 2^(-8/H), 2^(-16/H), ... if H is a power of two.
+
+    Otherwise, as in the authors' code, the slopes of the next lower power of two, followed by every other slope of the
+    next higher power of two.
     """
     lower = 2 ** int(math.log2(num_heads))
     own = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]

@@ -1,4 +1,4 @@
-"""The contract of a position encoding."""
+"""The interface of a position encoding."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from .options import SHARED_BY_LAYERS, Option
 from .shared.gain import LearnedScalars, modules_with_scalars, resolve_gain
 from .shared.segments import SegmentAttention
 
-#: attention's projection of words to queries or keys, (..., H d) to (..., H d)
+#: attention's projection of its input to queries or keys, (..., H d) to (..., H d)
 Projection = Callable[[Tensor], Tensor]
 
 
 class PositionEncoding(LearnedScalars):
-    """Where and how position information enters attention. Every hook is a no-op here.
+    """How position information enters attention. The hooks of this base class do nothing.
 
-    B is batch, H heads, T queries, S keys, d head_dim. Queries are the last T of the S keys.
+    Shapes: B batch, H heads, T queries, S keys, d head_dim. The queries are the last T of the S keys.
 
-    Attention projects, splits heads, applies masks and dropout, and caches keys and values. An encoding sees the
-    padding, as ``positions.padding_mask``, and needs it only if it mixes keys. It sees the masks in one hook,
-    ``attend_with_flex``, and attention's projections if it takes them in ``bind_projections``. What layers or steps
-    need again it computes in ``positions.cached`` (one pass), ``cached_for_layers`` (one pass, if layers share the
-    encoding) or ``positions.cached_for_generation`` (all steps of a generation).
+    Attention projects, splits heads, applies masks and dropout, and caches keys and values. An encoding reads the
+    padding from ``positions.padding_mask``; it needs the padding only if it mixes keys. Only ``attend_with_flex``
+    receives the masks, and ``bind_projections`` attention's projections. To compute a value once, use
+    ``positions.cached`` (for one pass), ``cached_for_layers`` (for one pass, if layers share the encoding) or
+    ``positions.cached_for_generation`` (for all steps of a generation).
 
-    A subclass names its options in ``options`` and takes them as keyword arguments with defaults; an option whose
-    default depends on num_heads and head_dim defaults to None. If learned scalars act on the logits, it names them in
-    ``scalars`` and reads them with ``effective``, for ``--bias-gain``. Checkpoints and experiments record no option at
-    its default: a default never changes, and that of a new option is what was computed without it.
+    A subclass lists its options in ``options`` and accepts them as keyword arguments with defaults; the default is None
+    if it depends on num_heads or head_dim. A subclass with learned scalars in the logits lists them in ``scalars`` and
+    reads them with ``effective``, so that ``--bias-gain`` applies. Checkpoints and experiments do not record options
+    at their defaults. Therefore never change a default, and let the default of a new option keep the old behaviour.
     """
 
     #: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned"
     input_positions: ClassVar[str] = "none"
     #: the encoding's own options, by the name of the constructor's keyword
     options: ClassVar[dict[str, Option]] = {}
-    #: whether it is defined in cross-attention, where a distance is the source position minus the target position
+    #: whether it supports cross-attention, where a distance is the source position minus the target position
     supports_cross_attention: ClassVar[bool] = False
-    #: the encoding that replaces it in a decoder, if it is not defined there
+    #: name of the encoding that replaces it in a decoder, if it has no causal form
     in_decoder: ClassVar[str | None] = None
-    #: whether the bias of a block of queries is computed for the block; else it is sliced from the bias of all queries
+    #: whether ``bias`` can compute a block of queries; otherwise a block is sliced from the bias of all queries
     bias_by_blocks: ClassVar[bool] = True
-    #: the version of its initial values, part of an experiment's identity: raise it when the same seed gives others
+    #: version of the initial values, part of an experiment's identity: raise it when the same seed gives other values
     initial_values: ClassVar[int] = 1
     #: which position parameters are shared, one of SHARING
     position_sharing: str = "none"
@@ -57,30 +57,32 @@ class PositionEncoding(LearnedScalars):
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim
-        #: adds its bias to the encoding's where segments are told apart
+        #: adds a bias for each pair of segments; None without segments
         self.segments: SegmentAttention | None = None
 
     @property
     def scaling(self) -> float:
-        """The factor on q."""
+        """The factor by which attention multiplies q."""
         return self.head_dim**-0.5
 
     @property
     def needs_weights(self) -> bool:
-        """Whether the logits or the weights themselves are needed, so that no fused kernel can be used. An encoding
-        that overrides ``context`` may return False if its options leave that out.
+        """Whether the encoding needs the logits or the weights, so that the fused kernel cannot be used.
+
+        An encoding that overrides ``context`` may return False if its options disable that hook.
         """
         return self.overrides("content") or self.overrides("context")
 
     @property
     def adds_bias(self) -> bool:
-        """Whether anything may be added to the content logits."""
+        """Whether a bias may be added to the content logits."""
         return self.segments is not None or self.overrides("bias")
 
     @property
     def projects_length(self) -> bool:
-        """Whether ``transform`` changes the number of keys. Masks of the old keys then have no meaning, and
-        ``transform`` leaves padding out.
+        """Whether ``transform`` changes the number of keys.
+
+        ``transform`` must then exclude padding, since masks of the original keys no longer apply.
         """
         return False
 
@@ -90,40 +92,40 @@ class PositionEncoding(LearnedScalars):
         return self.position_sharing in SHARED_BY_LAYERS
 
     def cached_for_layers(self, positions: Positions, make: Callable[[], Tensor]) -> Tensor:
-        """``make()``, cached for this pass if all layers share this encoding; else not cached."""
+        """``make()``, cached for this pass if all layers share this encoding."""
         return positions.cached(self, make, learned=True) if self.shared_by_layers else make()
 
     @property
     def needs_segments(self) -> bool:
-        """Whether it must be told the segments of tokens."""
+        """Whether ``positions.segments`` must be given."""
         return self.segments is not None
 
     def add_segments(self, num_segments: int) -> None:
-        """Tells ``num_segments`` segments apart, by a bias that is added to the encoding's own.
+        """Adds segment attention: a learned bias for each pair of segments, in addition to the encoding's own bias.
 
         Raises:
-            ValueError: the encoding cannot.
+            FlagError: the encoding does not support segments.
         """
         if self.projects_length:
             raise FlagError(
-                f"{self.name} cannot have segments: what it attends to are mixtures of all keys, which lie in no "
-                "segment; leave out --segment-separator."
+                f"{self.name} does not support segments, since it attends to mixtures of all keys: leave "
+                "--segment-separator out."
             )
         self.segments = SegmentAttention(self.num_heads, num_segments)
 
     @property
     def has_scalars(self) -> bool:
-        """Whether its logits get learned scalars, those of segments included."""
+        """Whether learned scalars act on the logits, those of segments included."""
         return any(modules_with_scalars(self))
 
     def add_gain(self, bias_gain: float | str) -> None:
-        """Puts a gain on all learned scalars, those of segments included, whose initial values then mean the same.
+        """Sets the gain of all learned scalars, those of segments included, without changing their initial effect.
 
         Args:
             bias_gain: a positive number, or "auto" for sqrt(head_dim).
 
         Raises:
-            ValueError: there are none.
+            FlagError: the encoding has no learned scalars.
         """
         if not self.has_scalars:
             raise FlagError(
@@ -133,55 +135,64 @@ class PositionEncoding(LearnedScalars):
             module.set_gain(resolve_gain(bias_gain, self.head_dim))
 
     def tie(self, first: PositionEncoding) -> None:
-        """Takes from the first layer's encoding the parameters that all layers share, if they share only a part."""
+        """Replaces parameters by those of the first layer's encoding, if layers share only some parameters."""
 
     def bind_projections(self, query: Projection, key: Projection) -> None:
-        """Takes attention's projections of queries and keys, for an encoding that projects its own vectors with them.
+        """Receives attention's projections of queries and keys, to project the encoding's own vectors with them.
 
-        Attention calls this at the start of each pass, so they are also right after the model was copied or a module
-        replaced. To run an encoding alone, call it once before ``attend``. The projections stay the caller's: an
-        encoding stores them in a tuple, which nn.Module does not register, so ``parameters`` and ``state_dict`` hold
-        them once, under attention's names, and moving the encoding does not move them.
+        Attention calls this at the start of each pass, so that the projections stay correct after the model is copied
+        or a module is replaced. Call it once before ``attend`` to use an encoding without a model.
+
+        An encoding must store the projections in a tuple, which nn.Module does not register: they belong to attention,
+        so ``parameters`` and ``state_dict`` list them once, under attention's names, and moving the encoding to another
+        device does not move them.
         """
 
     @classmethod
     def idle_options(cls, given: Collection[str]) -> dict[str, str]:
-        """Options without effect if only those in ``given`` are set, each with the reason, as it follows "has no
-        meaning".
+        """The options that have no effect if only the options in ``given`` are set.
+
+        Returns:
+            by option, the reason as a clause that follows "has no meaning".
         """
         return {}
 
     def overrides(self, hook: str) -> bool:
+        """Whether a subclass overrides this method."""
         return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        """New q (B, H, T, d), k and v (B, H, S, d); q is not yet scaled. In cached decoding k and v are those of the
-        last keys alone; attention caches what this returns.
+        """Transforms q (B, H, T, d), k and v (B, H, S, d); q is not yet scaled.
+
+        In incremental decoding k and v contain the new keys only; attention caches the result.
         """
         return q, k, v
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
-        """What is added to the scaled content logits, broadcastable to (B, H, T, S); q is scaled."""
+        """The bias on the content logits, broadcastable to (B, H, T, S); q is scaled."""
         return None
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        """The content logits (B, H, T, S), to which bias and masks are then added in place; q is scaled."""
+        """The content logits (B, H, T, S), to which attention adds bias and masks in place; q is scaled."""
         return q @ k.transpose(-2, -1)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
-        """What is added to ``weights @ v``, (B, H, T, d); weights (B, H, T, S) have been through dropout."""
+        """A term added to ``weights @ v``, (B, H, T, d), from the weights (B, H, T, S) after dropout."""
         return None
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
-        """The bias as FlexAttention takes it, a function of one logit; q is scaled. By default it reads the whole bias,
-        one number for each query and key: an encoding that can do with less memory overrides it.
+        """The bias as a FlexAttention ``score_mod``; q is scaled.
+
+        By default it reads from ``bias``, which takes memory for each pair of query and key; override it to save that
+        memory.
         """
         bias = self.bias(q, k, positions)
         return None if bias is None else dense_score_mod(four_dimensions(bias))
 
     def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
-        """The output of attention by FlexAttention, (B, H, T, d); q is scaled. An encoding that overrides ``context``
-        must override this too, and handle all masks.
+        """Computes attention with FlexAttention, (B, H, T, d); q is scaled.
+
+        An encoding that overrides ``context`` must override this method too, and apply all masks.
         """
         score_mod = self.score_mod(q, k, positions) if self.overrides("bias") else None
         if self.segments is not None:

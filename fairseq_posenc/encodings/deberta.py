@@ -12,47 +12,50 @@ from ..errors import FlagError
 from .base import PositionEncoding, Projection
 from .options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
 from .registry import register_encoding
-from .shared.buckets import clamped, signed_log_buckets
+from .shared.buckets import by_clamped_distance, signed_log_buckets
 from .shared.tables import logits_of_keys, logits_of_queries
 
 
 @register_encoding("deberta")
 class DeBERTa(PositionEncoding):
-    r"""Relative position vectors, projected as queries and as keys, meet the keys and queries of the words.
+    r"""Logits of content queries with relative keys, and of content keys with relative queries.
 
     .. math:: A_{ij} = \frac{q_i k_j^T + q_i (k^r_{\delta(i, j)})^T + k_j (q^r_{\delta(i, j)})^T}{\sqrt{3d}}  \quad (4)
 
-    delta(i, j) is the clipped distance, of which there are 2K: the paper's i - j runs from -K to K - 1, this package's
-    j - i from -(K - 1) to K. In the last term the paper prints delta(j, i); the authors' code, and every other, looks
-    up delta(i, j). The code's is the default, ``position_index`` "paper" takes the printed one. A term that is switched
-    off leaves the scale too: 1/sqrt(2d), 1/sqrt(d).
+    delta(i, j) is the clipped distance, with 2K values: the paper's i - j runs from -K to K - 1, this package's
+    j - i from -(K - 1) to K. In the last term the paper prints delta(j, i), whereas the authors' code and all other
+    implementations use delta(i, j). The default follows the code; ``position_index`` "paper" follows the paper. Without
+    one of the two terms the scale is 1/sqrt(2d), without both 1/sqrt(d).
 
-    DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance, by
-    :func:`.shared.buckets.signed_log_buckets` with ``max_distance``: 2N rows, N in each direction, in
-    decoders too. With ``share_key_projection``, the words' own projections make k^r and q^r, biases included; attention
-    passes them to ``bind_projections``.
+    DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance (see
+    :func:`.shared.buckets.signed_log_buckets`, with ``max_distance``): 2N rows, N in each direction, in decoders too.
+    With ``share_key_projection``, k^r and q^r are made with the content's own projections of keys and queries, biases
+    included, which attention passes to ``bind_projections``.
 
-    Parameters: ``relative_vectors`` (2K, H d), one table for all layers of a stack, row t is distance
-    j - i = t - (K - 1), so the authors' table upside down, or (2N, H d) by bucket likewise; unless projections are
-    shared, ``key_projection.weight`` and ``query_projection.weight``, each (H d, H d) as of nn.Linear, and
-    ``query_projection.bias`` (H d), which the authors' code has and the paper has not: each layer's own.
+    Parameters: ``relative_vectors`` (2K, H d), one table for all layers of a stack; row t is distance
+    j - i = t - (K - 1), the reverse of the authors' order; or (2N, H d) by bucket, in the same order. Unless
+    projections are shared, each layer also has ``key_projection.weight`` and ``query_projection.weight``, each
+    (H d, H d) as in nn.Linear, and ``query_projection.bias`` (H d), which is in the authors' code but not in the paper.
     k^r = relative_vectors key_projection^T, and q^r likewise.
     Extra time O(K (H d)^2 + B H (T + S) K d) and memory O(B H (T + S) K), K or N at most the length.
     """
 
     options = {
         "clipping_distance": CLIPPING_DISTANCE,
-        "content_to_position": Option(parse_bool, "the term of query and relative key, true or false"),
-        "position_to_content": Option(parse_bool, "the term of key and relative query, true or false"),
+        "content_to_position": Option(parse_bool, "include the term of query and relative key, true or false"),
+        "position_to_content": Option(parse_bool, "include the term of key and relative query, true or false"),
         "position_index": Option(
-            str, "distance looked up for position to content: as in the authors' code or as printed", ("code", "paper")
+            str,
+            "index of the distance in the position-to-content term: as in the authors' code or as in the paper",
+            ("code", "paper"),
         ),
         "position_buckets": Option(
-            integer, "buckets of distances in each direction, half of them logarithmic, in place of clipping"
+            integer, "number of distance buckets in each direction, half of them logarithmic, instead of clipping"
         ),
         "max_distance": MAX_DISTANCE,
         "share_key_projection": Option(
-            parse_bool, "project relative vectors as the words' queries and keys are, true or false (own projections)"
+            parse_bool,
+            "project relative vectors with the projections of queries and keys, true, or with their own, false",
         ),
     }
     #: the row of each distance from -(max_distance - 1) to max_distance - 1
@@ -75,7 +78,8 @@ class DeBERTa(PositionEncoding):
             raise FlagError(f"--clipping-distance must be 1 or more for deberta, not {clipping_distance}.")
         if not (content_to_position or position_to_content):
             raise FlagError(
-                "deberta without --content-to-position and --position-to-content has no positions: use nopos."
+                "deberta with both --content-to-position and --position-to-content false has no position information: "
+                "use nopos."
             )
         self.clipping_distance = clipping_distance
         self.position_buckets = position_buckets
@@ -89,7 +93,7 @@ class DeBERTa(PositionEncoding):
         if position_buckets is not None:
             side = position_buckets
             buckets = signed_log_buckets(side, max_distance)
-            # in a list too, so that slices of the table need not wait for a GPU
+            # Also kept as a list, so that slicing the table does not synchronize with a GPU.
             self._bucket_rows = [min(max(bucket + side - 1, 0), 2 * side - 1) for bucket in buckets]
             self.register_buffer("bucket_rows", torch.tensor(self._bucket_rows), persistent=False)
         width = num_heads * head_dim
@@ -98,15 +102,15 @@ class DeBERTa(PositionEncoding):
         self.relative_vectors = nn.Parameter(torch.empty(2 * side, width))
         self.key_projection = nn.Linear(width, width, bias=False) if owns_key else None
         self.query_projection = nn.Linear(width, width) if owns_query else None
-        #: of queries and of keys, after ``bind_projections``
-        self.word_projections: tuple[Projection, Projection] | None = None
+        #: attention's projections of queries and of keys, set by ``bind_projections``
+        self.content_projections: tuple[Projection, Projection] | None = None
         for name, parameter in self.named_parameters():
             nn.init.normal_(parameter, std=0.0 if name.endswith("bias") else 0.02)  # the authors'
 
     @classmethod
     def idle_options(cls, given: Collection[str]) -> dict[str, str]:
         if "position_buckets" in given:
-            return {"clipping_distance": "beside --position-buckets, whose distances end at --max-distance"}
+            return {"clipping_distance": "with --position-buckets, which uses --max-distance"}
         return {"max_distance": "without --position-buckets"}
 
     @property
@@ -119,7 +123,7 @@ class DeBERTa(PositionEncoding):
 
     def bind_projections(self, query: Projection, key: Projection) -> None:
         if self.share_key_projection:
-            self.word_projections = query, key
+            self.content_projections = query, key
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self._rows(positions)
@@ -129,29 +133,29 @@ class DeBERTa(PositionEncoding):
             terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions), index))
         if of_query is not None:
             if self.position_index == "paper":
-                rows, index = self._mirrored(positions)
+                rows, index = self._rows_of_opposite_distance(positions)
             vectors = self._vectors(of_query, rows, positions)
             terms.append(logits_of_keys(k, vectors * self.scaling, index))
         return sum(terms[1:], start=terms[0])
 
     def _projections(self) -> tuple[Projection | None, Projection | None]:
-        """The projections to q^r and to k^r; None where their term is switched off.
+        """The projections to q^r and to k^r; None for a term that is disabled.
 
         Raises:
-            ValueError: they are shared, and none are bound.
+            ValueError: they are shared, but ``bind_projections`` was not called.
         """
         if not self.share_key_projection:
             return self.query_projection, self.key_projection
-        if self.word_projections is None:
+        if self.content_projections is None:
             raise ValueError(
-                "deberta with --share-key-projection needs the words' own projections: give them first, "
-                "encoding.bind_projections(query, key)."
+                "deberta with --share-key-projection needs attention's projections: call "
+                "encoding.bind_projections(query, key) first."
             )
-        query, key = self.word_projections
+        query, key = self.content_projections
         return query if self.position_to_content else None, key if self.content_to_position else None
 
     def _vectors(self, projection: Projection, rows: slice, positions: Positions) -> Tensor:
-        """k^r or q^r of these rows, (H, rows, d); in a generation all rows are projected once."""
+        """k^r or q^r of these rows, (H, rows, d); a generation projects all rows once."""
         if positions.generation is None:
             return self._split_heads(projection(self.relative_vectors[rows]))
         vectors = positions.cached_for_generation(
@@ -163,7 +167,7 @@ class DeBERTa(PositionEncoding):
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
     def _rows(self, positions: Positions) -> tuple[slice, Tensor]:
-        """The rows that can occur for the distance j - i, and (T, S) indices into them."""
+        """The rows of the distances j - i that can occur, and indices (T, S) into them."""
         if self.position_buckets is None:
             return positions.clipped(self.clipping_distance - 1, self.clipping_distance)
 
@@ -175,10 +179,12 @@ class DeBERTa(PositionEncoding):
 
         return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
 
-    def _mirrored(self, positions: Positions) -> tuple[slice, Tensor]:
-        """All rows, and (T, S) indices into them for the distance i - j."""
+    def _rows_of_opposite_distance(self, positions: Positions) -> tuple[slice, Tensor]:
+        """All rows, and indices (T, S) into them by the distance i - j."""
         if self.position_buckets is not None:
-            key = "mirrored log buckets", self.position_buckets, self.max_distance
-            return slice(None), positions.cached(key, lambda: clamped(self.bucket_rows, -positions.distances))
+            key = "opposite log buckets", self.position_buckets, self.max_distance
+            return slice(None), positions.cached(
+                key, lambda: by_clamped_distance(self.bucket_rows, -positions.distances)
+            )
         k = self.clipping_distance
-        return slice(None), positions.cached(("mirrored", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)
+        return slice(None), positions.cached(("opposite", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)

@@ -13,7 +13,7 @@ from .shared.distance import DistanceBias
 from .shared.pairs import PairBias
 from .shared.tables import table_heads
 
-POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default that of a head")
+POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default the head's width")
 
 
 @register_encoding("diet_rel")
@@ -22,10 +22,10 @@ class DietRel(DistanceBias, ClippedEncoding):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + R_{j - i}  \quad (3)
 
-    R is not scaled. The paper writes R_{i - j}; here it is stored by this package's distance. The paper trains on
-    a fixed length and needs no clipping; here distances beyond ``clipping_distance`` take the table's last value.
+    R is not scaled. The paper writes R_{i - j}; the table here is indexed by this package's distance j - i. The paper
+    trains on a fixed length without clipping; here distances beyond ``clipping_distance`` use the table's last value.
 
-    Parameter: ``relative_bias`` (H, 2K + 1), or (1, 2K + 1) where heads share it; row t is distance j - i = t - K.
+    Parameter: ``relative_bias`` (H, 2K + 1), or (1, 2K + 1) if heads share it; row t is distance j - i = t - K.
     Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
@@ -34,7 +34,7 @@ class DietRel(DistanceBias, ClippedEncoding):
 
     def add_tables(self) -> None:
         self.relative_bias = nn.Parameter(torch.empty(self.table_shape()))
-        # The paper names no initializer; this is that of the BERT on which it builds.
+        # The paper names no initializer; this is BERT's, on which the paper builds.
         nn.init.normal_(self.relative_bias, std=0.02)
 
     def of_distances(self, positions: Positions) -> Tensor:
@@ -48,11 +48,11 @@ class DietAbs(PairBias):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (1)
 
-    The product is not scaled. It is computed once a forward pass where layers share it, and cached for a generation.
+    The product is not scaled. Layers that share it compute it once per forward pass, and a generation caches it.
 
-    Parameters: ``query_positions`` and ``key_positions``, each (H, max_positions, D), or (1, max_positions, D) where
-    heads share them; row t is position t, counted from 0 among the real tokens. Longer sequences are refused.
-    Extra time O(H n^2 D), memory O(H n^2), of the batch only where sentences are padded on the left.
+    Parameters: ``query_positions`` and ``key_positions``, each (H, max_positions, D), or (1, max_positions, D) if heads
+    share them; row t is position t, counted from 0 without padding. Longer sequences are refused.
+    Extra time O(H n^2 D) and memory O(H n^2), or O(B H n^2) with left padding.
     """
 
     options = {

@@ -1,7 +1,7 @@
 """The four relative position embeddings of Huang et al. (2020), https://arxiv.org/abs/2009.13658.
 
-They give an embedding to each distance up to the maximum length and clip nothing but in one ablation; here methods 2
-to 4 clip as Shaw's, with clipping_distance = n - 1 for their tables, and method 1 has ``max_positions``.
+The paper has an embedding for each distance up to the maximum length n, and clips in one ablation only. Here methods 2
+to 4 clip as Shaw's does (clipping_distance = n - 1 gives the paper's tables), and method 1 has ``max_positions``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Huang1(PositionEncoding):
 
     .. math:: e_{ij} = q_i k_j^T w_{|j - i|} / \sqrt{d}  \quad (11, 12)
 
-    Parameter: ``relative_factors`` (H, max_positions), or (1, max_positions) where heads share it; entry t is
+    Parameter: ``relative_factors`` (H, max_positions), or (1, max_positions) if heads share it; entry t is
     |j - i| = t. Longer sequences are refused. Extra time and memory: O(B H T S).
     """
 
@@ -37,7 +37,7 @@ class Huang1(PositionEncoding):
         super().__init__(num_heads, head_dim)
         self.position_sharing = position_sharing
         self.max_positions = max_positions
-        # The paper names no initializer for methods 1 to 3; one leaves attention as it is without positions.
+        # The paper names no initializer for methods 1 to 3; factors of 1 start as attention without positions.
         self.relative_factors = nn.Parameter(torch.ones(table_heads(num_heads, position_sharing), max_positions))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
@@ -52,7 +52,7 @@ class Huang2(ClippedEncoding):
 
     .. math:: e_{ij} = q_i k_j^T w_{j - i} / \sqrt{d}  \quad (13, 12)
 
-    Parameter: ``relative_factors`` (H, 2K + 1), or (1, 2K + 1) where heads share it; row t is distance t - K.
+    Parameter: ``relative_factors`` (H, 2K + 1), or (1, 2K + 1) if heads share it; row t is distance t - K.
     Extra time and memory: O(B H T S).
     """
 
@@ -68,15 +68,15 @@ class Huang2(ClippedEncoding):
 
 @register_encoding("huang3")
 class Huang3(ClippedEncoding):
-    r"""A learned vector for each head and signed distance, in a product of three.
+    r"""A learned vector for each head and signed distance, multiplied elementwise with query and key.
 
     .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
 
-    The authors made a (T, S, d) tensor and could fit 2 sequences on a GPU instead of 20. Here the queries go in blocks
-    whose tensor is no larger than the logits, or than one query's (S, d) where that is more, and each block is
-    recomputed in the backward pass.
+    The authors' implementation makes a (T, S, d) tensor for each head and fits 2 sequences on a GPU instead of 20. Here
+    blocks of queries are computed one after the other, so that the tensor of a block is no larger than the logits (or
+    than (S, d), the tensor of one query). The backward pass recomputes each block.
 
-    Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) where heads share it; row t is distance t - K.
+    Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) if heads share it; row t is distance t - K.
     Time O(B H T S d), with no matrix product to speed it up; extra memory O(B H T S).
     """
 
@@ -100,25 +100,32 @@ class Huang3(ClippedEncoding):
 
 
 def triple_product(q: Tensor, index: Tensor, k: Tensor, table: Tensor) -> Tensor:
-    """q (B, H, t, d), index (t, S) into the rows of table (H or 1, rows, d), k (B, H, S, d): logits (B, H, t, S)."""
+    """The logits (B, H, t, S) of a block of queries.
+
+    Args:
+        q: (B, H, t, d).
+        index: (t, S), rows of the table.
+        k: (B, H, S, d).
+        table: (H or 1, rows, d).
+    """
     vectors = table[:, index] * k[:, :, None]  # (B, H, t, S, d)
     return (vectors @ q[..., None])[..., 0]
 
 
 @register_encoding("huang4")
 class Huang4(ClippedEncoding):
-    r"""A learned vector for each head and signed distance meets the query and the key.
+    r"""A learned vector for each head and signed distance, in dot products with the query and with the key.
 
     .. math:: e_{ij} = (q_i k_j^T + q_i a_{j - i}^T + k_j a_{j - i}^T) / \sqrt{d}  \quad (16)
 
-    Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) where heads share it, as in the first author's
+    Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) if heads share it, as in the first author's
     code (BERT's "relative_key_query", which stores i - j); row t is distance t - K.
     Extra time O(B H (T + S) K d) and memory O(B H (T + S) K), K at most the length.
     """
 
     def add_tables(self) -> None:
         self.relative_vectors = nn.Parameter(torch.empty(self.table_shape(self.head_dim)))
-        nn.init.normal_(self.relative_vectors, std=0.02)  # that of BERT
+        nn.init.normal_(self.relative_vectors, std=0.02)  # as BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self.rows_and_index(positions)

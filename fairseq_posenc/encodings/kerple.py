@@ -10,14 +10,14 @@ from .shared.distance import DistanceBias
 
 @register_encoding("kerple_log")
 class KerpleLog(DistanceBias):
-    r"""A logarithmic kernel of the distance with two learned positive scalars a head.
+    r"""A logarithmic kernel of the distance with two learned positive scalars per head.
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} - r_1 \log(1 + r_2 |i - j|)
 
-    As in the authors' code, r1 and r2 start uniform in (0, 2) and (0, 1), and count as at least 0.01. The authors write
-    0.01 back into a parameter that fell below it; here it keeps its value and its gradient.
+    As in the authors' code, r1 and r2 are initialized uniformly in (0, 2) and (0, 1) and clamped to at least 0.01. The
+    authors overwrite a smaller parameter by 0.01; here the parameter keeps its value and gets a gradient.
 
-    Parameters: ``magnitude`` r1 and ``rate`` r2, each (H,). Any distance is known. Extra time and memory: O(H T S).
+    Parameters: ``magnitude`` r1 and ``rate`` r2, each (H,). Distances are unlimited. Extra time and memory: O(H T S).
     """
 
     scalars = {"magnitude": 0.0, "rate": 0.0}
@@ -28,10 +28,10 @@ class KerpleLog(DistanceBias):
         self.rate = nn.Parameter(torch.rand(num_heads))
 
     def of_distances(self, positions: Positions) -> Tensor:
-        r1, r2 = (at_least(0.01, self.effective(name))[:, None] for name in ("magnitude", "rate"))
+        r1, r2 = (clamp_straight_through(self.effective(name), 0.01)[:, None] for name in ("magnitude", "rate"))
         return -r1 * torch.log1p(r2 * positions.span.abs())
 
 
-def at_least(low: float, x: Tensor) -> Tensor:
-    """x clamped from below, with the gradient of x everywhere, so that what fell too low can rise again."""
+def clamp_straight_through(x: Tensor, low: float) -> Tensor:
+    """Clamps x from below with a straight-through gradient, so that a value below ``low`` can increase again."""
     return x + (x.clamp(min=low) - x).detach()

@@ -1,4 +1,4 @@
-"""Linformer of Wang et al. (2020), https://arxiv.org/abs/2006.04768, and DIET's absolute positions inside it."""
+"""Linformer of Wang et al. (2020), https://arxiv.org/abs/2006.04768, alone and with DIET's absolute positions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, 
 from .registry import register_encoding
 from .shared.tables import check_length, table_heads
 
-PROJECTION_LENGTH = Option(positive_integer, "number of mixtures of keys and values that Linformer attends to")
+PROJECTION_LENGTH = Option(positive_integer, "length to which Linformer projects keys and values")
 
 
 class LengthProjection(nn.Module):
-    """E and F: every key and value into a fixed number of mixtures, for all heads alike.
+    """Linformer's E and F: project the keys and values of a sentence to a fixed length, the same for all heads.
 
     Parameters: ``keys`` E and ``values`` F, each (projection_length, max_positions); column t is position t.
     """
@@ -29,7 +29,7 @@ class LengthProjection(nn.Module):
             nn.init.uniform_(matrix, -(projection_length**-0.5), projection_length**-0.5)
 
     def forward(self, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
-        """k and v (B, H, S, d), S at most max_positions, into (B, H, projection_length, d); padding is left out."""
+        """Projects k and v (B, H, S, d), S at most max_positions, to (B, H, projection_length, d), without padding."""
         return self._mix(self.keys, k, positions), self._mix(self.values, v, positions)
 
     def _mix(self, matrix: Tensor, x: Tensor, positions: Positions) -> Tensor:
@@ -41,8 +41,10 @@ class LengthProjection(nn.Module):
 
 
 class _LengthProjecting(PositionEncoding):
-    """Attends to mixtures of the keys. A mixture of all keys would show a decoder the words that it must predict, and a
-    causal projection of the length does not exist, so another encoding replaces it in a decoder.
+    """Base class of encodings that project the length of keys and values.
+
+    They have no causal form: a mixture of all keys contains the tokens that a decoder must predict. Another encoding
+    replaces them in the decoder.
     """
 
     def __init__(self, num_heads: int, head_dim: int, projection_length: int, max_positions: int) -> None:
@@ -62,11 +64,11 @@ class _LengthProjecting(PositionEncoding):
 
 @register_encoding("linformer")
 class Linformer(_LengthProjecting):
-    r"""Attention over mixtures of the keys; the baseline of ``diet_abs_lin``, with positions added to the input.
+    r"""Linformer attention with sinusoids added to the embeddings; the baseline of ``diet_abs_lin``.
 
     .. math:: \mathrm{softmax}(q_i (E k)^T / \sqrt{d}) \, F v
 
-    In the encoder; the decoder is that of ``sinusoidal``.
+    For the encoder only; the decoder uses ``sinusoidal``.
 
     Parameters: ``projection.keys`` E and ``projection.values`` F, each (projection_length, max_positions), for all
     heads of a layer. Longer sequences are refused. Time and memory: O(n projection_length) instead of O(n^2).
@@ -86,14 +88,14 @@ class DietAbsLin(_LengthProjecting):
 
     .. math:: A_{ij} = q_i ((E k)_j)^T / \sqrt{d} + (P_Q P_K^T)_{ij}  \quad (4)
 
-    Key j is a mixture, so P_K has a row for each mixture. The equation projects the input X, before W_K; here, as in
-    Linformer's own code, the projected keys and values are mixed, which differs by the biases of W_K and W_V only. In
-    the encoder; the decoder is that of ``diet_abs``. The equation has no segment term.
+    j numbers the mixtures, so P_K has projection_length rows. The equation projects the input X before W_K; here, as in
+    Linformer's own code, E and F project keys and values, which differs by the biases of W_K and W_V only. For the
+    encoder only; the decoder uses ``diet_abs``. The equation has no segment term.
 
     Parameters: ``query_positions`` (H, max_positions, D) and ``key_positions`` (H, projection_length, D), or
-    (1, ..., D) where heads share them, one pair for all layers under ``layer`` and ``all``; ``projection.keys`` E and
-    ``projection.values`` F, each (projection_length, max_positions), own ones for each layer, for all its heads. Longer
-    sequences are refused. Time and memory: O(n projection_length).
+    (1, ..., D) if heads share them; all layers share them with ``position_sharing`` "layer" and "all".
+    ``projection.keys`` E and ``projection.values`` F, each (projection_length, max_positions), for each layer, shared
+    by its heads. Longer sequences are refused. Time and memory: O(n projection_length).
     """
 
     options = {
@@ -123,7 +125,7 @@ class DietAbsLin(_LengthProjecting):
 
     @property
     def shared_by_layers(self) -> bool:
-        return False  # E and F are each layer's own
+        return False  # each layer has its own E and F
 
     def tie(self, first: PositionEncoding) -> None:
         if self.position_sharing in SHARED_BY_LAYERS:

@@ -1,4 +1,4 @@
-"""Options of encodings: how they are parsed and typed, and those that several encodings have."""
+"""Options of encodings: their parsing, and the options that several encodings have in common."""
 
 from __future__ import annotations
 
@@ -12,70 +12,70 @@ from .shared.gain import parse_gain
 
 @dataclass(frozen=True)
 class Option:
-    """One option of an encoding: a keyword of its constructor and, unless the model decides it, a flag of
-    fairseq-train.
-    """
+    """An option of an encoding: a keyword of its constructor and, unless the model sets it, a flag of fairseq-train."""
 
     parse: Callable[[Any], Any]
     help: str
     choices: tuple[Any, ...] | None = None
-    #: whether it is a flag; else the model sets it for each place of attention
+    #: whether it is a flag; otherwise the model sets it for encoder, decoder and cross-attention
     is_flag: bool = True
 
 
 def parse_bool(text: Any) -> bool:
-    """true or false, as typed on a command line or in YAML."""
+    """Parses true or false, as typed on a command line or in YAML."""
     try:
         return {"true": True, "false": False}[str(text).lower()]
     except KeyError:
-        raise ValueError(f"say true or false, not {text!r}") from None
+        raise ValueError(f"must be true or false, not {text!r}") from None
 
 
 def integer(value: Any) -> int:
-    """A whole number, as typed on a command line or in YAML."""
+    """Parses a whole number, as typed on a command line or in YAML."""
     try:
-        return int(str(value))  # of 4.5 or True, int() itself would make a number
+        return int(str(value))  # str: int(4.5) and int(True) would succeed
     except ValueError:
-        raise ValueError(f"say a whole number, not {value!r}") from None
+        raise ValueError(f"must be a whole number, not {value!r}") from None
 
 
 def positive_integer(value: Any) -> int:
-    """A whole number of at least 1."""
+    """Parses a whole number of at least 1."""
     number = integer(value)
     if number < 1:
-        raise ValueError(f"it must be 1 or more, not {number}")
+        raise ValueError(f"must be 1 or more, not {number}")
     return number
 
 
 SHARING = ("none", "head", "layer", "all")
 SHARED_BY_LAYERS = ("layer", "all")
 
-# Notions that several encodings have; one flag each, with one meaning.
-CLIPPING_DISTANCE = Option(integer, "distances beyond K are clipped to K (Shaw et al.'s k); 0 means no order")
+# Options of several encodings: one flag with one meaning.
+CLIPPING_DISTANCE = Option(
+    integer, "distances beyond K are clipped to K (Shaw et al.'s k); with 0 all distances are the same"
+)
 POSITION_SHARING = Option(
     str,
-    "which position parameters are shared: none (own ones for each layer and head), head (one table for the heads of "
-    "a layer), layer (one table for all layers of a stack, own rows for each head), all (one for a stack); encoder and "
-    "decoder never share",
+    "which position parameters are shared: none (a table for each layer and head), head (the heads of a layer share a "
+    "table), layer (all layers share a table, which differs by head), all (all layers and heads share a table); "
+    "encoder and decoder never share",
     SHARING,
 )
-NUM_BUCKETS = Option(integer, "buckets of distances; both directions together in the encoder")
-MAX_DISTANCE = Option(integer, "distances from here on share the last bucket")
+NUM_BUCKETS = Option(integer, "number of distance buckets; in the encoder both directions together")
+MAX_DISTANCE = Option(integer, "distances from this one on share the last bucket")
 
 DEFAULT_NUM_SEGMENTS = 2
 NUM_SEGMENTS = Option(
     positive_integer,
-    f"segments that are told apart, {DEFAULT_NUM_SEGMENTS} by default; later ones count as the last",
+    f"number of segments, {DEFAULT_NUM_SEGMENTS} by default; later segments are treated as the last one",
 )
 BIAS_GAIN = Option(
     parse_gain,
-    "a constant factor G on the learned scalars of the logits and on learned input positions, a positive number or "
-    "auto, the square root of a head's width for those and of the embeddings' width for these; 1 by default, as in the "
-    "papers; only the speed of learning changes",
+    "constant factor G on learned scalars in the logits and on learned input positions: a positive number, or auto for "
+    "the square root of the width (of a head for scalars, of the embeddings for input positions); 1 by default, as in "
+    "the papers; it changes how fast they learn, not their initial effect",
 )
 
-# Set by the model for each place of attention, not by the user.
-BIDIRECTIONAL = Option(parse_bool, "whether queries see keys after them: not in a decoder", is_flag=False)
+# Set by the model for encoder, decoder and cross-attention, not by the user.
+BIDIRECTIONAL = Option(parse_bool, "whether queries attend to later keys: not in a decoder", is_flag=False)
 MAX_POSITIONS = Option(
     positive_integer, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
 )
@@ -87,20 +87,20 @@ def flags_of(options: dict[str, Option]) -> dict[str, Option]:
 
 
 def flag(option: str) -> str:
-    """The option as it is typed: ``clipping_distance`` is ``--clipping-distance``."""
+    """The flag of an option: ``clipping_distance`` is ``--clipping-distance``."""
     return "--" + option.replace("_", "-")
 
 
 def spelled(name: str, option: Option) -> str:
-    """An option as a user writes it: a flag, or a keyword of the constructor."""
+    """An option as a user writes it: a flag, or a keyword of ``build_encoding``."""
     return flag(name) if option.is_flag else name
 
 
 def parse_option(name: str, option: Option, value: Any) -> Any:
-    """The value of an option, parsed.
+    """Parses the value of an option.
 
     Raises:
-        ValueError: it is not valid.
+        FlagError: the value is invalid.
     """
     try:
         parsed = option.parse(value)

@@ -1,4 +1,4 @@
-"""The registry of encodings: they are found and built by name."""
+"""The registry of encodings, which finds and builds them by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ ENCODINGS: dict[str, type[PositionEncoding]] = {}
 
 
 def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[PositionEncoding]]:
-    """Class decorator: makes an encoding available under ``name``, and with it its architectures and flags.
+    """Class decorator that registers an encoding under ``name``, with its architectures and flags.
 
     Raises:
-        ValueError: the name is taken, the class is no PositionEncoding, or its options are not keywords with defaults.
+        ValueError: the name is taken, the class is not a PositionEncoding, or ``options`` does not match the
+            constructor's keywords with defaults.
     """
 
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
         if name in ENCODINGS:
-            raise ValueError(f"the encoding {name!r} is registered already, by {ENCODINGS[name].__name__}.")
+            raise ValueError(f"the encoding {name!r} is already registered, by {ENCODINGS[name].__name__}.")
         if not (isinstance(cls, type) and issubclass(cls, PositionEncoding)):
             raise ValueError(f"{cls!r} must derive from PositionEncoding to be registered as {name!r}.")
         if set(default_options(cls)) != set(cls.options):
@@ -32,7 +33,7 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
             )
         for option, meaning in cls.options.items():
             if known_options().get(option, meaning) != meaning:
-                raise ValueError(f"the option {option!r} of {name!r} has another meaning in another encoding.")
+                raise ValueError(f"the option {option!r} of {name!r} is already defined differently by an encoding.")
         cls.name = name
         ENCODINGS[name] = cls
         return cls
@@ -52,13 +53,13 @@ def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
 
 
 def find_encoding(name: str) -> type[PositionEncoding]:
-    """The class registered as ``name``.
+    """The class registered under ``name``.
 
     Raises:
-        ValueError: there is none.
+        FlagError: there is none.
     """
     if name not in ENCODINGS:
-        raise FlagError(f"there is no position encoding {name!r}; there are {', '.join(sorted(ENCODINGS))}.")
+        raise FlagError(f"there is no position encoding {name!r}; use one of {', '.join(sorted(ENCODINGS))}.")
     return ENCODINGS[name]
 
 
@@ -70,18 +71,18 @@ def build_encoding(
     bias_gain: float | str | None = None,
     **options: Any,
 ) -> PositionEncoding:
-    """An encoding outside any model.
+    """Builds an encoding by its registered name.
 
     Args:
-        name: as registered, for example "shaw".
+        name: for example "shaw".
         num_heads: H.
         head_dim: d, the width of one head.
-        num_segments: adds segment attention between this many segments.
+        num_segments: adds segment attention with this number of segments.
         bias_gain: a positive factor on learned scalars, or "auto" for sqrt(head_dim); 1 by default.
-        options: the encoding's options; the others keep their defaults.
+        options: options of the encoding; None, like a missing option, means the default.
 
     Raises:
-        ValueError: no such encoding or option, or a value out of range.
+        FlagError: there is no such encoding or option, or a value is invalid.
     """
     cls = find_encoding(name)
     values = {}

@@ -1,5 +1,6 @@
-"""Shaw's vectors on the keys only, with a clip of its own on either side, as Wav2Vec2-BERT has them
-(Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187).
+"""Shaw's vectors on the keys only, with separate clips to the left and to the right, as in Wav2Vec2-BERT.
+
+Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187.
 """
 
 import torch

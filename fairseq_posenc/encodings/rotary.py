@@ -12,22 +12,24 @@ from .registry import register_encoding
 
 @register_encoding("rotary")
 class Rotary(PositionEncoding):
-    r"""Queries and keys rotated by an angle that grows with their position, so that logits depend on the distance.
+    r"""Rotates queries and keys by angles proportional to their positions, so that logits depend on the distance.
 
     .. math::
         A_{ij} &= (q_i R_i) (k_j R_j)^T / \sqrt{d} = q_i R_{i - j} k_j^T / \sqrt{d} \\
         (x_a, x_b) R_m &= (x_a \cos m \theta_t - x_b \sin m \theta_t, \; x_b \cos m \theta_t + x_a \sin m \theta_t),
         \quad \theta_t = \mathrm{base}^{-2t/d}
 
-    Layout: pair t is the dimensions (2t, 2t + 1) where ``interleaved``, as in the paper and GPT-J, or (t, t + d/2)
-    where ``half``, as in GPT-NeoX and LLaMA; they differ by a fixed order of a head's dimensions.
+    Layout: pair t consists of dimensions (2t, 2t + 1) if ``interleaved``, as in the paper and GPT-J, or (t, t + d/2)
+    if ``half``, as in GPT-NeoX and LLaMA; they differ by a fixed permutation of a head's dimensions.
 
-    No parameters. Any distance is known. Extra time: O(B H (T + S) d), memory the same.
+    No parameters. Distances are unlimited. Extra time: O(B H (T + S) d), memory the same.
     """
 
     options = {
         "rotary_layout": Option(
-            str, "which dimensions form a pair: neighbours (interleaved) or the two halves", ("interleaved", "half")
+            str,
+            "which dimensions form a pair: neighbours (interleaved), or one from each half of the head (half)",
+            ("interleaved", "half"),
         ),
         "rotary_base": Option(float, "base of the wavelengths, 10000 in the paper"),
     }
@@ -44,8 +46,8 @@ class Rotary(PositionEncoding):
         self.rotary_base = rotary_base
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        # Only distances count, so columns serve as positions, padded or not.
-        # PyTorch has hardly any operation on complex numbers of half precision.
+        # Logits depend on distances only, so column indices serve as positions even with padding.
+        # PyTorch supports few operations on complex numbers in half precision.
         precise = torch.promote_types(q.dtype, torch.float32)
         rotations = positions.cached_for_generation(
             ("rotary", self.head_dim, self.rotary_base, precise),
@@ -56,8 +58,9 @@ class Rotary(PositionEncoding):
         return self._rotate(q, of_queries, precise), self._rotate(k, of_keys, precise), v
 
     def _rotations(self, length: int, device: torch.device) -> Tensor:
-        """The rotation of each position and pair as a complex number of modulus 1, (length, d / 2); computed in double
-        precision, since single loses the angle of far positions.
+        """The rotation of each position and pair as a complex number of modulus 1, (length, d / 2).
+
+        Computed in double precision, since single precision loses the angles of large positions.
         """
         pair = torch.arange(self.head_dim // 2, device=device, dtype=torch.float64)
         theta = self.rotary_base ** (-2 * pair / self.head_dim)
@@ -65,13 +68,13 @@ class Rotary(PositionEncoding):
         return torch.polar(torch.ones_like(angles), angles)
 
     def _rotate(self, x: Tensor, rotations: Tensor, dtype: torch.dtype) -> Tensor:
-        """x (B, H, n, d) with its pairs rotated as complex numbers, in a seventh of the time of sines and cosines."""
+        """Rotates the pairs of x (B, H, n, d) as complex numbers, 7 times faster than with sines and cosines."""
         pairs = self._in_pairs(x.to(dtype)).contiguous()
         rotated = torch.view_as_real(torch.view_as_complex(pairs) * rotations)
         half = self.rotary_layout == "half"
         return (rotated.transpose(-2, -1) if half else rotated).flatten(-2).to(x.dtype)
 
     def _in_pairs(self, x: Tensor) -> Tensor:
-        """(B, H, n, d) as (B, H, n, d / 2, 2)."""
+        """(B, H, n, d) to (B, H, n, d / 2, 2)."""
         half = self.rotary_layout == "half"
         return x.unflatten(-1, (2, -1)).transpose(-2, -1) if half else x.unflatten(-1, (-1, 2))

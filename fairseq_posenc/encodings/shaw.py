@@ -21,13 +21,13 @@ class Shaw(ClippedEncoding):
         z_i    &= \sum_j \alpha_{ij} (v_j + a^V_{ij})               \quad (3) \\
         a_{ij} &= w_{\mathrm{clip}(j - i, -K, K)}
 
-    Both sums are split, so that no (T, S, d) tensor is made: q meets each of the 2K + 1 vectors once, and the weights
-    are summed by distance before they meet the value vectors. Beyond plain attention it takes
-    memory O(B H T min(K, S)) and time d times as much.
+    Both sums are split, so that no (T, S, d) tensor is made: q is multiplied by each of the 2K + 1 vectors once, and
+    the weights are summed by distance before they are multiplied by the value vectors. Extra memory
+    O(B H T min(K, S)), extra time O(B H T min(K, S) d).
 
-    Parameters: ``relative_keys`` and ``relative_values``, each (H, 2K + 1, d), or (1, 2K + 1, d) where heads share
-    them; row t is distance t - K. The paper's base model has own vectors for each head (``none``), its big model
-    shares them (``head``).
+    Parameters: ``relative_keys`` and ``relative_values``, each (H, 2K + 1, d), or (1, 2K + 1, d) if heads share them;
+    row t is distance t - K. In the paper's base model each head has its own vectors (``none``), in its big model heads
+    share them (``head``).
     """
 
     options = {
@@ -49,7 +49,7 @@ class Shaw(ClippedEncoding):
         shape = self.table_shape(head_dim)
         self.relative_keys = nn.Parameter(torch.empty(shape)) if relative_keys else None
         self.relative_values = nn.Parameter(torch.empty(shape)) if relative_values else None
-        # tensor2tensor's initializer is Xavier-uniform over (2K + 1, d), whatever the number of heads.
+        # tensor2tensor initializes each head's (2K + 1, d) by Xavier-uniform, shared or not.
         for table in self.parameters():
             for head in table:
                 nn.init.xavier_uniform_(head)

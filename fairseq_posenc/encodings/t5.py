@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from ..attention.positions import Positions
 from .options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING
 from .registry import register_encoding
-from .shared.buckets import clamped, log_buckets
+from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.distance import DistanceBias
 from .shared.tables import table_heads
 
@@ -17,11 +17,11 @@ class T5(DistanceBias):
 
     .. math:: A_{ij} = q_i k_j^T / \sqrt{d} + b_{\mathrm{bucket}(j - i)}
 
-    Buckets are those of :func:`.shared.buckets.log_buckets`: in both directions in an encoder and between
-    source and target, to the left only in a decoder. T5 itself does not scale q k^T and makes up for it by its
-    initial weights; fairseq's Transformer keeps its scaling.
+    Buckets are those of :func:`.shared.buckets.log_buckets`: in both directions in an encoder and in cross-attention,
+    to the left only in a decoder. T5 does not scale q k^T and compensates by its initialization; here q k^T keeps
+    fairseq's scaling.
 
-    Parameter: ``relative_bias`` (H, num_buckets), or (1, num_buckets) where heads share it. Any distance is known.
+    Parameter: ``relative_bias`` (H, num_buckets), or (1, num_buckets) if heads share it. Distances are unlimited.
     Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
@@ -54,4 +54,4 @@ class T5(DistanceBias):
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets
 
     def of_distances(self, positions: Positions) -> Tensor:
-        return self.effective("relative_bias")[:, clamped(self.buckets, positions.span)]
+        return self.effective("relative_bias")[:, by_clamped_distance(self.buckets, positions.span)]

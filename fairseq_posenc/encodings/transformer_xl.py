@@ -1,5 +1,6 @@
-"""Relative positions of Dai et al. (2019), "Transformer-XL", https://arxiv.org/abs/1901.02860, and of Yang et al.
-(2019), "XLNet", https://arxiv.org/abs/1906.08237.
+"""Relative positions of Transformer-XL and XLNet.
+
+Dai et al. (2019), https://arxiv.org/abs/1901.02860; Yang et al. (2019), https://arxiv.org/abs/1906.08237.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")
 
 @register_encoding("transformer_xl")
 class TransformerXL(PositionEncoding):
-    r"""Sinusoids of the distance, projected, meet the query; two learned vectors join the query in its two roles.
+    r"""Logits of queries with projected sinusoids of the distance, and a learned query bias in each of both terms.
 
     .. math:: A_{ij} = \frac{(q_i + u) k_j^T + (q_i + v) (R_{i - j} W_R)^T}{\sqrt{d}}
 
-    R_t is (sin(t f_0), ..., cos(t f_0), ...), its two halves one after the other as in the authors' code, with
+    R_t is (sin(t f_0), ..., cos(t f_0), ...), first all sines, then all cosines as in the authors' code, with
     f_m = 10000^(-2m / (H d)). The authors' model is causal; here t = i - j is negative for keys after the query, as in
     XLNet. All layers of a stack share u and v, as in the authors' code (its ``untie_r`` is off).
 
     Parameters: ``relative_projection`` W_R (H, d, H d): the position vector of head h is
     ``relative_projection[h] @ R_t``; ``content_bias`` u and ``position_bias`` v, each (H, d), unless ``query_biases``
-    is false (Huang et al. (2020), 3.4, left them out as unstable). Any distance is known.
+    is false (Huang et al. (2020), 3.4, left them out as unstable). Distances are unlimited.
     Extra time O((T + S) (H d)^2 + B H T (T + S) d), memory O(B H T (T + S)).
     """
 
@@ -59,7 +60,7 @@ class TransformerXL(PositionEncoding):
         return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
-        """R_t W_R of every distance of ``positions.span``, (H, distances, d), cached over the steps of a generation."""
+        """R_t W_R for all distances of ``positions.span``, (H, distances, d), cached for the generation."""
         if positions.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
 
@@ -75,11 +76,11 @@ class TransformerXL(PositionEncoding):
 
 
 def relative_sinusoids(positions: Positions, width: int) -> Tensor:
-    """R of every distance of ``positions.span``, (distances, width), float64."""
+    """R_t for all distances of ``positions.span``, (distances, width), float64."""
 
     def make() -> Tensor:
         frequencies = 10000 ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width)
-        angles = -positions.span[:, None] * frequencies  # R is by i - j
+        angles = -positions.span[:, None] * frequencies  # t = i - j, the negative distance
         return torch.cat([angles.sin(), angles.cos()], dim=1)
 
     return positions.cached(("relative sinusoids", width), make)
@@ -87,18 +88,18 @@ def relative_sinusoids(positions: Positions, width: int) -> Tensor:
 
 @register_encoding("xlnet")
 class XLNet(TransformerXL):
-    r"""As ``transformer_xl``, with u and v each layer's own, and with XLNet's segments on demand.
+    r"""Like ``transformer_xl``, but each layer has its own u and v; optionally with XLNet's segment encoding.
 
     .. math:: A_{ij} = \frac{(q_i + u) k_j^T + (q_i + v) (R_{i - j} W_R)^T + (q_i + s) g_{S(i) \ne S(j)}^T}{\sqrt{d}}
 
     Parameters: those of ``transformer_xl``; with ``segment_vectors`` also ``segment_query_bias`` s (H, d) and
-    ``segment_vectors`` g (2, H, d), for keys of the same segment and of another. They take the place of DIET's segment
+    ``segment_vectors`` g (2, H, d), for keys in the same and in another segment. They replace DIET's segment
     attention.
     """
 
     options = {
         "query_biases": QUERY_BIASES,
-        "segment_vectors": Option(parse_bool, "XLNet's own relative segments instead of DIET's, true or false"),
+        "segment_vectors": Option(parse_bool, "use XLNet's segment encoding instead of DIET's, true or false"),
     }
 
     def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True, segment_vectors: bool = False) -> None:
@@ -114,7 +115,7 @@ class XLNet(TransformerXL):
         return self.segment_vectors is not None or super().needs_segments
 
     def tie(self, first: PositionEncoding) -> None:
-        """Nothing: each layer has its own u and v."""
+        """Does nothing: each layer has its own u and v."""
 
     def add_segments(self, num_segments: int) -> None:
         if self.segment_vectors is None:

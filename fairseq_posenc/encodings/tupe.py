@@ -8,30 +8,31 @@ from torch import Tensor, nn
 from ..attention.positions import relative_distances
 from .options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, Option, parse_bool
 from .registry import register_encoding
-from .shared.buckets import clamped, log_buckets
+from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.pairs import PairBias
 
 UNTIE_FIRST_TOKEN = Option(
-    parse_bool, "own biases from and to the first token, whatever the distance (TUPE's [CLS]), true or false"
+    parse_bool, "learn separate biases from and to the first token (TUPE's [CLS]), true or false"
 )
 
 
 @register_encoding("tupe_abs")
 class TupeAbs(PairBias):
-    r"""Correlation of position vectors by projections of their own, beside that of the words.
+    r"""Logits of absolute position vectors with their own projections, added to the content logits.
 
     .. math:: A_{ij} = \frac{q_i k_j^T}{\sqrt{2d}} + \frac{(\mathrm{LN}(p_i) U_Q) (\mathrm{LN}(p_j) U_K)^T}{\sqrt{2d}}
         \quad (7)
 
-    As in the authors' code, the projections have biases and all is shared by the layers of a stack. With
-    ``untie_first_token`` (eq. 10) the position term from the first token is one scalar a head, p'_0 with itself, and
-    that from the others to it another, p_0 with itself, where p' is a vector more: so the authors' code has it.
+    As in the authors' code, the projections have biases, and the layers of a stack share all parameters. With
+    ``untie_first_token`` (eq. 10) the position term from the first token is one scalar per head, and the term from the
+    other tokens to the first is another. As in the authors' code, they are the position terms of an extra vector p'_0
+    with itself, and of p_0 with itself.
 
-    Parameters: ``position_vectors`` (max_positions, H d), or (max_positions + 1, H d) where the first token is untied,
-    whose row 0 is p'_0; ``norm.weight``, ``norm.bias`` (H d); ``query_projection`` and ``key_projection``, each
-    ``.weight`` (H d, H d) as of nn.Linear and ``.bias`` (H d). Positions count real tokens from 0. Longer sequences
-    are refused. Extra time O(n (H d)^2 + n^2 H d), once for all layers and the batch; memory O(H n^2), of the batch
-    only where sentences are padded on the left.
+    Parameters: ``position_vectors`` (max_positions, H d), or (max_positions + 1, H d) with ``untie_first_token``, where
+    row 0 is p'_0; ``norm.weight``, ``norm.bias`` (H d); ``query_projection`` and ``key_projection``, each ``.weight``
+    (H d, H d) as in nn.Linear and ``.bias`` (H d). Positions are counted from 0 without padding. Longer sequences are
+    refused. Extra time O(n (H d)^2 + n^2 H d), once for all layers and the batch; memory O(H n^2), or O(B H n^2) with
+    left padding.
     """
 
     options = {"untie_first_token": UNTIE_FIRST_TOKEN, "max_positions": MAX_POSITIONS}
@@ -48,7 +49,7 @@ class TupeAbs(PairBias):
         self.query_projection = nn.Linear(width, width)
         self.key_projection = nn.Linear(width, width)
         for weight in (self.position_vectors, self.query_projection.weight, self.key_projection.weight):
-            nn.init.normal_(weight, std=0.02)  # the authors': that of BERT
+            nn.init.normal_(weight, std=0.02)  # the authors', as in BERT
         for projection in (self.query_projection, self.key_projection):
             nn.init.zeros_(projection.bias)
 
@@ -77,13 +78,13 @@ class TupeAbs(PairBias):
 
 @register_encoding("tupe_rel")
 class TupeRel(TupeAbs):
-    r"""TUPE with a relative bias beside the absolute term.
+    r"""TUPE with a relative bias in addition to the absolute term.
 
     .. math:: A_{ij} = \frac{q_i k_j^T}{\sqrt{2d}} + \frac{(\mathrm{LN}(p_i) U_Q) (\mathrm{LN}(p_j) U_K)^T}{\sqrt{2d}}
         + b_{\mathrm{bucket}(j - i)}  \quad (8)
 
-    Buckets are T5's, to the left only in a decoder (the paper has none). With ``untie_first_token`` two scalars a head
-    replace the relative bias from and to the first token too.
+    Buckets are T5's, to the left only in a decoder (the paper has no decoder). With ``untie_first_token`` two scalars
+    per head also replace the relative bias from and to the first token.
 
     Parameters: those of ``tupe_abs``, and ``relative_bias`` (H, num_buckets), with ``untie_first_token`` also
     ``first_token_bias`` (H, 2): from the first token, to it.
@@ -120,16 +121,14 @@ class TupeRel(TupeAbs):
         absolute = super().matrix(queries, keys)
         longest = max(queries, keys)
         distances = relative_distances(longest, longest, absolute.device)[:queries, :keys]
-        relative = self.effective("relative_bias")[:, clamped(self.buckets, distances)]
+        relative = self.effective("relative_bias")[:, by_clamped_distance(self.buckets, distances)]
         if self.first_token_bias is not None:
             relative = with_first_token(relative, *self.effective("first_token_bias").split(1, dim=1))
         return absolute + relative
 
 
 def with_first_token(matrix: Tensor, from_first: Tensor, to_first: Tensor) -> Tensor:
-    """The matrix (H, n, m) with its first column replaced by ``to_first`` (H, 1), then its first row by
-    ``from_first``.
-    """
+    """Replaces the first column of a matrix (H, n, m) by ``to_first`` (H, 1), then the first row by ``from_first``."""
     is_first = torch.zeros(matrix.shape[1:], dtype=torch.bool, device=matrix.device)
     column, row = is_first.clone(), is_first
     column[:, 0], row[0] = True, True

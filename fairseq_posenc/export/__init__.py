@@ -1,6 +1,6 @@
-"""Trained models for serving: CTranslate2, which runs them on a CPU or GPU without PyTorch.
+"""Exports trained models to CTranslate2, which serves them on a CPU or GPU without PyTorch.
 
-:func:`export` writes a model directory that was compared with fairseq before it got its name.
+:func:`export` compares the model with fairseq before it writes the output directory.
 """
 
 import importlib.util

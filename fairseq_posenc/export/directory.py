@@ -1,4 +1,4 @@
-"""A model directory of CTranslate2, which gets its name only when all is in it and was compared with fairseq."""
+"""Writes a model directory of CTranslate2 atomically, after its translations have been compared with fairseq's."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .. import __version__
 from ..signature import SIGNATURE, decode_signature
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import Trained, load, read_sentences, some_sentences, spoken
+from .loading import Trained, load, non_empty, read_sentences, some_sentences
 from .scoring import Search
 from .segmentation import Segmentation
 from .specification import make_specification
 from .verification import Verification, require, verify
 
-#: sentences of the data that both translate
+#: number of sentences that both translate for the comparison
 SENTENCES = 40
-#: what CTranslate2 calls the model's own file
+#: CTranslate2's name of the model file
 MODEL = "model.bin"
-#: in the directory: what was exported, from what, and how to search with it as fairseq does
+#: name of the record in the directory: the checkpoint, the settings of the export, and fairseq's search options
 RECORD = "export.json"
 
 
@@ -45,24 +45,24 @@ def export(
     search: Search | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Verification:
-    """Writes a checkpoint as a model directory of CTranslate2.
+    """Exports a checkpoint to a model directory of CTranslate2.
 
     Args:
-        checkpoint: trained or averaged.
+        checkpoint: a trained or averaged checkpoint.
         output: the directory to make.
-        data: where the dictionaries are; by default where the training had them.
-        quantization: of the weights, as CTranslate2 names it; None leaves them in single precision.
-        sample: text to compare translations of; by default sentences of the data.
-        sentencepiece: the model of the subwords, to be put beside; by default that of the recipe.
-        force: replaces a model directory of CTranslate2.
-        search: with which translations are compared.
-        say: told how far it is.
+        data: directory of the dictionaries; by default the data directory of the training.
+        quantization: quantization of the weights, by CTranslate2's name; None for single precision.
+        sample: text whose translations are compared; by default sentences of the data.
+        sentencepiece: the SentencePiece model, which is copied to the directory; by default that of the recipe.
+        force: replace an existing model directory of CTranslate2.
+        search: the search with which translations are compared.
+        say: called with messages of progress.
 
     Returns:
-        how far CTranslate2 is from fairseq, in single precision.
+        the differences between CTranslate2 and fairseq, in single precision.
 
     Raises:
-        ExportError: nothing was exported.
+        ExportError: the export failed or was refused; the output is unchanged.
     """
     search = search or Search()
     check_output(output, force)
@@ -82,29 +82,31 @@ def export(
             final = _write(specification, work / "quantized", quantization, subwords)
             Engine(final, trained, compute_type="default").translate(sources[:1], search)
         _record(trained, final / RECORD, quantization, search, verification)
-        _put(final, output, work, force)
+        _move_to_output(final, output, work, force)
     return verification
 
 
 def check_output(output: Path, force: bool) -> None:
-    """Refuses to write over what is there.
+    """Refuses an output that exists, unless ``force`` is given and it is a model directory of CTranslate2.
 
     Raises:
-        ExportError: something is there, and it may not be replaced.
+        ExportError: it may not be replaced.
     """
     if not output.parent.is_dir():
-        raise ExportError(f"{output.parent} is no directory: make it first, or name another output.")
+        raise ExportError(f"{output.parent} is not a directory: make it first, or name another output.")
     if not os.path.lexists(output):
         return
     if not force:
         raise ExportError(f"{output} exists already: name another output, or replace it with --force.")
     if output.is_symlink() or not (output / MODEL).is_file():
-        raise ExportError(f"{output} is no model directory of CTranslate2, so --force does not replace it.")
+        raise ExportError(
+            f"{output} is not a model directory of CTranslate2, so --force does not replace it: name another output."
+        )
 
 
 @contextmanager
 def working_directory(output: Path) -> Iterator[Path]:
-    """A directory beside the output, without what a killed export left there; gone in the end."""
+    """An empty temporary directory next to the output, removed at the end. Removes that of a killed export first."""
     whole = output.absolute()
     work = whole.with_name(f".{whole.name}.unfinished")
     try:
@@ -120,11 +122,11 @@ def working_directory(output: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _put(made: Path, output: Path, work: Path, force: bool) -> None:
-    """Gives the model its name; what it replaces has it back if that fails.
+def _move_to_output(made: Path, output: Path, work: Path, force: bool) -> None:
+    """Renames the model directory to ``output``, and restores what it replaces if that fails.
 
     Raises:
-        ExportError: since the first check, something came there that may not be replaced.
+        ExportError: since the first check, something was written there that may not be replaced.
     """
     check_output(output, force)
     replaced = work / "replaced"
@@ -141,9 +143,9 @@ def _put(made: Path, output: Path, work: Path, force: bool) -> None:
 def _sources(trained: Trained, sample: Path | None, segmentation: Segmentation) -> tuple[list[Tensor], str]:
     if sample is None:
         return some_sentences(trained, SENTENCES)
-    sources = spoken(read_sentences(sample, trained, segmentation))
+    sources = non_empty(read_sentences(sample, trained, segmentation))
     if not sources:
-        raise ExportError(f"{sample} has no words: name a text with one sentence a line.")
+        raise ExportError(f"{sample} has no words: name a text with one sentence per line.")
     return sources, f"lines of {sample}"
 
 

@@ -1,4 +1,4 @@
-"""CTranslate2 at work on fairseq's sentences."""
+"""Runs CTranslate2 on sentences in fairseq's form."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .specification import BLANK
 
 
 def search_options(trained: Trained, search: Search) -> dict[str, Any]:
-    """Keywords of ``translate_batch`` for fairseq-generate's search with this model.
+    """Keyword arguments of ``translate_batch`` that reproduce fairseq-generate's search with this model.
 
-    fairseq gives out neither <pad> nor an empty translation, and refuses sentences that are too long, where CTranslate2
-    would cut them.
+    Like fairseq, the search outputs neither <pad> nor an empty translation. It does not truncate long sources, which
+    fairseq refuses.
     """
     return {
         "beam_size": search.beam,
@@ -34,7 +34,7 @@ def search_options(trained: Trained, search: Search) -> dict[str, Any]:
 
 
 class Engine:
-    """A model directory, loaded.
+    """A loaded model directory.
 
     Raises:
         ExportError: CTranslate2 cannot load it.
@@ -54,9 +54,7 @@ class Engine:
             raise ExportError(f"CTranslate2 cannot load {directory}: {one_line(error)}.") from None
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
-        """As :func:`fairseq_posenc.export.scoring.log_probabilities`, of targets that end in </s>, which CTranslate2
-        adds.
-        """
+        """Like :func:`.scoring.log_probabilities`, for targets that end in </s>, which CTranslate2 itself adds."""
         source_words, target_words = self.tokens(sources), words(self.trained.target, targets)
         found: dict[int, np.ndarray] = {}
         for numbers in pair_batches(sources, targets):
@@ -66,11 +64,15 @@ class Engine:
         return [found[number] for number in range(len(targets))]
 
     def tokens(self, sources: Sequence[Tensor]) -> list[list[str]]:
+        """The source tokens as text, as CTranslate2 takes them."""
         return words(self.trained.source, sources)
 
     def translate(self, sources: Sequence[Tensor], search: Search, **others: Any) -> list[tuple[Tensor, float]]:
-        """The best translation of each sentence, ended by </s> unless it was cut at the longest length, and the score
-        of the search, which is log P / length^lenpen.
+        """Translates sentences.
+
+        Returns:
+            for each sentence the best translation, which ends in </s> unless it reached the maximum length, and its
+            score log P / length^lenpen.
         """
         options = search_options(self.trained, search) | others
         results = self.translator.translate_batch(
@@ -81,5 +83,5 @@ class Engine:
 
 
 def words(dictionary: Any, sentences: Sequence[Tensor]) -> list[list[str]]:
-    """Tokens as CTranslate2 knows them, without the </s> that it adds."""
+    """The tokens as text without </s>, which CTranslate2 adds itself."""
     return [[dictionary[index] for index in sentence[:-1].tolist()] for sentence in sentences]

@@ -1,12 +1,12 @@
-"""Why an export was refused or given up."""
+"""Errors of an export."""
 
 from ..errors import Refusal
 
 
 class ExportError(Refusal, RuntimeError):
-    """Nothing was exported."""
+    """The export failed or was refused; nothing was written."""
 
 
 def one_line(error: Exception) -> str:
-    """What it says, as a part of such a sentence."""
+    """The error's message on one line without its final period, as a part of a sentence."""
     return " ".join(str(error).split()).removesuffix(".")

@@ -1,4 +1,4 @@
-"""What an export needs of a training: the model, its dictionaries, and sentences to try it on."""
+"""Loads a trained model, its dictionaries, and sentences to compare translations."""
 
 from __future__ import annotations
 
@@ -20,48 +20,51 @@ from ..model import PositionMismatch, PositionTransformer
 from .errors import ExportError
 from .segmentation import Segmentation
 
-#: where recipes leave the SentencePiece model of the binarized data, seen from there
+#: path of the recipes' SentencePiece model, relative to the binarized data
 SENTENCEPIECE = Path("..") / "sentencepiece.model"
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model, in single precision and evaluation mode, with all that belongs to it."""
+    """A trained model, in single precision and evaluation mode, with its task and data."""
 
     model: Any
     task: Any
     checkpoint: Path
-    #: the binarized data, or whatever directory holds the dictionaries
+    #: the binarized data, or another directory with the dictionaries
     data: Path
 
     @property
     def source(self) -> Any:
+        """The source dictionary."""
         return self.task.source_dictionary
 
     @property
     def target(self) -> Any:
+        """The target dictionary."""
         return self.task.target_dictionary
 
-    def takes(self, source: Tensor) -> bool:
-        """Whether a source is within the model's limit, beyond which fairseq-generate refuses it."""
+    def accepts(self, source: Tensor) -> bool:
+        """Whether a source is within the model's maximum length; fairseq-generate refuses longer ones."""
         return len(source) <= self.model.max_positions()[0]
 
     @property
     def sentencepiece(self) -> Path | None:
-        """The SentencePiece model of its subwords, where a recipe trained it."""
+        """The SentencePiece model of the data, if a recipe trained one."""
         path = self.data / SENTENCEPIECE
         return path.resolve() if path.is_file() else None
 
 
 def load(checkpoint: Path, data: Path | None = None) -> Trained:
-    """Reads a checkpoint of this package, and its dictionaries.
+    """Loads a checkpoint of this package, and its dictionaries.
 
     Args:
-        checkpoint: trained or averaged.
-        data: the directory with the dictionaries; by default the one that the model was trained on.
+        checkpoint: a trained or averaged checkpoint.
+        data: directory of the dictionaries; by default the data directory of the training.
 
     Raises:
-        ExportError: the checkpoint is none, or of another model; or the dictionaries are missing or of another model.
+        ExportError: the checkpoint cannot be loaded or is of another architecture; or the dictionaries are missing or
+            do not match the model.
     """
     try:
         state = load_checkpoint(checkpoint)
@@ -70,8 +73,8 @@ def load(checkpoint: Path, data: Path | None = None) -> Trained:
     arch = _setting(state, "model", "_name") or _setting(state, "model", "arch")  # as fairseq looks it up
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
         raise ExportError(
-            f"{checkpoint} is a model of {arch}, not of this package: ct2-fairseq-converter, which comes with "
-            "CTranslate2, exports stock fairseq's."
+            f"{checkpoint} is a model of {arch}, not of this package: use ct2-fairseq-converter, which comes with "
+            "CTranslate2, for models of stock fairseq."
         )
     data = data or Path(utils.split_paths(str(_setting(state, "task", "data")))[0])
     _check_dictionaries(data, state)
@@ -81,7 +84,8 @@ def load(checkpoint: Path, data: Path | None = None) -> Trained:
         )
     except PositionMismatch:
         raise ExportError(
-            f"{checkpoint} was trained with other positions than its settings say: export it as the training wrote it."
+            f"{checkpoint} was trained with other positions than its settings say: export the checkpoint as the "
+            "training wrote it."
         ) from None
     except Refusal as error:
         if error.__cause__ is None:
@@ -108,13 +112,13 @@ def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
     """Refuses a directory without the dictionaries of this model.
 
     Raises:
-        ExportError: they are missing or damaged, or nobody knows their languages.
+        ExportError: they are missing or damaged, or their languages are unknown.
     """
     languages = [_setting(state, "task", f"{side}_lang") for side in ("source", "target")]
     if data.is_dir() and None in languages:
         languages = list(data_utils.infer_language_pair(str(data)))
     if data.is_dir() and None in languages:
-        raise ExportError(f"{data} does not tell the languages of this training: name its data directory with --data.")
+        raise ExportError(f"{data} does not show the languages of this training: name its data directory with --data.")
     for language in languages:
         path = data / f"dict.{language or 'LANGUAGE'}.txt"
         if not path.is_file():
@@ -123,7 +127,7 @@ def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
             )
         try:
             Dictionary.load(str(path))
-        except Exception:  # fairseq raises bare Exceptions here
+        except Exception:  # fairseq raises plain Exceptions here
             raise ExportError(
                 f"{path} is damaged: restore it, or name another directory that holds the dictionaries of this "
                 "training with --data."
@@ -131,27 +135,29 @@ def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text, which end at a newline and nothing else.
+    """The lines of a text; only a newline ends a line.
 
     Raises:
-        ExportError: it cannot be read, holds no line, or is not UTF-8.
+        ExportError: the text cannot be read, is empty, or is not UTF-8.
     """
     try:
         lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     except OSError as error:
-        raise ExportError(f"{path} cannot be read ({error.strerror}): name a text with one sentence a line.") from None
+        raise ExportError(
+            f"{path} cannot be read ({error.strerror}): name a text with one sentence per line."
+        ) from None
     except UnicodeDecodeError as error:
-        raise ExportError(f"{path} is not UTF-8 ({error.reason}): mend it or name another text.") from None
+        raise ExportError(f"{path} is not UTF-8 ({error.reason}): convert it or name another text.") from None
     if lines == [""]:
-        raise ExportError(f"{path} is empty: name a text with one sentence a line.")
+        raise ExportError(f"{path} is empty: name a text with one sentence per line.")
     return [" ".join(line.split()) for line in lines]
 
 
 def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> list[Tensor]:
-    """Sources as fairseq has them: indices, (length,), int64, ended by </s>; one for each line.
+    """The source sentences of a text in fairseq's form: one tensor of indices per line, (length,), int64, with </s>.
 
     Raises:
-        ExportError: the text cannot be read, or a line is longer than the model's sources may be.
+        ExportError: the text cannot be read, or a line is longer than the model's maximum length.
     """
     dictionary = trained.source
     sentences = [
@@ -159,15 +165,20 @@ def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> 
         for line in read_lines(path)
     ]
     for number, sentence in enumerate(sentences, 1):
-        if not trained.takes(sentence):
+        if not trained.accepts(sentence):
             longest = trained.model.max_positions()[0]
-            raise ExportError(f"{path}, line {number}: {len(sentence)} tokens, and the model takes {longest} at most.")
+            raise ExportError(
+                f"{path}, line {number}: it has {len(sentence)} tokens, and the model accepts {longest} at most: "
+                "shorten or remove the line."
+            )
     return sentences
 
 
 def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
-    """Sentences of the data's validation or test set, from all of its length, and what they are in words; random ones
-    where there are none.
+    """Sentences evenly spaced in the validation or test set, or random sentences if the data has no such set.
+
+    Returns:
+        the sentences, and a description of where they are from.
 
     Raises:
         ExportError: the data is damaged.
@@ -176,7 +187,7 @@ def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
     for split in ("valid", "test"):
         languages = f"{config.source_lang}-{config.target_lang}.{config.source_lang}"
         path = trained.data / f"{split}.{languages}"
-        found = [sentence for sentence in spoken(_read_split(path, trained.source)) if trained.takes(sentence)]
+        found = [sentence for sentence in non_empty(_read_split(path, trained.source)) if trained.accepts(sentence)]
         if found:
             return found[:: max(len(found) // count, 1)][:count], f"sentences of {path}"
     longest = trained.model.max_positions()[0] - 1
@@ -186,30 +197,30 @@ def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
 
 
 def _read_split(path: Path, dictionary: Any) -> list[Tensor]:
-    """All sentences of one language of a binarized split; none where it is missing or empty.
+    """The sentences of one language of a binarized split; none if it is missing or empty.
 
     Raises:
-        ExportError: it is damaged.
+        ExportError: the files are damaged.
     """
     if not indexed_dataset.dataset_exists(str(path), impl=None):
         return []
-    if Path(f"{path}.bin").stat().st_size == 0:  # which fairseq cannot map into memory
+    if Path(f"{path}.bin").stat().st_size == 0:  # fairseq cannot memory-map an empty file
         return []
     try:
         return [sentence.long() for sentence in data_utils.load_indexed_dataset(str(path), dictionary)]
-    except Exception:  # of many kinds, by what is cut off
+    except Exception:  # the type depends on where the file was truncated
         raise ExportError(
             f"{path}.bin or .idx is damaged: binarize the data again, or name a text to compare on with --sample."
         ) from None
 
 
-def spoken(sentences: Iterable[Tensor]) -> list[Tensor]:
-    """Those with words: CTranslate2 answers an empty line by an empty one, where fairseq invents something."""
+def non_empty(sentences: Iterable[Tensor]) -> list[Tensor]:
+    """The sentences with at least one word. For an empty line CTranslate2 outputs an empty line, fairseq does not."""
     return [sentence for sentence in sentences if len(sentence) > 1]
 
 
 def random_sentence(dictionary: Any, length: int, seed: int) -> Tensor:
-    """Words of a dictionary by chance, and </s>."""
-    chance = random.Random(seed)
-    words = [chance.randrange(dictionary.nspecial, len(dictionary)) for _ in range(length)]
+    """A sentence of ``length`` random words and </s>."""
+    rng = random.Random(seed)
+    words = [rng.randrange(dictionary.nspecial, len(dictionary)) for _ in range(length)]
     return torch.tensor([*words, dictionary.eos()], dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""How fast CTranslate2 and fairseq translate one text, and how well, both with fairseq-generate's search."""
+"""Compares speed and BLEU of CTranslate2 and fairseq on one text, both with fairseq-generate's search."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from .loading import Trained, load, read_lines, read_sentences
 from .scoring import Search, batches, generate, make_generator
 from .segmentation import Segmentation
 
-#: from sentences of one batch to the tokens of their translations
+#: translates a batch of sentences to the tokens of their translations
 System = Callable[[list[Tensor]], list[list[str]]]
 HEADERS = ("system", "sentences/s", "times fairseq", "quartiles", "CPU: sentences/s", "times", "BLEU", "same")
 NOTE = (
-    "Medians of {rounds} rounds, and the quartiles of a round's ratio; CPU: by the seconds of all threads, which other "
-    "jobs do not lengthen; same: translations that are fairseq's."
+    "Medians of {rounds} rounds, and quartiles of the ratio of each round; CPU: by the CPU seconds of all threads, "
+    "which do not depend on other jobs; same: number of translations that are equal to fairseq's."
 )
 
 
 @dataclass
 class Run:
-    """One system on one text."""
+    """The measurements of one system."""
 
     name: str
     translate: System
-    #: of each round
+    #: wall-clock seconds of each round
     seconds: list[float] = field(default_factory=list)
-    #: of all threads in each round
+    #: CPU seconds of all threads in each round
     cpu_seconds: list[float] = field(default_factory=list)
     translations: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """fairseq's run first, then CTranslate2's."""
+    """The runs of fairseq and of CTranslate2, in this order, with their BLEU scores."""
 
     runs: list[Run]
     bleu: list[float]
@@ -73,7 +73,7 @@ class Measurement:
 
 
 def _ratios(fairseq: Sequence[float], other: Sequence[float]) -> list[float]:
-    """How many times as fast the other was, in each round: what else the machine does changes between rounds."""
+    """The speed of the other system relative to fairseq's in each round, since the load of the machine may change."""
     return [one / two for one, two in zip(fairseq, other, strict=True)]
 
 
@@ -91,30 +91,33 @@ def measure(
     rounds: int = 3,
     say: Callable[[str], None] = lambda text: None,
 ) -> Measurement:
-    """Translates a text with both, in turns that rotate, in this process, from the same batches.
+    """Translates a text with fairseq and CTranslate2 in this process, from the same batches, in rotating order.
 
     Args:
-        checkpoint: what fairseq runs, on the CPU.
-        directory: the same, exported.
-        source, reference: raw text, a sentence a line.
-        data: where the dictionaries are; by default where the training had them.
-        compute_types: of CTranslate2, one run each.
-        search: of both.
-        max_tokens: source tokens of a batch, padding counted.
-        threads: of each.
-        rounds: in each of which every system translates the whole text; one more warms up and is not counted.
-        say: told how far it is.
+        checkpoint: the checkpoint that fairseq runs, on the CPU.
+        directory: the exported model.
+        source, reference: raw text, one sentence per line.
+        data: directory of the dictionaries; by default the data directory of the training.
+        compute_types: CTranslate2's compute types, one run each.
+        search: the search of both systems.
+        max_tokens: source tokens of a batch, including padding.
+        threads: number of threads of each system.
+        rounds: number of rounds, in each of which every system translates the whole text; one more warms up.
+        say: called with messages of progress.
 
     Raises:
-        ExportError: something cannot be read, or lost a sentence.
+        ExportError: a file cannot be read, or a translation is missing.
     """
     search = search or Search()
     lines, references = read_lines(source), read_lines(reference)
     if len(lines) != len(references):
-        raise ExportError(f"{source} has {len(lines):,} lines and {reference} has {len(references):,}: name one text.")
+        raise ExportError(
+            f"{source} has {len(lines):,} lines and {reference} has {len(references):,}: name the source and the "
+            "reference of one text."
+        )
     trained = load(checkpoint, data)
-    beside = directory / "sentencepiece.model"
-    segmentation = Segmentation(beside if beside.is_file() else trained.sentencepiece, trained.source)
+    exported = directory / "sentencepiece.model"
+    segmentation = Segmentation(exported if exported.is_file() else trained.sentencepiece, trained.source)
     sources = read_sentences(source, trained, segmentation)
     torch.set_num_threads(threads)
     runs = [
@@ -125,8 +128,8 @@ def measure(
         ),
     ]
     numbered = list(batches(sources, max_tokens))
-    for turn in range(rounds + 1):
-        for run in rotated(runs, turn):
+    for round_ in range(rounds + 1):
+        for run in rotated(runs, round_):
             start, cpu_start = time.perf_counter(), time.process_time()
             found = {
                 number: tokens
@@ -134,14 +137,14 @@ def measure(
                 for number, tokens in zip(numbers, run.translate([sources[n] for n in numbers]), strict=True)
             }
             seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-            if turn > 0:
+            if round_ > 0:
                 run.seconds.append(seconds)
                 run.cpu_seconds.append(cpu_seconds)
             if sorted(found) != list(range(len(lines))):
                 raise ExportError(f"{run.name} gave {len(found):,} translations of {len(lines):,} sentences.")
-            # fairseq and CTranslate2 invent a sentence for an empty line.
+            # Both systems may translate an empty line to some sentence.
             run.translations = [segmentation.decode(found[n]) if line else "" for n, line in enumerate(lines)]
-            say(f"{f'round {turn}' if turn else 'warm-up'}: {run.name}: {seconds:.1f} s")
+            say(f"{f'round {round_}' if round_ else 'warm-up'}: {run.name}: {seconds:.1f} s")
     metric = BLEU()
     scores = [metric.corpus_score(run.translations, [references]).score for run in runs]
     return Measurement(runs, scores, str(metric.get_signature()))

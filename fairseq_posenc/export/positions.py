@@ -1,11 +1,11 @@
-"""Where CTranslate2 keeps each position encoding: one row here makes an encoding exportable.
+"""Maps each position encoding to CTranslate2's; an encoding is exportable if a function here is registered for it.
 
-Its attention has three places, each of which stands in all layers of a stack or in none, and in none of which positions
-can be added to the embeddings as well:
+CTranslate2's attention supports three kinds of encodings, which all layers of a stack must have in common, and which
+exclude positions added to the embeddings:
 
 * vectors of the clipped distance on keys and values, one table for all heads of a layer (Shaw);
 * a scalar for each head and bucket of distances (T5);
-* rotated queries and keys; in a decoder also ALiBi.
+* rotary encoding; in a decoder also ALiBi.
 """
 
 from __future__ import annotations
@@ -23,109 +23,114 @@ from .errors import ExportError
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the encoding of one layer goes."""
+class ExportedEncoding:
+    """The encoding of one layer in CTranslate2's terms."""
 
-    #: keywords of CTranslate2's encoder and decoder specifications that make the place
-    opened_by: dict[str, Any]
-    #: what is put there, by the name that the specification of an attention gives it; None leaves that out
-    holds: dict[str, Any] = field(default_factory=dict)
+    #: keyword arguments of CTranslate2's encoder and decoder specifications that enable the encoding
+    options: dict[str, Any]
+    #: its tables, by their attribute in CTranslate2's specification of attention; None removes the attribute
+    tables: dict[str, Any] = field(default_factory=dict)
 
 
-Row = Callable[[Any, bool], Place]
-#: by the encoding's name: (encoding, whether it stands in a decoder) to its place
-PLACES: dict[str, Row] = {}
-#: why there is none, where that is known
+#: (encoding, whether it is in a decoder) to the exported encoding
+Converter = Callable[[Any, bool], ExportedEncoding]
+#: the converters by name of the encoding
+CONVERTERS: dict[str, Converter] = {}
+#: why CTranslate2 does not support an encoding, where we know the reason
 REASONS: dict[str, str] = {
-    **dict.fromkeys(("diet_abs", "tupe_abs", "tupe_rel"), "its biases know distances, not pairs of absolute positions"),
-    **dict.fromkeys(("diet_abs_lin", "linformer"), "its encoder attends to the words, not to mixtures of them"),
-    **dict.fromkeys(("transformer_xl", "xlnet"), "its vectors of distances are the same for all heads, not projected"),
     **dict.fromkeys(
-        ("huang1", "huang2", "huang3"), "what a distance does there is added to the logits, not multiplied"
+        ("diet_abs", "tupe_abs", "tupe_rel"), "its biases depend on distances, not on pairs of absolute positions"
     ),
-    **dict.fromkeys(("huang4", "deberta"), "its vectors of distances meet queries only, not keys"),
-    "kerple_log": "its tables of biases end, and this bias grows with every distance",
+    **dict.fromkeys(("diet_abs_lin", "linformer"), "its encoder attends to tokens, not to mixtures of them"),
+    **dict.fromkeys(
+        ("transformer_xl", "xlnet"), "its vectors of distances are the same for all heads and not projected"
+    ),
+    **dict.fromkeys(("huang1", "huang2", "huang3"), "its logits have added terms for distances, not factors"),
+    **dict.fromkeys(("huang4", "deberta"), "its vectors of distances are multiplied with queries only, not with keys"),
+    "kerple_log": "its tables of biases are finite, and this bias grows with every distance",
 }
-NO_REASON = "it has no place for what this encoding does to attention"
+NO_REASON = "its attention does not support this encoding"
 
 
-def place_of(encoding: PositionEncoding, in_decoder: bool, at_input: bool) -> Place:
-    """Where CTranslate2 keeps this encoding, in a stack that adds positions to the embeddings too, or does not.
+def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool) -> ExportedEncoding:
+    """Converts an encoding to CTranslate2's terms.
+
+    Args:
+        in_decoder: whether the encoding is in a decoder.
+        at_input: whether the stack adds positions to the embeddings too.
 
     Raises:
-        ExportError: nowhere.
+        ExportError: CTranslate2 does not support it.
     """
-    if encoding.name not in PLACES:
+    if encoding.name not in CONVERTERS:
         raise refusal(encoding.name, REASONS.get(encoding.name, NO_REASON))
     if encoding.segments is not None:
-        raise refusal("segments", "it tells none apart; train without --segment-separator")
-    row = PLACES[encoding.name]
+        raise refusal("segments", "it has no segment attention; train without --segment-separator")
+    converter = CONVERTERS[encoding.name]
     if not at_input:
-        return row(encoding, in_decoder)
-    if row is not nothing:
-        why = "positions stand in attention or at the input there, not in both; train with --input-positions none"
+        return converter(encoding, in_decoder)
+    if converter is not without_encoding:
+        why = "it has positions in attention or at the input, not in both; train with --input-positions none"
         raise refusal(f"{encoding.name} on input positions", why)
-    return Place({})
+    return ExportedEncoding({})
 
 
 def refusal(what: str, why: str) -> ExportError:
-    return ExportError(f"CTranslate2 cannot hold {what}: {why}.")
+    return ExportError(f"CTranslate2 does not support {what}: {why}.")
 
 
-def register(*names: str) -> Callable[[Row], Row]:
-    """Decorator: this function says where the encodings of these names go."""
+def register(*names: str) -> Callable[[Converter], Converter]:
+    """Decorator that registers a converter for the encodings of these names."""
 
-    def add(row: Row) -> Row:
-        PLACES.update(dict.fromkeys(names, row))
-        return row
+    def add(converter: Converter) -> Converter:
+        CONVERTERS.update(dict.fromkeys(names, converter))
+        return converter
 
     return add
 
 
 @register("nopos", "sinusoidal", "learned")
-def nothing(encoding: PositionEncoding, in_decoder: bool) -> Place:
-    """Only what is added to the embeddings, which the stack tells; where that is nothing, biases of zero stand in
-    attention, for without any CTranslate2 would add sinusoids.
-    """
+def without_encoding(encoding: PositionEncoding, in_decoder: bool) -> ExportedEncoding:
+    """Biases of zero, for a stack without input positions: CTranslate2 would otherwise add sinusoids."""
     return biases(torch.zeros(encoding.num_heads, 1), in_decoder)
 
 
 @register("shaw")
-def shaw(encoding: Any, in_decoder: bool) -> Place:
+def shaw(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     keys, values = encoding.relative_keys, encoding.relative_values
     if keys is None and values is None:
-        return nothing(encoding, in_decoder)
-    # The clipping distance is read from the keys' table, so that values alone need one of zeros.
+        return without_encoding(encoding, in_decoder)
+    # CTranslate2 reads the clipping distance from the keys' table, so values without keys need a table of zeros.
     return vectors(
-        of_all_heads(encoding, torch.zeros_like(values) if keys is None else keys),
-        None if values is None else of_all_heads(encoding, values),
+        shared_table(encoding, torch.zeros_like(values) if keys is None else keys),
+        None if values is None else shared_table(encoding, values),
     )
 
 
 @register("relative_key")
-def relative_key(encoding: Any, in_decoder: bool) -> Place:
-    """As Shaw's, with as many rows on both sides; CTranslate2's own place for it is wrong in a decoder."""
+def relative_key(encoding: Any, in_decoder: bool) -> ExportedEncoding:
+    """Converts it to Shaw's, with equally many rows on both sides; CTranslate2's own option is wrong in a decoder."""
     left, right = encoding.left_clip, encoding.right_clip
     rows = torch.arange(-max(left, right), max(left, right) + 1).clamp(-left, right) + left
-    return vectors(of_all_heads(encoding, encoding.relative_keys)[rows], None)
+    return vectors(shared_table(encoding, encoding.relative_keys)[rows], None)
 
 
 @register("diet_rel")
-def diet_rel(encoding: Any, in_decoder: bool) -> Place:
+def diet_rel(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     return biases(encoding.effective("relative_bias").expand(encoding.num_heads, -1), in_decoder)
 
 
 @register("t5")
-def t5(encoding: Any, in_decoder: bool) -> Place:
+def t5(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     by_distance = encoding.effective("relative_bias")[:, encoding.buckets]
     return biases(by_distance.expand(encoding.num_heads, -1), in_decoder)
 
 
 @register("rotary")
-def rotary(encoding: Any, in_decoder: bool) -> Place:
-    return Place(
+def rotary(encoding: Any, in_decoder: bool) -> ExportedEncoding:
+    return ExportedEncoding(
         {
-            "rotary_dim": 0,  # all of a head
+            "rotary_dim": 0,  # all dimensions of a head
             "rotary_interleave": encoding.rotary_layout == "interleaved",
             "rotary_base": encoding.rotary_base,
         }
@@ -133,31 +138,32 @@ def rotary(encoding: Any, in_decoder: bool) -> Place:
 
 
 @register("alibi")
-def alibi(encoding: Any, in_decoder: bool) -> Place:
+def alibi(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     if not in_decoder:
         raise refusal(
-            "alibi in an encoder", "it has ALiBi in a decoder only; say --source-position-encoding with another"
+            "alibi in an encoder",
+            "it has ALiBi in a decoder only; train with another --source-position-encoding",
         )
-    return Place({"alibi": True})
+    return ExportedEncoding({"alibi": True})
 
 
-def of_all_heads(encoding: PositionEncoding, table: Tensor) -> Tensor:
+def shared_table(encoding: PositionEncoding, table: Tensor) -> Tensor:
     """The table (rows, d) that all heads of a layer share.
 
     Raises:
-        ExportError: each has its own.
+        ExportError: each head has its own table.
     """
     if table.size(0) != 1:
         raise refusal(
             f"{encoding.name} with a table for each head",
-            "the heads of a layer have one there; train with --position-sharing head",
+            "its heads share one table per layer; train with --position-sharing head",
         )
     return table[0]
 
 
-def vectors(keys: Tensor, values: Tensor | None) -> Place:
-    """Tables (2K + 1, d); row t is distance t - K, and distances beyond K clip."""
-    return Place(
+def vectors(keys: Tensor, values: Tensor | None) -> ExportedEncoding:
+    """Converts tables (2K + 1, d) of vectors; row t is distance t - K, and distances beyond K are clipped."""
+    return ExportedEncoding(
         {"relative_position": True},
         {
             "relative_position_keys": to_numpy(keys),
@@ -166,18 +172,18 @@ def vectors(keys: Tensor, values: Tensor | None) -> Place:
     )
 
 
-def biases(by_distance: Tensor, in_decoder: bool) -> Place:
-    """A table (H, 2K + 1) of scalars, row t of which is distance t - K, as T5's buckets that hold one distance each.
+def biases(by_distance: Tensor, in_decoder: bool) -> ExportedEncoding:
+    """Converts scalars (H, 2K + 1) to T5's buckets; column t is distance t - K, and distances beyond K are clipped.
 
-    Half of a direction's buckets are such; the others are for distances from there on, by their logarithm. With 2K
-    buckets a direction, and the value of K in all of the second half, distances beyond K clip exactly, however far. In
-    an encoder the second direction's buckets follow the first's, so that the table has 4K rows.
+    Of T5's buckets in one direction, the first half hold one distance each, and the second half are logarithmic. With
+    2K buckets in a direction, where the second half all have the value of distance K, clipping is exact at any
+    distance. In an encoder the buckets of the second direction follow those of the first, so there are 4K.
     """
     furthest = by_distance.size(1) // 2
     exact = max(furthest, 1)
     back = -torch.arange(2 * exact).clamp(max=furthest)
     distances = back if in_decoder else torch.cat([back, -back])
-    return Place(
+    return ExportedEncoding(
         {"relative_attention_bias": True},
         {
             "relative_attention_bias": to_numpy(by_distance[:, distances + furthest].T),

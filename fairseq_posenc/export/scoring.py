@@ -1,4 +1,4 @@
-"""fairseq's log-probabilities and translations, for sentences that CTranslate2 has too."""
+"""Scores and translates sentences with fairseq, for comparison with CTranslate2."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ LONGEST_OUTPUT = 200
 
 @dataclass(frozen=True)
 class Search:
-    """A beam search that both do alike: they divide log P by length^lenpen, with </s> counted."""
+    """The settings of a beam search. Both systems divide log P by length^lenpen, where the length includes </s>."""
 
     beam: int = 5
     lenpen: float = 1.0
 
 
 def batches(sources: Sequence[Tensor], max_tokens: int) -> Iterator[list[int]]:
-    """Numbers of sentences of about one length, at most as many source tokens together, padding counted, or as many
-    as the longest has.
+    """Groups sentences of similar length; yields the indices of each batch.
+
+    Args:
+        max_tokens: maximum number of source tokens of a batch including padding, raised to the longest sentence.
     """
     order = np.array(sorted(range(len(sources)), key=lambda number: len(sources[number])), dtype=np.int64)
     most = max(max_tokens, max(map(len, sources), default=0))
@@ -37,12 +39,12 @@ def batches(sources: Sequence[Tensor], max_tokens: int) -> Iterator[list[int]]:
 
 
 def pair_batches(sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Iterator[list[int]]:
-    """Numbers of pairs, so few together that the probabilities of all words at each position take little memory."""
+    """Groups pairs by their longer side; batches are small, since the output is a distribution for each token."""
     return batches([max(pair, key=len) for pair in zip(sources, targets, strict=True)], max_tokens=2000)
 
 
 def source_batch(trained: Trained, sources: Sequence[Tensor]) -> dict[str, Tensor]:
-    """What the encoder is given: padded on the left, as fairseq-generate does."""
+    """The input of the encoder, padded on the left as in fairseq-generate."""
     tokens = data_utils.collate_tokens(list(sources), trained.source.pad(), left_pad=True)
     return {"src_tokens": tokens, "src_lengths": torch.tensor([len(source) for source in sources])}
 
@@ -54,12 +56,15 @@ def log_probabilities(
     targets: Sequence[Tensor],
     suppressed: Sequence[int] = (),
 ) -> list[np.ndarray]:
-    """Natural logarithm of the probability of each target token, after those before it; (length,) a sentence.
+    """Log-probability of each target token given its prefix, in nats.
 
     Args:
-        sources: each ended by </s>.
-        targets: scored as they are, whether they end in </s> or not.
-        suppressed: indices that are left out of the softmax.
+        sources: each ends in </s>.
+        targets: may end in </s>.
+        suppressed: indices that are excluded from the softmax.
+
+    Returns:
+        (length,) for each target.
     """
     found: dict[int, np.ndarray] = {}
     for numbers in pair_batches(sources, targets):
@@ -86,13 +91,13 @@ def make_generator(trained: Trained, search: Search) -> Any:
 
 
 def generate(trained: Trained, generator: Any, sources: Sequence[Tensor]) -> list[Tensor]:
-    """The best translation of each sentence of one batch, ended by </s>."""
+    """The best translation of each sentence of one batch, with </s>."""
     finished = generator.generate([trained.model], {"net_input": source_batch(trained, sources)})
     return [hypotheses[0]["tokens"] for hypotheses in finished]
 
 
 def translate(trained: Trained, search: Search, sources: Sequence[Tensor], max_tokens: int = 4000) -> list[Tensor]:
-    """The best translation of each sentence; none is left out."""
+    """The best translation of each sentence, with </s>."""
     generator = make_generator(trained, search)
     found: dict[int, Tensor] = {}
     for numbers in batches(sources, max_tokens):

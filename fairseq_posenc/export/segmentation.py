@@ -1,4 +1,4 @@
-"""Between text and the subwords of a model."""
+"""Converts between text and the subwords of a model."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 from .errors import ExportError
 
-#: of the pieces or of the dictionary's words, whichever are fewer: these many are both, or the two do not belong
-#: together (over 0.99 where they do, at most 0.6 for another corpus; rare pieces may lack in a dictionary, and a joint
-#: model has pieces of the other language)
-SHARED = 0.75
+#: minimum overlap of SentencePiece's subwords and the dictionary, as a fraction of the smaller of the two. We measured
+#: over 0.99 for matching ones and at most 0.6 for another corpus. A dictionary may lack rare subwords, and a joint
+#: model has subwords of the other language.
+MIN_OVERLAP = 0.75
 
 
 class Segmentation:
-    """SentencePiece's subwords, or, without its model, the words of lines that are segmented already.
+    """Segments text with SentencePiece or, without a model, splits text that is already segmented at spaces.
 
     Args:
-        sentencepiece: its model.
-        dictionary: fairseq's, of the source.
+        sentencepiece: the SentencePiece model.
+        dictionary: fairseq's source dictionary.
 
     Raises:
-        ExportError: there is no such model, or no SentencePiece to read it; or it has other subwords.
+        ExportError: the model cannot be read or does not match the dictionary, or SentencePiece is not installed.
     """
 
     def __init__(self, sentencepiece: Path | None, dictionary: Any) -> None:
@@ -48,21 +48,21 @@ def _load(path: Path) -> Any:
     try:
         return SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError):
-        raise ExportError(f"{path} is no model of SentencePiece: name the one that segmented the data.") from None
+        raise ExportError(f"{path} is not a SentencePiece model: name the one that segmented the data.") from None
 
 
 def _check(processor: Any, path: Path, dictionary: Any) -> None:
-    """Refuses a model that did not segment the data: most of its subwords would be unknown.
+    """Refuses a SentencePiece model that did not segment the data, with which most subwords would be unknown.
 
     Raises:
-        ExportError: it did not.
+        ExportError: it does not match the dictionary.
     """
     special = (processor.is_unknown, processor.is_control, processor.is_unused, processor.is_byte)
     pieces = {processor.id_to_piece(n) for n in range(len(processor)) if not any(kind(n) for kind in special)}
     known = set(dictionary.symbols[dictionary.nspecial :])
-    shared, fewer = len(pieces & known), min(len(pieces), len(known))
-    if shared < SHARED * fewer:
+    shared, smaller = len(pieces & known), min(len(pieces), len(known))
+    if shared < MIN_OVERLAP * smaller:
         raise ExportError(
-            f"{path} has {shared:,} subwords of the source dictionary, where {fewer:,} would fit in: name the "
+            f"{path} has only {shared:,} of {smaller:,} subwords in common with the source dictionary: name the "
             "SentencePiece model that segmented this training's data with --sentencepiece of export_ctranslate2.py."
         )

@@ -1,4 +1,4 @@
-"""Whether CTranslate2 does with an exported model what fairseq does with the checkpoint."""
+"""Verifies that CTranslate2 computes the same with an exported model as fairseq with the checkpoint."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from .errors import ExportError
 from .loading import Trained, random_sentence
 from .scoring import Search, log_probabilities, translate
 
-#: in nats; of a sentence's log P relative to it, where that is more than one nat
+#: maximum difference in nats; relative for a sentence with |log P| > 1 nat
 TOLERANCE = 1e-3
-#: tokens of the random sentences, longer than those of most samples, so that far distances are compared too
+#: number of tokens of the random sentences, longer than most samples, so that large distances are compared too
 LONG = 300
 
 
 @dataclass(frozen=True)
 class Verification:
-    """How far CTranslate2 is from fairseq, both in single precision."""
+    """Differences between CTranslate2 and fairseq, both in single precision."""
 
-    #: translated by both, and how many of the translations are the same
+    #: number of sentences that both have translated
     sentences: int
+    #: number of identical translations
     identical: int
-    #: scored by both
+    #: number of tokens that both have scored
     tokens: int
-    #: largest difference of a given token's log-probability, in nats
+    #: largest difference of a token's log-probability, in nats
     token: float
-    #: largest difference of a sentence's log P, in nats or relative, whichever is less: fairseq's translations
+    #: largest difference of a sentence's log P, for fairseq's translations, in nats or relative, whichever is less
     sentence: float
-    #: the same of the score that CTranslate2's search, which computes token by token, gave to its own translations
+    #: the same for CTranslate2's own translations and the scores of its search, which decodes incrementally
     search: float
 
     @property
     def passed(self) -> bool:
-        """Not so where a difference is no number."""
+        """Whether all differences are within the tolerance. NaN fails."""
         return all(difference <= TOLERANCE for difference in (self.token, self.sentence, self.search))
 
     def __str__(self) -> str:
@@ -49,10 +50,10 @@ class Verification:
 
 
 def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor], search: Search) -> Verification:
-    """Compares both on sentences, and on random ones that are long.
+    """Compares both systems on the sentences, and on long random sentences.
 
-    The log-probabilities of one text show whether all that a model holds is in its place; the scores of CTranslate2's
-    search, computed anew by fairseq, whether it is also read rightly token by token.
+    The log-probabilities of a given text verify the parameters. The scores of CTranslate2's search, compared with
+    fairseq's scores of the same translations, verify its incremental decoding.
     """
     translations = translate(trained, search, sources)
     long_sources, long_targets = long_sentences(trained)
@@ -60,19 +61,24 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor], search: 
     ours = log_probabilities(trained, all_sources, all_targets)
     theirs = engine.log_probabilities(all_sources, all_targets)
     served = engine.translate(sources, search)
-    # What may not come out is left out of CTranslate2's softmax, where fairseq keeps it: that is computed alike here.
+    # Tokens that the search may not output: CTranslate2 removes them from its softmax, fairseq keeps them. For this
+    # comparison both remove the same tokens.
     found = engine.translate(sources, search, min_decoding_length=0)
     pad, eos = trained.target.pad(), trained.target.eos()
     searched = [
         *_search_differences(trained, sources, found, search, [pad]),
         *_search_differences(
-            trained, long_sources, _forced(engine, long_sources, long_targets), Search(1, 0), [pad, eos]
+            trained,
+            long_sources,
+            _greedy_search(engine, long_sources, long_targets),
+            Search(1, 0),
+            [pad, eos],
         ),
     ]
     return Verification(
         sentences=len(sources),
         identical=sum(
-            # of the longest, CTranslate2's has no </s>
+            # CTranslate2 adds no </s> to a translation of the maximum length
             one[one != eos].tolist() == other[other != eos].tolist()
             for one, (other, _) in zip(translations, served, strict=True)
         ),
@@ -84,16 +90,20 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor], search: 
 
 
 def require(verification: Verification) -> None:
-    """Raises ExportError unless both do the same."""
+    """Requires that all differences are within the tolerance.
+
+    Raises:
+        ExportError: they are not.
+    """
     if not verification.passed:
         raise ExportError(
-            f"CTranslate2 does not do what fairseq does, so nothing was exported: {verification} (at most "
-            f"{TOLERANCE:g} nats are allowed)."
+            f"CTranslate2 and fairseq differ, so nothing was exported: {verification} (at most {TOLERANCE:g} nats are "
+            "allowed)."
         )
 
 
 def long_sentences(trained: Trained) -> tuple[list[Tensor], list[Tensor]]:
-    """Random sources and targets, one of each short, so that the other's batch is padded; within the model's limits."""
+    """Random sources and targets of at most the model's maximum length; their lengths differ, so batches are padded."""
     longest = [min(LONG, limit - 1) for limit in trained.model.max_positions()]
     pairs = [
         [random_sentence(trained.source, min(length, longest[0]), seed=length) for length in (LONG, 7, LONG // 2)],
@@ -102,8 +112,8 @@ def long_sentences(trained: Trained) -> tuple[list[Tensor], list[Tensor]]:
     return pairs[0], pairs[1]
 
 
-def _forced(engine: Engine, sources: list[Tensor], targets: list[Tensor]) -> list[tuple[Tensor, float]]:
-    """A greedy search that is not let end before the longest length."""
+def _greedy_search(engine: Engine, sources: list[Tensor], targets: list[Tensor]) -> list[tuple[Tensor, float]]:
+    """A greedy search for translations as long as the longest target."""
     length = max(map(len, targets)) - 1
     return engine.translate(sources, Search(1, 0), min_decoding_length=length, max_decoding_length=length)
 
@@ -115,7 +125,12 @@ def _search_differences(
     search: Search,
     suppressed: Sequence[int],
 ) -> list[float]:
-    """Of the log P that the scores stand for from fairseq's, without the tokens that the search left out."""
+    """The differences of log P between CTranslate2's search and fairseq.
+
+    Args:
+        found: CTranslate2's translations and their scores.
+        suppressed: tokens that the search excluded from the softmax.
+    """
     ours = log_probabilities(trained, sources, [tokens for tokens, _ in found], suppressed)
     theirs = [score * len(tokens) ** search.lenpen for tokens, score in found]
     return [_difference(one.sum(), other) for one, other in zip(ours, theirs, strict=True)]
@@ -126,5 +141,5 @@ def _difference(one: float, other: float) -> float:
 
 
 def _largest(differences: Iterable[float]) -> float:
-    """NaN where one is NaN, which max() may pass over."""
+    """The maximum; NaN if one of the differences is NaN, which max() may ignore."""
     return float(np.max(np.array(list(differences), dtype=np.float64)))

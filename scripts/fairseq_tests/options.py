@@ -1,7 +1,7 @@
-"""Options of fairseq that its own tests leave out, as tests in their style, for stock and for each encoding.
+"""Tests of fairseq's options that its own tests do not cover, in the style of these tests.
 
-Architectures of stock are named; substituted.py puts the encoding's in their place. Each test's docstring is its name
-in the table.
+They name stock's architectures, which substituted.py replaces by the encoding's. Each test's docstring is its title in
+the table.
 """
 
 import multiprocessing
@@ -50,7 +50,7 @@ class TestOptions(unittest.TestCase):
         utils.preprocess_translation_data(self.data, list(flags))
 
     def train(self, *flags: str, arch: str = ARCH) -> dict[str, Any]:
-        """Trains for one epoch, unless ``flags`` say otherwise, and returns the last checkpoint."""
+        """Trains, by default for one epoch, and returns the last checkpoint."""
         utils.train_translation_model(self.data, arch, list(flags))
         directory = flags[flags.index("--save-dir") + 1] if "--save-dir" in flags else self.data
         return torch.load(os.path.join(directory, "checkpoint_last.pt"), weights_only=False)
@@ -200,14 +200,14 @@ class TestOptions(unittest.TestCase):
                 ]
             )
         )
-        os.link(self.path("lm/dict.txt"), self.path("dict.txt"))  # where fairseq looks for it
+        os.link(self.path("lm/dict.txt"), self.path("dict.txt"))  # where fairseq expects it
         utils.train_language_model(
             language_model, "transformer_lm", ["--decoder-layers", "1", "--decoder-embed-dim", "16"]
         )
         self.generate("--lm-path", self.path("lm/checkpoint_last.pt"), "--lm-weight", "0.3")
 
     def train_ensemble(self) -> str:
-        """A model of this encoding, one of stock's and, where there is one, another encoding's; their paths."""
+        """Trains a model of this encoding, one of stock and some of other encodings; returns their paths."""
         self.binarize()
         shrunk = ["--encoder-embed-dim", "16", "--decoder-embed-dim", "16", "--encoder-layers", "1"]
         paths = []

@@ -1,8 +1,8 @@
-"""Runs unit tests of fairseq with another Transformer in place of stock's, for run_fairseq_tests.py.
+"""Runs unit tests of fairseq with an encoding's Transformer in place of stock's, for run_fairseq_tests.py.
 
 python -P substituted.py ENCODING REPORT.json TEST...
 
-ENCODING is one of the plugin's; or "stock", fairseq alone; or "plugin", stock's architectures with the plugin loaded.
+ENCODING is one of the plugin's, "stock" (fairseq alone), or "plugin" (stock's architectures with the plugin loaded).
 """
 
 import importlib
@@ -24,8 +24,8 @@ from fairseq.models.transformer import TransformerModel
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "fairseq_posenc"
 SEED = 1
-# The architectures that give way, and the size of Transformer that comes in their place. Where fairseq's tests train
-# its small convolutional model, they are about something else: updates, limits, ways to search, resuming.
+# The architectures that are replaced, and the size of the Transformer that replaces them. fairseq's tests that train a
+# small convolutional model test something else (updates, limits, search, resuming), so a Transformer may replace it.
 SIZES = {
     "transformer": "wmt_en_de",
     "transformer_iwslt_de_en": "iwslt_de_en",
@@ -35,7 +35,7 @@ SIZES = {
 
 
 class Substitution:
-    """Puts an encoding's architectures where tests name stock's, and knows whether it did so."""
+    """Replaces stock's architectures in tests by an encoding's, and records whether it did so."""
 
     def __init__(self, encoding: str) -> None:
         self.loads_plugin = encoding != "stock"
@@ -46,7 +46,7 @@ class Substitution:
         return f"transformer_{size}" if self.encoding is None else f"transformer_{self.encoding}_{size}"
 
     def arguments(self, given: list[str]) -> list[str]:
-        """A command's arguments, as a test gives them, with another ``--arch`` and our ``--user-dir``."""
+        """The arguments of a command with the ``--arch`` replaced, and with our ``--user-dir``."""
         changed = list(given)
         for index, flag in enumerate(given[:-1]):
             if flag == "--arch" and given[index + 1] in SIZES:
@@ -57,7 +57,7 @@ class Substitution:
         return changed
 
     def install(self) -> None:
-        """For tests that run commands. A test that has a ``--user-dir`` of its own keeps it: ours is loaded already."""
+        """Replaces architectures in tests that run commands. Loads the plugin, as a test may set ``--user-dir``."""
         if self.loads_plugin:
             utils.import_user_module(Namespace(user_dir=str(PACKAGE)))
         parse = options.parse_args_and_arch
@@ -68,7 +68,7 @@ class Substitution:
         options.parse_args_and_arch = parse_changed
 
     def replace_class(self, module: Any) -> None:
-        """For tests that build the class ``TransformerModel`` themselves."""
+        """Replaces the class ``TransformerModel`` in tests that build it directly."""
         if getattr(module, "TransformerModel", None) is not TransformerModel:
             return
         architecture = self.architecture(SIZES["transformer"])
@@ -85,7 +85,7 @@ class Substitution:
 
 
 class Report(unittest.TestResult):
-    """One row a test: its name, its outcome, whether a Transformer was substituted, and why it failed."""
+    """Records a row for each test: name, outcome, whether a Transformer was substituted, and why it failed."""
 
     def __init__(self, substitution: Substitution) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Report(unittest.TestResult):
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
         self.substitution.happened = False
-        # The tests draw their data at random; so all Transformers get the same.
+        # The tests use random data; with a fixed seed all Transformers get the same.
         random.seed(SEED)
         torch.manual_seed(SEED)
         self._add(test, "passed", "")
@@ -129,13 +129,13 @@ class Report(unittest.TestResult):
 
 
 def describe(error: BaseException) -> str:
-    """An error's kind and the first line of what it says, or the line of code that raised it."""
-    said = str(error).strip() or traceback.extract_tb(error.__traceback__)[-1].line or ""
-    return f"{type(error).__name__}: {said.partition(chr(10))[0].strip()}"
+    """The type of an error and the first line of its message, or the line of code that raised it."""
+    message = str(error).strip() or traceback.extract_tb(error.__traceback__)[-1].line or ""
+    return f"{type(error).__name__}: {message.partition(chr(10))[0].strip()}"
 
 
 def main(encoding: str, report: str, *names: str) -> None:
-    # In the current directory are fairseq's tests and examples, not its package; beside this file are more tests.
+    # The current directory has fairseq's tests and examples, but not its package; the directory HERE has more tests.
     sys.path[:0] = [os.getcwd(), str(HERE)]
     substitution = Substitution(encoding)
     substitution.install()

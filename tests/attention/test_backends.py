@@ -1,4 +1,4 @@
-"""Every backend computes what the plainest one does, for every encoding in every variant."""
+"""Every backend computes the same result as the eager one, for every encoding in every variant."""
 
 import copy
 
@@ -21,14 +21,14 @@ BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """So that 40 queries make three blocks, and five of the band."""
+    """Shrinks blocks: 40 queries make three blocks, and five blocks of the band."""
     monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)
     monkeypatch.setattr(band, "BAND_BLOCK", 8)
 
 
 @pytest.fixture(autouse=True)
 def flex_has_gradients_on_a_cpu(monkeypatch):
-    """PyTorch refuses them, though its plain form of FlexAttention, which runs where nothing is compiled, has them."""
+    """Allows gradients of uncompiled FlexAttention on a CPU, which PyTorch supports but refuses."""
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)
     monkeypatch.setattr(flex_kernel, "TRAINS_ON_CPU", True)
 
@@ -60,7 +60,7 @@ def causal_mask():
 
 
 def attention_and_gradients(encoding, backend, mask, attn_mask, queries=LENGTH):
-    """The output, and the gradients of q, k, v and all parameters; padded queries count for nothing."""
+    """The output, and the gradients of q, k, v and all parameters; padded queries are ignored."""
     q, k, v = inputs(queries)
     encoding = copy.deepcopy(encoding)
     output, _ = attend(q, k, v, encoding, mask, attn_mask, backend=backend)
@@ -78,8 +78,8 @@ CASES = pytest.mark.parametrize(
     ids=["plain", "source", "target", "left-padded target"],
 )
 LONG_ENOUGH = [case for case in ALONE if case.values[1].get("max_positions", LENGTH) >= LENGTH]
-#: what each backend cannot do; of shaw, sdpa can do keys alone
-CANNOT = {
+#: encodings that a backend does not support; sdpa supports shaw without relative values
+UNSUPPORTED = {
     "sdpa": {"shaw", "huang1", "huang2", "huang3"},
     "blocks": {"linformer", "diet_abs_lin"},
     "flex": {"huang1", "huang2", "huang3"},
@@ -91,7 +91,7 @@ CANNOT = {
 @pytest.mark.parametrize(("name", "options"), LONG_ENOUGH)
 def test_equals_eager_with_all_gradients(name, options, backend, pads, causal):
     encoding = make(name, options)
-    if name in CANNOT[backend] and options.get("relative_values", True):
+    if name in UNSUPPORTED[backend] and options.get("relative_values", True):
         with pytest.raises(ValueError, match=f"--attention-backend {backend} cannot be used: {name} "):
             check_backend(backend, encoding)
         return
@@ -129,11 +129,11 @@ def test_a_float_mask_may_add_anything(backend):
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])
 @pytest.mark.parametrize("name", ["nopos", "alibi", "huang4", "tupe_rel", "shaw"])
-def test_segments_join_on_every_backend(name, backend):
+def test_segments_work_with_every_backend(name, backend):
     options = {"relative_values": False} if name == "shaw" else {}
     encoding = build_encoding(name, HEADS, DIM, num_segments=3, **options).double()
     if (name, backend) == ("shaw", "flex"):
-        with pytest.raises(ValueError, match="shaw has no form with segments for FlexAttention"):
+        with pytest.raises(ValueError, match="shaw does not support segments with FlexAttention"):
             attend(*inputs(), encoding, backend="flex")
         return
     torch.nn.init.normal_(encoding.segments.segment_bias)
@@ -147,14 +147,14 @@ def test_segments_join_on_every_backend(name, backend):
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "eager"])
-def test_dropout_drops_weights_and_is_drawn_again_for_the_gradient(backend):
+def test_dropout_is_the_same_in_the_backward_pass(backend):
     encoding = make("diet_rel", {})
     (q, k, _), ones = inputs(), torch.ones(BATCH, HEADS, LENGTH, DIM, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(5)
     output, _ = attend(q, k, ones, encoding, dropout=0.5, backend=backend)
     assert 0.1 < output.std() < 0.5
     assert abs(output.mean() - 1) < 0.1
-    # What a value gets back is the sum of the weights that were not dropped, as the output is.
+    # With values of 1, output and gradient both sum the weights that were not dropped.
     (gradient,) = torch.autograd.grad(output.sum(), ones)
     torch.testing.assert_close(gradient.sum(), output.sum())
 
@@ -178,7 +178,7 @@ def test_memory_of_blocks_does_not_grow_at_constant_tokens(name):
     assert peak(name, "blocks", 512) < 2.5 * peak(name, "blocks", 128)
 
 
-def test_keys_that_no_query_of_a_block_sees_are_left_out():
+def test_blocks_skip_keys_that_no_query_sees():
     def last_visible(mask, future):
         return Masks(mask, future, torch.float64).last_visible
 
@@ -190,7 +190,7 @@ def test_keys_that_no_query_of_a_block_sees_are_left_out():
 
 
 @pytest.mark.parametrize("name", ["shaw", "xlnet", "alibi"])
-def test_all_sentences_padded_and_masks_that_show_less_than_the_own_key(name):
+def test_all_sentences_padded_and_masks_that_hide_the_own_key(name):
     encoding = make(name, {"clipping_distance": 2} if name == "shaw" else {})
     encoding.add_segments(2)
     columns = torch.arange(LENGTH)
@@ -210,39 +210,39 @@ def test_all_sentences_padded_and_masks_that_show_less_than_the_own_key(name):
 
 
 def test_layers_share_the_masks_of_a_pass(monkeypatch):
-    """Though fairseq makes new views of the future mask for every layer."""
+    """fairseq makes new views of the causal mask for every layer."""
     positions, mask, future = Positions(LENGTH, LENGTH), padding(left=True), causal_mask()
-    first = Masks.of_pass(positions, mask, future[:LENGTH], torch.float64)
-    assert Masks.of_pass(positions, mask.detach(), future[:LENGTH], torch.float64) is first
-    assert Masks.of_pass(positions, None, future, torch.float64).additive.shape == (1, 1, LENGTH, LENGTH)
-    assert Masks.of_pass(positions, mask.clone(), future, torch.float64) is not first
-    assert Masks.of_pass(positions, mask[:, :-1], future, torch.float64) is not first
+    first = Masks.cached(positions, mask, future[:LENGTH], torch.float64)
+    assert Masks.cached(positions, mask.detach(), future[:LENGTH], torch.float64) is first
+    assert Masks.cached(positions, None, future, torch.float64).additive.shape == (1, 1, LENGTH, LENGTH)
+    assert Masks.cached(positions, mask.clone(), future, torch.float64) is not first
+    assert Masks.cached(positions, mask[:, :-1], future, torch.float64) is not first
 
     made = []
-    of_pass = Masks.of_pass
-    monkeypatch.setattr(Masks, "of_pass", lambda *given: made.append(of_pass(*given)) or made[-1])
+    cached = Masks.cached
+    monkeypatch.setattr(Masks, "cached", lambda *given: made.append(cached(*given)) or made[-1])
     task = make_task()
     rows = sentences(task, [3, 9])
     model = build_model("transformer_t5_tiny")
     model(batch(task, rows, left_pad=True), torch.tensor([4, 10]), batch(task, shift_right(rows), left_pad=False))
-    assert len(made) > len({id(masks) for masks in made}) == 2  # of the encoder, of the decoder
+    assert len(made) > len({id(masks) for masks in made}) == 2  # one for the encoder, one for the decoder
 
 
 @pytest.mark.parametrize(
     ("name", "backend", "reason"),
     [
-        ("shaw", "sdpa", "shaw needs the logits or the weights themselves"),
-        ("huang2", "flex", "huang2 changes q k^T itself"),
-        ("linformer", "blocks", "linformer mixes all keys"),
-        ("alibi", "fastest", "there is no attention backend 'fastest'; there are auto, sdpa"),
+        ("shaw", "sdpa", "shaw needs the logits or the weights"),
+        ("huang2", "flex", "huang2 replaces q k^T"),
+        ("linformer", "blocks", "linformer attends to a fixed number of mixtures"),
+        ("alibi", "fastest", "there is no attention backend 'fastest'; use one of auto, sdpa"),
     ],
 )
-def test_what_a_backend_cannot_do_is_refused(name, backend, reason):
+def test_unsupported_backends_are_refused(name, backend, reason):
     with pytest.raises(ValueError, match=reason.replace("^", r"\^")):
         attend(*inputs(), make(name, {}), backend=backend)
 
 
-def test_flex_says_that_it_trains_on_a_gpu_only(monkeypatch):
+def test_flex_without_a_gpu_is_refused_in_training(monkeypatch):
     monkeypatch.setattr(flex_kernel, "TRAINS_ON_CPU", False)
     with pytest.raises(ValueError, match="--attention-backend flex trains on a GPU only"):
         attend(*inputs(), make("t5", {}), backend="flex")
@@ -255,12 +255,12 @@ def test_masks_that_are_broadcast_over_the_keys(shape):
     torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=1e-10)
 
 
-def test_flex_drops_no_weights():
-    with pytest.raises(ValueError, match="--attention-backend flex cannot be used: FlexAttention drops no weights"):
+def test_flex_refuses_dropout():
+    with pytest.raises(ValueError, match="--attention-backend flex cannot be used: FlexAttention does not support"):
         build_model("transformer_t5_tiny", "--attention-backend", "flex", "--attention-dropout", "0.1")
 
 
-def test_auto_takes_what_was_measured(monkeypatch):
+def test_auto_chooses_the_fastest_measured_backend(monkeypatch):
     shaw, t5, alibi = (make(name, {}) for name in ("shaw", "t5", "alibi"))
     (q, k, _), positions = inputs(), Positions(LENGTH, LENGTH)
 
@@ -269,7 +269,7 @@ def test_auto_takes_what_was_measured(monkeypatch):
         return backends.choose(backends.AttentionInputs(q[:, :, :queries], k, k, encoding, positions, masks, 0.0))
 
     assert chosen(shaw) is backends.eager
-    assert chosen(t5) is backends.eager  # its bias learns
+    assert chosen(t5) is backends.eager  # its bias is trainable
     assert chosen(alibi) is backends.sdpa
     with torch.no_grad():
         assert chosen(t5) is backends.sdpa
@@ -281,7 +281,7 @@ def test_auto_takes_what_was_measured(monkeypatch):
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
 @pytest.mark.parametrize("name", ["sinusoidal", "shaw", "diet_rel", "diet_abs", "rotary", "tupe_rel", "huang4"])
-def test_a_model_gives_the_same_on_every_backend_and_decodes_from_the_cache(name, backend):
+def test_a_model_computes_the_same_with_every_backend_and_in_incremental_decoding(name, backend):
     flags = ["--relative-values", "false"] if (name, backend) == ("shaw", "sdpa") else []
     task = make_task()
     rows = sentences(task, [3, 30, 17])
@@ -300,6 +300,6 @@ def test_a_model_gives_the_same_on_every_backend_and_decodes_from_the_cache(name
     torch.testing.assert_close(torch.stack(steps, 1)[real], logits[0][real], rtol=0, atol=1e-8)
 
 
-def test_the_backend_is_no_part_of_the_checkpoint():
+def test_the_checkpoint_does_not_depend_on_the_backend():
     model = build_model("transformer_t5_tiny", "--attention-backend", "blocks")
     build_model("transformer_t5_tiny", seed=2).load_state_dict(model.state_dict())

@@ -1,4 +1,4 @@
-"""Distances, segments and positions by their definitions."""
+"""Distances, segments and positions match their definitions."""
 
 import pytest
 import torch
@@ -36,8 +36,8 @@ def test_clipped_index_reads_the_row_of_each_clipped_distance(left, right, queri
     assert len(table[rows]) <= min(left + right, queries + keys - 2) + 1
 
 
-def test_values_by_distance_and_by_pair_find_their_places():
-    """Within one sentence, and between a source and a target of which either may be padded on the left."""
+def test_values_by_distance_and_by_pair_are_indexed_by_position():
+    """Within one sentence, and in cross-attention with left padding of source, target or both."""
     source = torch.tensor([[True, True, False, False], [False, False, False, False]])
     target = torch.tensor([[True, False, False], [False, False, False]])
     for positions in (

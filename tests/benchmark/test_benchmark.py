@@ -1,4 +1,4 @@
-"""The benchmark: what it compares is the same work, and what it prints of it is right. Nothing here asks for speed."""
+"""The benchmark: models do the same work, and the figures are right. No test depends on speed."""
 
 import gc
 import json
@@ -32,7 +32,7 @@ def cli(*arguments):
 
 
 def refusal(*arguments):
-    """What a refused command line says, after its usage."""
+    """The message of a refused command line, without the usage."""
     result = cli(*arguments)
     assert result.exit_code != 0
     assert "Traceback" not in result.output
@@ -45,7 +45,7 @@ def plan(*names, **changes):
 
 
 class FakeClock:
-    """Seconds that are known beforehand: each call takes what ``durations`` say of the model."""
+    """A clock with fixed times: each call takes the time of the model in ``durations``."""
 
     def __init__(self, durations):
         self.durations = {name: iter(seconds) for name, seconds in durations.items()}
@@ -58,7 +58,7 @@ class FakeClock:
 
 
 def recorder(name, log):
-    """A model that only notes what it is given."""
+    """A model that records its input."""
 
     def build():
         def step(work):
@@ -70,7 +70,7 @@ def recorder(name, log):
     return build
 
 
-def test_each_model_does_the_same_work_in_an_order_that_rotates():
+def test_each_model_does_the_same_work_in_rotating_order():
     log = []
     works = ["warm-up", "first", "second", "third"]
     rounds.race({name: recorder(name, log) for name in (STOCK, "a", "b")}, works, Clock())
@@ -78,8 +78,8 @@ def test_each_model_does_the_same_work_in_an_order_that_rotates():
     assert log == list(zip(order, [work for work in works for _ in range(3)], strict=True))
 
 
-def test_ratios_are_taken_round_by_round():
-    """By hand: the warm-up is not counted; 30 words in 3 s against 2 s, 40 in 2 s against 4 s, 60 in 6 s against 6 s.
+def test_ratios_are_computed_for_each_round():
+    """Computed by hand, without the warm-up: 30 words in 3 s and 2 s, 40 in 2 s and 4 s, 60 in 6 s and 6 s.
     The ratio of the medians would be 10 / 10 = 1 as well, that of the sums 12 / 11.
     """
     clock = FakeClock({STOCK: [9, 2, 4, 6], "a": [100, 3, 2, 6]})
@@ -119,7 +119,7 @@ def test_groups_are_not_in_memory_together():
     assert not alive
 
 
-def test_what_cannot_be_built_or_run_is_named_with_its_reason():
+def test_models_that_cannot_be_built_or_run_are_listed_with_the_reason():
     def unbuildable():
         raise ValueError("no such thing")
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_built_or_run_is_named_with_its_reason():
     assert "* large, text, refused: OutOfMemoryError" in table
 
 
-def test_stock_that_fails_leaves_nothing_to_compare_with():
+def test_an_error_of_stock_ends_the_benchmark():
     def unbuildable():
         raise ValueError("unrecognized arguments: --nonsense")
 
@@ -152,7 +152,7 @@ def test_stock_that_fails_leaves_nothing_to_compare_with():
         rounds.race({STOCK: unbuildable}, range(2), Clock())
 
 
-def test_no_garbage_is_collected_on_the_clock():
+def test_garbage_collection_is_disabled_during_timing():
     states = []
 
     def work():
@@ -191,8 +191,8 @@ def test_quartiles():
     assert quartiles([0.5]) == (0.5, 0.5, 0.5)
 
 
-def test_table1_is_overhead_in_per_cent_beside_the_papers():
-    """Half the words a second are 100 % of overhead."""
+def test_table1_shows_the_overhead_and_the_papers():
+    """Half the words per second are 100 % overhead."""
     results = [
         Result(table1.MEASURE, f"{size} {step}", name, "words/s", [50.0, 80.0], [100.0, 100.0])
         for size, step in table1.PRINTED
@@ -206,7 +206,7 @@ def test_table1_is_overhead_in_per_cent_beside_the_papers():
 # --- models ---------------------------------------------------------------------------------------------------------
 
 
-def test_spellings():
+def test_candidates_are_parsed():
     spelled = models.parse_candidate("shaw:position_sharing=head,clipping_distance=4")
     cfg = models.configure(spelled, SETUP, shared_dictionary=True)
     assert (cfg.model.arch, cfg.model.position_sharing, cfg.model.clipping_distance) == (
@@ -217,7 +217,7 @@ def test_spellings():
     assert [candidate.name for candidate in candidates([])] == [STOCK, *ENCODINGS]
 
 
-def test_own_flags_are_kept_from_stock():
+def test_stock_does_not_get_flags_of_this_package():
     setup = replace(SETUP, flags=(*toy.TINY, "--clipping-distance", "4", "--dropout", "0.5"))
     stock = models.configure(Candidate(STOCK), setup, shared_dictionary=True)
     own = models.configure(Candidate("shaw", "shaw"), setup, shared_dictionary=True)
@@ -242,7 +242,7 @@ def test_sizes(size, layers, width, heads):
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def test_random_sentences_are_as_long_as_real_ones():
+def test_random_sentences_have_realistic_lengths():
     corpus = data.synthetic_corpus(VOCABULARY, seed=1)
     lengths = torch.tensor([len(corpus._train[number]["source"]) for number in range(2000)], dtype=torch.float)
     assert 24 < lengths.mean() < 29
@@ -254,7 +254,7 @@ def test_random_sentences_are_as_long_as_real_ones():
         assert (pair[side] < VOCABULARY).all()
 
 
-def test_batches_are_the_same_for_a_seed():
+def test_batches_depend_on_the_seed_only():
     first, again = (data.synthetic_corpus(VOCABULARY, seed=1).training_batches(3, 64, seed=1) for _ in range(2))
     other = data.synthetic_corpus(VOCABULARY, seed=1).training_batches(3, 64, seed=2)
     targets = [[batch["target"].tolist() for batch in batches] for batches in (first, again, other)]
@@ -269,7 +269,7 @@ def test_fixed_batches_have_one_length_and_no_padding():
     assert data.fixed_batch(task, length=100, tokens=64, seed=1)["target"].shape == (1, 100)
 
 
-def test_a_corpus_gives_more_batches_than_an_epoch_has(binarized):
+def test_a_corpus_repeats_for_more_batches_than_an_epoch_has(binarized):
     batches = data.binarized_corpus(binarized, "toy").training_batches(40, 64, seed=1)
     assert len(batches) == 40
     assert len({tuple(sorted(batch["id"].tolist())) for batch in batches}) < 40
@@ -295,10 +295,10 @@ def test_a_round_of_training_is_an_update_on_each_batch():
         not torch.equal(before[name], tensor)
         for name, tensor in trainer.model.named_parameters()
         if ".k_proj.bias" not in name
-    )  # of which attention does not depend
+    )  # which do not affect attention
 
 
-def test_a_step_that_raises_leaves_no_checkpoint(tmp_path, monkeypatch):
+def test_a_step_that_raises_an_error_writes_no_checkpoint(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = data.synthetic_task(VOCABULARY)
     setup = replace(SETUP, flags=(*toy.TINY, "--max-source-positions", "6"))
@@ -309,9 +309,9 @@ def test_a_step_that_raises_leaves_no_checkpoint(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("encoding", [None, "shaw", "diet_abs_lin"])
-@pytest.mark.parametrize("ends", [-30.0, 0.0], ids=["goes on", "would stop at once"])
+@pytest.mark.parametrize("ends", [-30.0, 0.0], ids=["never ends", "would end at once"])
 def test_every_model_generates_as_many_tokens(encoding, ends, monkeypatch):
-    """However likely a model thinks </s>; the log-probability of </s> is given here."""
+    """The number of tokens does not depend on the log-probability of </s>, which is fixed here."""
     corpus = data.synthetic_corpus(VOCABULARY, seed=1)
 
     def build(*arguments):
@@ -337,7 +337,7 @@ def test_every_model_generates_as_many_tokens(encoding, ends, monkeypatch):
 
 
 def test_peak_of_known_allocations():
-    """Kept: 1 MiB. In the step: 3 MiB, then 2 MiB beside them, then all but 1 MiB is released and 4 MiB more are made:
+    """Kept: 1 MiB. In the step: 3 MiB, then 2 MiB more, then all but 1 MiB is released and 4 MiB are allocated:
     1 + 3 + 2 = 6 MiB at once against 1 + 4 = 5.
     """
     quarter = memory.MIB // 4
@@ -349,7 +349,7 @@ def test_peak_of_known_allocations():
         def step():
             calls.append(kept)
             if len(calls) == 1:
-                torch.empty(20 * quarter)  # the first call does not count
+                torch.empty(20 * quarter)  # the first call is the warm-up
                 return
             a = torch.empty(3 * quarter)
             b = torch.empty(2 * quarter)
@@ -362,7 +362,7 @@ def test_peak_of_known_allocations():
 
 
 def test_peak_of_a_product_and_its_gradient():
-    """y = (w x)² of n numbers each: beside w and x, w x is kept for the backward pass, and with it y; then the gradient
+    """y = (w x)² of n numbers each: in addition to w and x, w x and y are kept for the backward pass; then the gradient
     of y and the product of both gradients, 2 w x dy.
     """
     n = 1000
@@ -380,7 +380,7 @@ def test_peak_of_a_product_and_its_gradient():
 
 
 def test_memory_holds_parameters_gradients_and_both_moments():
-    """The lower bound by hand, and the same number every time."""
+    """At least the lower bound computed by hand, and reproducible."""
     task = data.synthetic_task(VOCABULARY)
     stock, own, again = memory.measure_memory(
         "memory", SETUP, task, candidates(["shaw", "shaw:position_sharing=none"]), [8], 64
@@ -418,7 +418,7 @@ def test_every_measure_of_two_encodings(binarized):
                 assert min(*result.own, *result.stock) > 0
 
 
-def test_attention_alone_has_no_flags_of_the_model_around_it():
+def test_attention_alone_ignores_flags_of_the_model():
     own = ("--input-positions", "sinusoidal", "--attention-backend", "eager", "--clipping-distance", "4")
     setup = replace(SETUP, flags=(*toy.TINY, *own))
     assert attention._options(Candidate("shaw", "shaw"), setup, 8) == {
@@ -428,14 +428,14 @@ def test_attention_alone_has_no_flags_of_the_model_around_it():
     attention.attention_step(Candidate("shaw", "shaw"), setup, 8)
 
 
-def test_attention_alone_lends_projections_to_an_encoding_that_shares_them():
+def test_attention_alone_provides_projections_to_an_encoding_that_shares_them():
     setup = replace(SETUP, flags=("--share-key-projection", "true"))
     attention.attention_step(Candidate("deberta", "deberta"), setup, 8)(attention.make_inputs(8, 8, setup))
 
 
 @pytest.mark.parametrize(("updates", "sizes"), [(1, [2, 1, 1, 1]), (3, [3, 3, 3, 3])])
-def test_a_round_of_words_has_as_many_batches_as_were_asked_for(updates, sizes, monkeypatch):
-    """But two in the warm-up at least; no batch is met twice."""
+def test_a_round_has_the_requested_number_of_batches(updates, sizes, monkeypatch):
+    """The warm-up has at least two; no batch is used twice."""
     seen = {}
 
     def build(candidate, setup, task):
@@ -450,7 +450,7 @@ def test_a_round_of_words_has_as_many_batches_as_were_asked_for(updates, sizes, 
     assert len(found[1].ratios) == 3
 
 
-def test_corpora_of_one_name_are_told_apart(binarized, tmp_path):
+def test_corpora_with_the_same_name_get_different_labels(binarized, tmp_path):
     link = tmp_path / "data-bin"
     link.symlink_to(binarized)
     assert [corpus.name for corpus in plan(data=(binarized, link)).corpora()] == [str(binarized), str(link)]
@@ -462,7 +462,7 @@ def test_sentences_longer_than_a_batch_are_left_out():
     assert max(batch["target"].size(1) for batch in batches) <= 16
 
 
-def test_table1_of_one_command(monkeypatch):
+def test_table1_has_one_length(monkeypatch):
     for size in ("base", "small"):
         monkeypatch.setitem(models.SIZES, size, models.SIZES["tiny"])
     found = run.MEASURES["table1"](plan(lengths=(8,)))
@@ -474,8 +474,8 @@ def test_table1_of_one_command(monkeypatch):
     assert all(result.refused is None for result in found)
 
 
-def test_positions_beyond_fairseqs_default():
-    """Tables are made long enough for the lengths that are asked for."""
+def test_lengths_beyond_fairseqs_default():
+    """Tables are long enough for the requested lengths."""
     found = run.MEASURES["memory"](plan("diet_abs", "learned", lengths=(1030,), tokens=1030))
     assert [result.refused for result in found] == [None, None, None]
 
@@ -525,9 +525,9 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["training", "rope"], "encoding 'rope'; there are alibi"),
-        (["training", "shaw:k=3"], "'k=3' is no option"),
-        (["training", "shaw:clipping_distance"], "'clipping_distance' is no option"),
+        (["training", "rope"], "encoding 'rope'; use one of alibi"),
+        (["training", "shaw:k=3"], "'k=3' is not an option"),
+        (["training", "shaw:clipping_distance"], "'clipping_distance' is not an option"),
         (["training", "shaw", "--data", "no-such-place"], "'--data': Directory 'no-such-place' does not exist."),
         (["training", "shaw", "--size", "huge"], "'--size': 'huge' is not one of"),
         (["training", "shaw", "--rounds", "0"], "'--rounds': 0 is not in the range"),
@@ -541,7 +541,7 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
             ["memory", "shaw", "--lengths", "512", "--tokens", "64"],
             "--tokens 64: ",
         ),
-        (["table1", "--lengths", "8,16"], "--lengths: table1 has one length"),
+        (["table1", "--lengths", "8,16"], "--lengths: table1 accepts one length only"),
         (
             ["training", "shaw", "--json", "no-such-place/a.json"],
             "--json no-such-place/a.json: ",
@@ -560,13 +560,13 @@ def test_refusals(arguments, expected, tmp_path, monkeypatch):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """The plans of a measure "forward" that takes no time."""
+    """Replaces the measure "forward", and records its plans."""
     plans = []
     monkeypatch.setitem(run.MEASURES, "forward", lambda plan: plans.append(plan) or [])
     return plans
 
 
-def test_a_corpus_that_is_named_twice_is_used_once(measured, tmp_path):
+def test_a_corpus_named_twice_is_used_once(measured, tmp_path):
     file = tmp_path / "figures.json"
     arguments = ("--data", tmp_path, "--data", f"{tmp_path}/", "--lengths", "8,16", "--group", 3, "--json", file)
     result = cli("forward", "shaw", "--device", "cpu", *arguments)

@@ -1,4 +1,4 @@
-"""One real training of stock fairseq, whose checkpoints the tests of this folder read, alter and damage."""
+"""A real training of stock fairseq, whose checkpoints the tests in this folder read, alter and damage."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The allow-list: all that fairseq's checkpoints need, nothing that they do not, nothing that harms."""
+"""The allow-list: it has all types that fairseq's checkpoints need, no others, and none that is harmful."""
 
 import io
 import pickle
@@ -20,7 +20,7 @@ from fairseq_posenc.checkpoints.allowed import _FILE_TYPES
 
 @pytest.fixture(autouse=True)
 def only_ours() -> Iterator[None]:
-    """Each test starts with the types that the package allows, and no others."""
+    """Starts each test with only the types that the package allows."""
     before = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     allow_checkpoint_types()
@@ -30,7 +30,7 @@ def only_ours() -> Iterator[None]:
 
 
 def sent_between_processes(path: Path) -> bytes:
-    """What the first of several processes that resume from `path` sends, made by fairseq's own functions."""
+    """What the first of several processes sends when they resume from `path`, made by fairseq's own functions."""
     buffer = io.BytesIO()
     torch.save(_split_tensors_from_obj(load_checkpoint_to_cpu(str(path)), []), buffer)
     return buffer.getvalue()
@@ -50,7 +50,7 @@ def without(entry: Any) -> None:
 
 
 def allowed_by_us() -> list[Any]:
-    """Without what torch's own modules add."""
+    """The types that the package allows, without those that torch's own modules add."""
     before = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     allow_checkpoint_types()
@@ -105,7 +105,7 @@ def test_every_allowed_type_is_needed(trained: Path, entry: Any) -> None:
 
 
 def rewrite_pickle(source: Path, target: Path, old: bytes, new: bytes) -> None:
-    """Copies a checkpoint with a change in its pickle."""
+    """Copies a checkpoint and changes its pickle."""
     with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as copy:
         for record in archive.infolist():
             content = archive.read(record)
@@ -126,7 +126,7 @@ def test_a_file_written_with_numpy_1(trained: Path, tmp_path: Path) -> None:
         torch.load(tmp_path / "old.pt", weights_only=True)
 
 
-def test_a_checkpoint_of_fairseq_0_9_gives_the_logits_of_that_time() -> None:
+def test_a_checkpoint_of_fairseq_0_9_has_the_logits_of_that_version() -> None:
     [model], _ = load_model_ensemble([str(OLD_FAIRSEQ)], arg_overrides={"data": str(FOLDER / "at_2a633bd")})
     extra = load_checkpoint(OLD_FAIRSEQ)["extra_state"]
     with torch.no_grad():
@@ -134,7 +134,7 @@ def test_a_checkpoint_of_fairseq_0_9_gives_the_logits_of_that_time() -> None:
     torch.testing.assert_close(logits, extra["logits"], rtol=0, atol=1e-5)
 
 
-def test_the_meters_of_fairseq_0_9_are_data(tmp_path: Path) -> None:
+def test_the_meters_of_fairseq_0_9_are_loaded_as_data(tmp_path: Path) -> None:
     state = load_checkpoint(OLD_FAIRSEQ)
     meters = state["extra_state"]["train_meters"]
     assert len(meters) == 13
@@ -152,7 +152,7 @@ def test_the_meters_of_fairseq_0_9_are_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", ">f8", ">i4"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
-def test_arrays_of_numbers_return_unchanged(tmp_path: Path, dtype: str, order: Any, shape: Any) -> None:
+def test_arrays_of_numbers_are_loaded_unchanged(tmp_path: Path, dtype: str, order: Any, shape: Any) -> None:
     array = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=dtype, order=order)
     torch.save(array, tmp_path / "array.pt")
     loaded = torch.load(tmp_path / "array.pt", weights_only=True)
@@ -161,7 +161,7 @@ def test_arrays_of_numbers_return_unchanged(tmp_path: Path, dtype: str, order: A
     assert (loaded + 1).tolist() == (array + 1).tolist()
 
 
-def test_a_loaded_array_is_saved_as_an_ordinary_one(tmp_path: Path) -> None:
+def test_a_loaded_array_is_saved_as_a_plain_array(tmp_path: Path) -> None:
     torch.save({"sum": np.arange(4)}, tmp_path / "first.pt")
     loaded = torch.load(tmp_path / "first.pt", weights_only=True)
     loaded["sum"] = loaded["sum"] + loaded["sum"]
@@ -176,7 +176,7 @@ RECONSTRUCT = np.arange(1).__reduce__()[0]
 
 
 class Forged:
-    """Pickles as the call of a function with arguments, and a state to set."""
+    """An object whose pickle calls a function with arguments, and sets a state."""
 
     def __init__(self, function: Any, arguments: tuple[Any, ...], state: Any) -> None:
         self.reduced = (function, arguments, state)
@@ -196,7 +196,7 @@ def forged_dtype(name: str, state: Any) -> Forged:
 NUMBER = forged_dtype("i8", (3, "<", None, None, None, -1, -1, 0))
 BYTES = b"A" * 16
 HARMFUL = {
-    # NumPy's own dtype would take all of these over, and read the bytes as addresses of objects.
+    # NumPy's own dtype would accept all of these, and interpret the bytes as addresses of objects.
     "int64 with a subtype of objects": forged_array(
         (
             *(1, (2,)),
@@ -227,8 +227,8 @@ def test_harmful_arrays_are_refused(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["O", "V8", "i8,O", "U4", "M8[s]"])
-def test_only_types_of_numbers_are_built(tmp_path: Path, name: str) -> None:
-    """Even where the rest of the file looks like that of numbers."""
+def test_only_numeric_dtypes_are_built(tmp_path: Path, name: str) -> None:
+    """Also if the rest of the pickle is that of a numeric array."""
     dtype = forged_dtype(name, (3, "<", None, None, None, -1, -1, 0))
     torch.save({"model": {}, "array": forged_array((1, (2,), dtype, False, BYTES))}, tmp_path / "forged.pt")
     with pytest.raises(pickle.UnpicklingError, match=f"Unsupported NumPy dtype {name!r}".replace("[", r"\[")):

@@ -1,4 +1,4 @@
-"""Checkpoints of commit 2a633bd, one of every encoding, load for ever and give what they gave then."""
+"""Checkpoints of commit 2a633bd, one of every encoding, still load and compute the same logits."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from fairseq_posenc.signature import SIGNATURE, decode_signature, encode_signatu
 
 FOLDER = Path(__file__).parent / "at_2a633bd"
 FILES = sorted(FOLDER.glob("*.pt"))
-#: every option was written then
+#: records of that commit contain every option
 SHAW = {"clipping_distance": 16, "encoding": "shaw", "input_positions": "none", "position_sharing": "none"} | {
     "relative_keys": True,
     "relative_values": True,
@@ -23,7 +23,7 @@ SHAW = {"clipping_distance": 16, "encoding": "shaw", "input_positions": "none", 
 
 
 def load(path):
-    """As fairseq-generate does it."""
+    """Loads a checkpoint as fairseq-generate does."""
     models, _ = checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
     return models[0].eval()
 
@@ -34,9 +34,9 @@ def logits(model, path):
         return model(extra["source"], extra["source"].ne(1).sum(1), extra["target"])[0], extra["logits"]
 
 
-def test_there_is_one_of_every_encoding_of_that_time():
+def test_there_is_one_of_every_encoding_of_that_commit():
     of_that_time = set(ENCODINGS) & {path.stem for path in FILES}
-    assert len(of_that_time) == 22  # none was renamed or taken away
+    assert len(of_that_time) == 22  # none was renamed or removed
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -46,19 +46,19 @@ def test_it_loads_and_gives_the_same_logits(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_its_record_means_what_todays_says(path):
+def test_its_record_is_equivalent_to_todays(path):
     state = load_checkpoint(path)["model"]
     today = load(path).state_dict()
     assert read_signature(state[SIGNATURE]) == decode_signature(today[SIGNATURE])
     assert len(today[SIGNATURE]) <= len(state[SIGNATURE])
-    # and once it was written again, it still loads
+    # It also loads after it was saved again.
     assert {name: tensor.shape for name, tensor in today.items() if name != SIGNATURE} == {
         name: tensor.shape for name, tensor in state.items() if name != SIGNATURE
     }
 
 
 def with_record(origin, path, record, **flags):
-    """A copy of a checkpoint with another record, and other flags in its configuration."""
+    """Copies a checkpoint with another record, and other flags in its configuration."""
     state = load_checkpoint(origin)
     state["model"][SIGNATURE] = encode_signature(record)
     for name, value in flags.items():
@@ -67,7 +67,7 @@ def with_record(origin, path, record, **flags):
     return path
 
 
-def test_a_real_difference_is_still_refused(tmp_path):
+def test_different_positions_are_refused(tmp_path):
     assert json.loads(decode_signature(load_checkpoint(FOLDER / "shaw.pt")["model"][SIGNATURE])) == SHAW
     for number, record in enumerate(({**SHAW, "relative_values": False}, {"encoding": "diet_rel"}, {**SHAW, "new": 1})):
         path = with_record(FOLDER / "shaw.pt", tmp_path / f"{number}.pt", record)
@@ -75,9 +75,9 @@ def test_a_real_difference_is_still_refused(tmp_path):
             load(path)
 
 
-def test_old_and_new_records_that_mean_the_same_are_averaged(tmp_path):
+def test_equivalent_old_and_new_records_are_averaged(tmp_path):
     old = Path(shutil.copy(FOLDER / "shaw.pt", tmp_path / "old.pt"))
-    new = with_record(old, tmp_path / "new.pt", {"encoding": "shaw"}, clipping_distance=16)  # typed, at its default
+    new = with_record(old, tmp_path / "new.pt", {"encoding": "shaw"}, clipping_distance=16)  # set to its default
     for files in ([old, new], [new, old]):
         mean = average_checkpoints(files, tmp_path / "mean.pt")
         torch.testing.assert_close(logits(load(mean), old)[0], logits(load(old), old)[1], rtol=0, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Averages are right, load in fairseq, mix nothing, take little memory, and appear whole or not at all."""
+"""Averages are correct, load in fairseq, take little memory and are written atomically; other models are refused."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ TIED = [EMBEDDING, "decoder.embed_tokens.weight", "decoder.output_projection.wei
 
 
 def refusal(paths: list[Path], output: Path) -> str:
-    """The one sentence with which averaging is refused; nothing may have been written."""
+    """The message with which averaging is refused, in one sentence. Nothing may be written."""
     before = output.read_bytes() if output.is_file() else None
     with pytest.raises(CheckpointError) as caught:
         average_checkpoints(paths, output)
@@ -75,7 +75,7 @@ def test_one_checkpoint_is_its_own_mean(trained: Path, tmp_path: Path) -> None:
     assert all(torch.equal(tensor, expected[name]) for name, tensor in actual.items())
 
 
-def test_only_what_loading_needs_is_kept(trained: Path, averaged: Path) -> None:
+def test_only_parts_that_loading_needs_are_kept(trained: Path, averaged: Path) -> None:
     state = load_checkpoint(averaged)
     newest = load_checkpoint(trained / "checkpoint_2_5.pt")
     assert state["cfg"] == newest["cfg"]
@@ -88,7 +88,7 @@ def test_only_what_loading_needs_is_kept(trained: Path, averaged: Path) -> None:
     assert "last_optimizer_state" not in state
 
 
-def test_the_order_does_not_decide_which_is_newest(trained: Path, tmp_path: Path) -> None:
+def test_the_newest_does_not_depend_on_the_order(trained: Path, tmp_path: Path) -> None:
     average_checkpoints([trained / "checkpoint2.pt", trained / "checkpoint1.pt"], tmp_path / "mean.pt")
     assert load_checkpoint(tmp_path / "mean.pt")["optimizer_history"][-1]["num_updates"] == 6
 
@@ -99,12 +99,12 @@ def test_tied_tensors_stay_tied(trained: Path, averaged: Path) -> None:
     assert len({places[name] for name in TIED}) == 1
     assert len(set(places.values())) == len(places) - 2
     sizes = {places[name]: tensor.nbytes for name, tensor in model.items()}
-    # The rest is torch's padding and the configuration.
+    # The rest of the file is torch's padding and the configuration.
     assert averaged.stat().st_size < sum(sizes.values()) + 256 * len(places) + 30_000
 
 
-def test_a_file_that_lost_its_ties(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
-    """fairseq unties when it copies a model from the GPU; that is no difference, but unequal values are."""
+def test_a_file_with_untied_copies(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
+    """fairseq unties tensors when it copies a model from the GPU. Equal copies are accepted, unequal ones are not."""
 
     def untie(state: dict[str, Any]) -> None:
         state["model"][TIED[1]] = state["model"][TIED[1]].clone()
@@ -226,7 +226,7 @@ def test_another_model(
     message = refusal([trained / "checkpoint1.pt", trained / "checkpoint2.pt", other], output)
     assert str(other) in message
     assert re.search(says, message), message
-    # First or last: the message names it and the difference all the same.
+    # The message names the file and the difference in any order of the files.
     message = refusal([other, trained / "checkpoint2.pt"], output)
     assert str(other) in message
 
@@ -246,7 +246,7 @@ def test_another_language(altered: Callable[..., Path], tmp_path: Path) -> None:
 
 
 def setting(**values: object) -> Callable[[dict[str, Any]], None]:
-    """Changes settings wherever a configuration holds them."""
+    """Changes settings in all groups of a configuration that have them."""
 
     def change(state: dict[str, Any]) -> None:
         vars(state["cfg"]["model"]).update(values)
@@ -275,7 +275,7 @@ RESUMED = {
 
 
 def test_a_resumed_training_is_the_same(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
-    """On another machine, in other batches of the same size together, with another budget."""
+    """On other hardware, with differently split batches of the same total size, and another number of updates."""
     other = altered("other.pt", setting(**RESUMED))
     assert load_checkpoint(other)["cfg"]["checkpoint"]["save_dir"] == "/elsewhere"
     average_checkpoints([trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
@@ -350,9 +350,9 @@ def test_other_data_by_content(
     first, copy, output = trained / "checkpoint1.pt", tmp_path / "copy", tmp_path / "mean.pt"
     moved = altered("moved.pt", setting(data=str(copy)))
     says = f"data is {copy} and {data}, which"
-    assert f"{says} cannot be compared, as {copy} holds no training set" in refusal([first, moved], output)
+    assert f"{says} cannot be compared, since {copy} holds no training set" in refusal([first, moved], output)
     shutil.copytree(data, copy)
-    (copy / "valid.en-de.en.bin").unlink()  # no part of what is trained on
+    (copy / "valid.en-de.en.bin").unlink()  # not training data
     average_checkpoints([first, moved], output)
     monkeypatch.chdir(data.parent)
     average_checkpoints([first, altered("relative.pt", setting(data=data.name))], tmp_path / "2.pt")
@@ -370,7 +370,7 @@ def test_other_data_by_content(
 
 
 def test_the_configuration_of_hydra(altered: Callable[..., Path], tmp_path: Path) -> None:
-    """There the model's settings are nested dictionaries."""
+    """In it the model's settings are nested dictionaries."""
 
     def hydra(layers: int) -> Callable[[dict[str, Any]], None]:
         def change(state: dict[str, Any]) -> None:
@@ -384,7 +384,7 @@ def test_the_configuration_of_hydra(altered: Callable[..., Path], tmp_path: Path
 
 
 def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> None:
-    """fairseq before 0.10 wrote all settings as one namespace, `args`."""
+    """fairseq before 0.10 wrote all settings to one namespace, `args`."""
 
     def old(**settings: object) -> Callable[[dict[str, Any]], None]:
         def change(state: dict[str, Any]) -> None:
@@ -405,8 +405,8 @@ def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> 
 # ---- damage
 
 
-def test_numbers_that_do_not_fit_their_checksum(trained: Path, tmp_path: Path) -> None:
-    """A hole in the middle of a copied file: torch itself would load it."""
+def test_tensors_that_do_not_match_their_checksum(trained: Path, tmp_path: Path) -> None:
+    """A file with zeros in the middle, which torch itself would load."""
     whole = bytearray((trained / "checkpoint2.pt").read_bytes())
     start = bytes(whole).index(load_checkpoint(trained / "checkpoint2.pt")["model"][LAYER].numpy().tobytes())
     whole[start + 100 : start + 300] = bytes(200)
@@ -441,7 +441,7 @@ def test_the_output_among_the_inputs(trained: Path, tmp_path: Path) -> None:
         assert "one of the checkpoints to average" in refusal([path, trained / "checkpoint2.pt"], output)
 
 
-def test_an_output_that_cannot_be(trained: Path, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written(trained: Path, tmp_path: Path) -> None:
     path = trained / "checkpoint1.pt"
     assert "is a directory" in refusal([path], tmp_path)
     assert "does not exist" in refusal([path], tmp_path / "none" / "mean.pt")
@@ -449,7 +449,7 @@ def test_an_output_that_cannot_be(trained: Path, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """No file may grow beyond `size`, as on a full disk."""
+    """Limits the size of files, to simulate a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -469,7 +469,7 @@ def test_a_full_disk_leaves_the_old_output(trained: Path, tmp_path: Path) -> Non
     assert load_checkpoint(output)["model"].keys() == load_checkpoint(trained / "checkpoint1.pt")["model"].keys()
 
 
-# ---- memory, and death in the middle
+# ---- memory and interruption
 
 MEGABYTE = 1 << 20
 MODEL, REST = 200, 150

@@ -63,7 +63,7 @@ def test_named_files(trained: Path, tmp_path: Path) -> None:
         (["--last-epochs", 0, "DIRECTORY"], "must be at least 1"),
         (["--last-epochs", 1, "--last-updates", 1, "DIRECTORY"], "exclude each other"),
         (["--last-epochs", 1, "DIRECTORY", "DIRECTORY"], "take one directory, not 2"),
-        (["--last-epochs", 1, "missing"], "missing is no directory"),
+        (["--last-epochs", 1, "missing"], "missing is not a directory"),
         (["--up-to", 3, "DIRECTORY"], "--up-to needs --last-epochs or --last-updates"),
         (["DIRECTORY"], "is a directory; say which"),
         (["missing.pt"], "missing.pt does not exist"),

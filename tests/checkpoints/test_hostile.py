@@ -1,4 +1,4 @@
-"""Checkpoints that were damaged or made to do harm: nothing in them runs, and each reader says in one sentence why."""
+"""Damaged and malicious checkpoints: no code in them runs, and each reader refuses them in one sentence."""
 
 import io
 import os
@@ -29,7 +29,7 @@ SHAW = FOLDER / "shaw.pt"
 WEIGHT = "encoder.layers.0.fc1.weight"
 _ONE = torch.ones(1, dtype=torch.int64)
 CODE = "__import__('os').mkdir('ran') or [10]"
-#: the same code in fconv's settings, which fairseq evaluates itself
+#: the same code in a setting of fconv, which fairseq evaluates itself
 FCONV = f"[(8, 3)] * len({CODE})"
 Change = Callable[[dict[str, Any]], object]
 
@@ -87,7 +87,7 @@ DAMAGED: dict[str, tuple[Change, str]] = {
         r"w2v_args\.model\.conv_",
     ),
     "code in args": (lambda state: state.update(args=Namespace(lamb_betas=CODE)), r"its setting args\.lamb_betas"),
-    "too many": (model_flag("encoder_layers", "[(1, 2)] * 10 ** 12"), "is no literal"),
+    "too many": (model_flag("encoder_layers", "[(1, 2)] * 10 ** 12"), "is not a literal"),
     "environment": (model_flag("label", "${oc.env:HOME}"), "would call a function of omegaconf"),
     "made up": (model_flag("label", "${${name}:HOME}"), "would call a function of omegaconf"),
     "escaped": (model_flag("label", "$\\{oc.env:HOME\\}"), "would call a function of omegaconf"),
@@ -107,14 +107,17 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "no tensor": (weight(torch.Tensor.tolist), rf"{WEIGHT} as a list"),
     "sparse": (weight(torch.Tensor.to_sparse), rf"{WEIGHT} as .*sparse"),
     "no numbers": (weight(lambda value: value.to("meta")), rf"{WEIGHT} as meta"),
-    "more numbers than bytes": (weight(lambda value: value[0, 0].expand(10**6, 10**6)), r"more numbers .* than are in"),
+    "more numbers than bytes": (
+        weight(lambda value: value[0, 0].expand(10**6, 10**6)),
+        r"more numbers .* than are stored",
+    ),
     "a repeated number of any name": (
         lambda state: state["model"].update(unknown=torch.ones(1).expand(10**12)),
-        r"its unknown stands for more numbers \(1,000,000,000,000\) than are in it",
+        r"its unknown has more numbers \(1,000,000,000,000\) than are stored in the file",
     ),
     "numbers of 8 bits": (
         lambda state: state["model"].update(unknown=torch.ones(2).to(torch.float8_e4m3fn)),
-        r"unknown as float8_e4m3fn \(2,\), and fairseq writes no numbers of 8 bits",
+        r"unknown as float8_e4m3fn \(2,\), and fairseq writes no 8-bit numbers",
     ),
     "integers in a table": (
         lambda state: state["model"].update({"encoder.layers.0.self_attn.position_encoding.relative_keys": _ONE}),
@@ -129,7 +132,7 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "batches": (iterator("iterations_in_epoch", 1.5), "iterations_in_epoch is a float, not a whole"),
     "best": (lambda state: state["extra_state"].update(best="x"), "'best' is a str, not a number"),
     "time": (lambda state: state["extra_state"].update(previous_training_time=[1]), "_time' is a list, not a number"),
-    "history": (lambda state: state.update(optimizer_history=[]), "'optimizer_history' is no list of dicts"),
+    "history": (lambda state: state.update(optimizer_history=[]), "'optimizer_history' is not a list of dicts"),
     "updates": (
         lambda state: state["optimizer_history"][-1].update(num_updates="6"),
         "number of updates is a str, not a whole number",
@@ -147,19 +150,19 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "record of a gain": (record(b'{"encoding": "t5", "bias_gain": "a"}'), "position_version has 'a' as its bias_gain"),
     "record that is a text": (record("shaw"), "position_version is not a one-dimensional tensor of int64"),
     "record of floats": (record(torch.ones(3)), "position_version is not a one-dimensional tensor of int64"),
-    "record that is repeated": (record(torch.tensor([123]).expand(10**12)), "its position_version stands for more"),
+    "record that is repeated": (record(torch.tensor([123]).expand(10**12)), "its position_version has more numbers"),
     "record of one number": (record(torch.tensor(3)), "position_version is not a one-dimensional tensor of int64"),
     "record without bytes": (record(torch.ones(3, dtype=torch.int64, device="meta")), "not JSON in UTF-8"),
 }
-#: of which only readers that build a model say something
+#: refused only by readers that build a model
 UNLOADABLE: dict[str, tuple[Change, str]] = {
     "no extra_state": (lambda state: state.pop("extra_state"), "has no 'extra_state'"),
     "no history": (lambda state: state.pop("optimizer_history"), "has no 'optimizer_history'"),
-    "unknown task": (lambda state: state["cfg"]["task"].update(_name="no\x1b[31mne"), r"no task 'no\\x1b\[31mne' here"),
+    "unknown task": (lambda state: state["cfg"]["task"].update(_name="no\x1b[31mne"), r"no task 'no\\x1b\[31mne';"),
     "no task": (lambda state: state["cfg"].pop("task"), "cannot be loaded"),
-    "unknown architecture": (model_flag("_name", "none"), "no arch 'none' here; import what defines it"),
+    "unknown architecture": (model_flag("_name", "none"), "no arch 'none'; import the package that defines it"),
     "a width that is a text": (model_flag("encoder_layers", "six"), "cannot be loaded .*TypeError"),
-    "an option that is a text": (model_flag("clipping_distance", "six"), "--clipping-distance 'six': say a whole"),
+    "an option that is a text": (model_flag("clipping_distance", "six"), "--clipping-distance 'six': must be a whole"),
     "another shape": (weight(lambda value: value[:3].clone()), rf"cannot be loaded .*size mismatch for {WEIGHT}"),
     "no parameter": (lambda state: state["model"].pop(WEIGHT), rf"cannot be loaded .*Missing key.*{WEIGHT}"),
     "a record of bytes for the terminal": (record(b'{"encoding": "\\u001b[31m"}'), r"other positions .*\\u001b\[31m"),
@@ -167,7 +170,7 @@ UNLOADABLE: dict[str, tuple[Change, str]] = {
 
 
 def generate(path: Path) -> None:
-    """As fairseq-generate, -interactive and -validate load it."""
+    """Loads it as fairseq-generate, -interactive and -validate do."""
     checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
 
 
@@ -229,13 +232,13 @@ def test_one_of_an_ensemble_is_named() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_export_of_no_numbers(value: float) -> None:
+def test_an_export_of_nan_or_infinity(value: float) -> None:
     path = write(weight(lambda tensor: tensor.fill_(value)))
     assert f"NaN or infinite numbers in {WEIGHT}" in refusal(READERS["export"], path)
 
 
-def test_what_a_setting_may_be() -> None:
-    """References that omegaconf looks up, lists, words of other models, and every literal."""
+def test_allowed_settings() -> None:
+    """References in omegaconf, lists, words of other models, and every literal."""
     values = {"encoder_layerdrop": "${model.dropout}", "pretrained": "mbart50", "label": [1, {"a": None}, ("b",)]}
     path = write(lambda state: vars(state["cfg"]["model"]).update(values, unknown="$5 {a} __import__"))
     assert vars(load_checkpoint(path)["cfg"]["model"]).items() >= values.items()
@@ -243,7 +246,7 @@ def test_what_a_setting_may_be() -> None:
 
 
 def test_a_convolutional_model_as_published() -> None:
-    """Its settings are no plain literals. fairseq evaluates them itself, after they were checked."""
+    """Its settings are expressions of lists. fairseq evaluates them itself, after they were checked."""
     layers = "[(8, 3)] * 2 + [(12, 1)]"
     flags = {"encoder_layers": layers, "decoder_layers": layers, "decoder_attention": "[True] * 2 + [False]"}
     dictionary = data.Dictionary.load(str(FOLDER / "dict.en.txt"))
@@ -268,7 +271,7 @@ def test_archives_that_torch_did_not_write(changed: str) -> None:
         for entry in archive.infolist():
             method = zipfile.ZIP_LZMA if changed == "compressed" else zipfile.ZIP_STORED
             copy.writestr(entry.filename, archive.read(entry), compress_type=method)
-    if changed == "encrypted":  # the flag in each entry of the directory
+    if changed == "encrypted":  # sets the flag in each entry of the zip directory
         content = Path("checkpoint.pt").read_bytes()
         start = content.index(b"PK\x01\x02")
         parts = content[start:].split(b"PK\x01\x02")[1:]
@@ -278,14 +281,14 @@ def test_archives_that_torch_did_not_write(changed: str) -> None:
         assert f"in it is {changed}, which torch never writes" in refusal(read, Path("checkpoint.pt"))
 
 
-def test_a_pipe_is_not_waited_for() -> None:
+def test_a_pipe_is_refused_without_reading() -> None:
     os.mkfifo("checkpoint.pt")
     for read in READERS.values():
         assert "is a pipe or a device" in refusal(read, Path("checkpoint.pt"))
 
 
 def test_a_training_keeps_the_checkpoint_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq overwrites checkpoint_last.pt in place: what it resumed from must not change under it."""
+    """fairseq overwrites checkpoint_last.pt in place, which must not change the parameters that it has loaded."""
     path = write(lambda state: None)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     before = state["model"][WEIGHT].clone()
@@ -294,18 +297,18 @@ def test_a_training_keeps_the_checkpoint_that_it_reads(monkeypatch: pytest.Monke
     assert OmegaConf.is_config(state["cfg"])
 
 
-def test_data_runs_nothing() -> None:
-    """fairseq gives the name of a FASTA file to a shell."""
+def test_names_of_data_files_run_no_code() -> None:
+    """fairseq passes the name of a FASTA file to a shell."""
     for name, refused in (("plain", False), ("test.en;mkdir ran;.en", True)):
         Path(f"{name}.fasta").write_text(">a\nb\n")
         if refused:
-            with pytest.raises(Refusal, match="would be read by a shell command"):
+            with pytest.raises(Refusal, match="passes this name to a shell command"):
                 data.FastaDataset(name)
         else:
             data.FastaDataset(name)
 
 
-def test_an_archive_stays_in_its_directory(tmp_path: Path) -> None:
+def test_an_archive_is_extracted_only_to_its_directory(tmp_path: Path) -> None:
     with tarfile.open("model.tar.gz", "w:gz") as archive:
         for name in ("model/checkpoint.pt", f"../{'../' * 20}{tmp_path}/ran"):
             entry = tarfile.TarInfo(name)
@@ -334,7 +337,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def bad(toy: tuple[Path, Path], tmp_path: Path) -> dict[str, Path]:
-    """Its checkpoint with code in a setting, and with code in the pickle."""
+    """Copies of the checkpoint with code in a setting, and with code in the pickle."""
     state = load_checkpoint(toy[1])
     state["extra_state"]["call"] = Call()
     torch.save(state, tmp_path / "pickle.pt")
@@ -381,8 +384,10 @@ def test_trainings(
     assert not list(Path("new").glob("*.pt"))
 
 
-def test_a_model_that_does_not_fit_is_one_sentence_and_a_traceback_on_demand(toy: tuple[Path, Path]) -> None:
-    """fairseq's trainer replaces the reason."""
+def test_a_checkpoint_of_another_model_is_refused_in_one_sentence(
+    toy: tuple[Path, Path],
+) -> None:
+    """fairseq's trainer alone would hide the reason."""
     wider = ("--restore-file", toy[1], "--encoder-ffn-embed-dim", "64")
     run = train(toy[0], "new", "transformer_shaw_tiny", *wider, user_dir=PACKAGE, check=False)
     (error,) = errors(run.stderr)
@@ -414,7 +419,7 @@ def test_hydra_train(toy: tuple[Path, Path], bad: dict[str, Path], tmp_path: Pat
 
 
 def test_averaged_parameters(bad: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq has a reader of its own for them, which the switch of torch reaches though it is set late."""
+    """fairseq loads them with another function. torch's unsafe switch is ignored also if it is set after the import."""
     for name, value in UNSAFE.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Refusal, match=SAYS["pickle"]):
@@ -427,14 +432,14 @@ def test_averaged_parameters(bad: dict[str, Path], monkeypatch: pytest.MonkeyPat
     assert {name: value.dtype for name, value in model.items()} == {WEIGHT: torch.float32}
 
 
-def test_files_of_embeddings_that_a_checkpoint_names_are_not_read() -> None:
+def test_embedding_files_named_in_a_checkpoint_are_not_read() -> None:
     path = write(model_flag("encoder_embed_path", "/dev/zero"))
     assert checkpoint_utils.load_checkpoint_to_cpu(str(path))["cfg"].model.encoder_embed_path is None
 
 
 @pytest.mark.parametrize("safe", [{}, {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}], ids=["unsafe", "both"])
 def test_switches_of_torch(safe: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the unsafe one, torch alone would run a pickle; with both, it would load nothing."""
+    """torch alone would run code in a pickle with the unsafe switch, and load no file with both."""
     for name, value in {**UNSAFE, **safe}.items():
         monkeypatch.setenv(name, value)
     ignore_unsafe_switch()
@@ -442,6 +447,6 @@ def test_switches_of_torch(safe: dict[str, str], monkeypatch: pytest.MonkeyPatch
     checkpoint_utils.load_checkpoint_to_cpu(str(SHAW))
     torch.save({"extra_state": {"ema": Call()}}, "pickle.pt")
     with pytest.raises(pickle.UnpicklingError):
-        torch.load("pickle.pt")  # as fairseq reads what other processes send
+        torch.load("pickle.pt")  # as fairseq reads pickles from other processes
     with pytest.raises(Refusal):
         checkpoint_utils.load_ema_from_checkpoint("pickle.pt")

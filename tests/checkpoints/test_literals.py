@@ -1,4 +1,4 @@
-"""Settings that fairseq evaluates: what a literal is, that fairseq takes nothing else, and which settings they are."""
+"""Settings that fairseq evaluates: their names, the literals that are accepted, and that all else is refused."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ from fairseq.data.multilingual import multilingual_data_manager
 from fairseq_posenc.checkpoints.literals import EVALUATED, parse_literal
 
 FAIRSEQ = Path(fairseq.__file__).parent
-#: of fairseq's fconv, wav2vec 2.0, lamb and wer_args, as checkpoints hold them
+#: settings of fairseq's fconv, wav2vec 2.0, lamb and wer_args, as in checkpoints
 PUBLISHED = (
     *("[(512, 3)] * 20", "[(512, 3)] * 9 + [(1024, 3)] * 4 + [(2048, 1)] * 2", "[True] * 3 + [False]"),
     *("[(512, 10, 5)] + [(512, 3, 2)] * 4 + [(512,2,2)] + [(512,2,2)]", "(0.9, 0.999)", "('a.bin', 'b.txt', 2, -1)"),
@@ -38,7 +38,7 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def original() -> ModuleType:
-    """fairseq.utils as it is without the plugin."""
+    """fairseq.utils without the plugin's patches."""
     specification = importlib.util.spec_from_file_location("fairseq_utils_as_installed", utils.__file__)
     assert specification is not None
     assert specification.loader is not None
@@ -56,7 +56,7 @@ def outcome(function: Any, *arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("text", PUBLISHED)
-def test_literals_mean_what_they_meant(original: ModuleType, text: str) -> None:
+def test_literals_have_the_same_value_as_with_eval(original: ModuleType, text: str) -> None:
     assert parse_literal(text) == eval(text)
     for name, types in (("eval_str_list", (float, int, str)), ("eval_str_dict", (dict,)), ("eval_bool", (True, False))):
         for kind in types:
@@ -65,7 +65,7 @@ def test_literals_mean_what_they_meant(original: ModuleType, text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, 2.5, True, False, [1, 2], (1,), "'[1]'"])
-def test_other_values_mean_what_they_meant(original: ModuleType, value: Any) -> None:
+def test_other_values_are_converted_as_before(original: ModuleType, value: Any) -> None:
     for name in ("eval_str_list", "eval_str_dict", "eval_bool"):
         assert outcome(getattr(utils, name), value) == outcome(getattr(original, name), value)
     assert utils.eval_bool(value, default=True) == original.eval_bool(value, default=True)
@@ -74,11 +74,11 @@ def test_other_values_mean_what_they_meant(original: ModuleType, value: Any) -> 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 def test_nothing_else_is_evaluated(text: str) -> None:
     for function in (parse_literal, utils.eval_str_list, utils.eval_str_dict, utils.eval_bool):
-        with pytest.raises(ValueError, match="is no literal, such as"):
+        with pytest.raises(ValueError, match="is not a literal, such as"):
             function(text)
 
 
-def test_text_in_text_is_not_evaluated_either() -> None:
+def test_a_string_in_a_string_is_not_evaluated() -> None:
     assert utils.eval_str_dict("\"__import__('os')\"") == "__import__('os')"
 
 
@@ -92,7 +92,7 @@ def test_the_functions_are_replaced_under_every_name() -> None:
 
 
 def test_every_setting_that_fairseq_evaluates_is_known() -> None:
-    """A call that takes no setting stands here with its file, so that another one is seen."""
+    """Calls of eval without a setting are listed with their file, so that the test detects new ones."""
     settings, others = set(), set()
     for path in FAIRSEQ.rglob("*.py"):
         for call, argument in re.findall(
@@ -107,9 +107,9 @@ def test_every_setting_that_fairseq_evaluates_is_known() -> None:
     assert {"adam_betas", "encoder_layers", "adaptive_softmax_cutoff"} <= settings
     assert settings <= EVALUATED
     assert others == {
-        ("raw_audio_dataset.py", "eval", "feature_encoder_spec"),  # known by that name
-        ("multihead_attention.py", "eval_str_dict", "xformers_att_config"),  # and that
-        ("codedataset.py", "eval", "line.strip"),  # data, which no checkpoint holds
+        ("raw_audio_dataset.py", "eval", "feature_encoder_spec"),  # in EVALUATED under this name
+        ("multihead_attention.py", "eval_str_dict", "xformers_att_config"),  # in EVALUATED under this name
+        ("codedataset.py", "eval", "line.strip"),  # data, not in checkpoints
         *(("lightconv.py", "eval_str_list", "x"), ("lightconv_lm.py", "eval_str_list", "x")),  # the user's flags
         ("multilingual_data_manager.py", "eval_str_dict", "uf"),  # the user's flags
         *(("utils.py", "eval", "x"), *(("utils.py", f"eval_{kind}", "x") for kind in ("str_list", "str_dict", "bool"))),

@@ -1,4 +1,4 @@
-"""What cannot be used is refused in one sentence; nothing else is."""
+"""Files that cannot be loaded are refused in one sentence, and all others are loaded."""
 
 import builtins
 import os
@@ -18,7 +18,7 @@ from fairseq_posenc.checkpoints import CheckpointError, load_checkpoint
 
 
 def refusal(path: Path) -> str:
-    """The message with which `path` is refused, after the demands on every such message."""
+    """The message with which `path` is refused, after checks that hold for every such message."""
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
     message = str(caught.value)
@@ -28,7 +28,7 @@ def refusal(path: Path) -> str:
     assert not re.search(r"[.!?] [A-Z]", message.replace(str(path), "")), "more than one sentence"
     assert "weights_only" not in message
     error = caught.value
-    # Else torch's advice to switch safety off is printed above.
+    # Otherwise Python would also print torch's message, which advises weights_only=False.
     assert error.__cause__ is None
     assert error.__context__ is None or error.__suppress_context__
     return message
@@ -49,7 +49,7 @@ def test_the_file_of_an_old_torch(altered: Callable[..., Path], trained: Path) -
     whole = path.read_bytes()
     for share in (0.02, 0.5, 0.99):
         path.write_bytes(whole[: int(len(whole) * share)])
-        assert "cut short" in refusal(path)
+        assert "truncated" in refusal(path)
 
 
 def test_missing(tmp_path: Path) -> None:
@@ -69,22 +69,22 @@ def test_truncated_anywhere(trained: Path, tmp_path: Path) -> None:
     whole = (trained / "checkpoint1.pt").read_bytes()
     for size in [*range(32, len(whole), len(whole) // 40), len(whole) - 1]:
         (tmp_path / "cut.pt").write_bytes(whole[:size])
-        assert f"cut short ({size:,} bytes" in refusal(tmp_path / "cut.pt")
+        assert f"truncated (it has {size:,} bytes" in refusal(tmp_path / "cut.pt")
 
 
 def test_a_pickle_damaged_anywhere(trained: Path, tmp_path: Path) -> None:
-    """Whatever byte is wrong, the file loads (a wrong digit somewhere) or is refused as any other."""
+    """With any damaged byte the file loads (a digit may be wrong) or is refused."""
     source = trained / "checkpoint1.pt"
     whole = bytearray(source.read_bytes())
     with zipfile.ZipFile(source) as archive:
         pickled = archive.read("checkpoint1/data.pkl") if "checkpoint1/data.pkl" in archive.namelist() else b""
         pickled = pickled or next(archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
     start = bytes(whole).index(pickled)
-    chance = random.Random(1)
+    rng = random.Random(1)
     refused = 0
     for _ in range(150):
         damaged = whole.copy()
-        damaged[start + chance.randrange(len(pickled))] = chance.randrange(256)
+        damaged[start + rng.randrange(len(pickled))] = rng.randrange(256)
         (tmp_path / "damaged.pt").write_bytes(damaged)
         try:
             load_checkpoint(tmp_path / "damaged.pt")
@@ -111,7 +111,7 @@ def test_other_files(tmp_path: Path, content: bytes, says: str) -> None:
 def test_other_zip_files(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("text.txt", "text")
-    assert "zip file but no checkpoint" in refusal(tmp_path / "other.zip")
+    assert "zip file but not a checkpoint" in refusal(tmp_path / "other.zip")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_other_zip_files(tmp_path: Path) -> None:
     ],
     ids=["bare parameters", "no model", "tensor"],
 )
-def test_files_of_torch_that_are_no_checkpoint(tmp_path: Path, content: Any, says: str) -> None:
+def test_files_of_torch_that_are_not_checkpoints(tmp_path: Path, content: Any, says: str) -> None:
     torch.save(content, tmp_path / "other.pt")
     message = refusal(tmp_path / "other.pt")
     assert "no checkpoint of fairseq" in message
@@ -131,7 +131,7 @@ def test_files_of_torch_that_are_no_checkpoint(tmp_path: Path, content: Any, say
 
 
 class Call:
-    """Pickles as a call: what an attacker puts into a file."""
+    """An object whose pickle calls a function, as an attacker would put it into a file."""
 
     def __init__(self, function: Callable[..., object], *arguments: object) -> None:
         self.call = function, arguments
@@ -168,7 +168,7 @@ def test_code_is_refused_and_does_not_run(tmp_path: Path, attack: str, kind: str
 
 
 def test_the_attacks_would_work(tmp_path: Path) -> None:
-    """Otherwise the test above shows nothing."""
+    """Otherwise the test above would prove nothing."""
     for attack in list(ATTACKS)[:3]:
         pickle.loads(pickle.dumps(ATTACKS[attack](str(tmp_path / attack))))
         assert (tmp_path / attack).exists()

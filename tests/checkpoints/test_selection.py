@@ -1,4 +1,4 @@
-"""Which files "the last N" are."""
+"""The selection of the last N checkpoints."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_by_epoch_as_numbers(directory: Path) -> None:
     assert last_epoch_checkpoints(str(directory), 1) == [directory / "checkpoint11.pt"]
 
 
-def test_by_updates_whatever_the_epoch(directory: Path) -> None:
+def test_by_updates_of_any_epoch(directory: Path) -> None:
     assert names(last_update_checkpoints(directory, 3)) == [
         *("checkpoint_2_1000.pt", "checkpoint_9_15000.pt", "checkpoint_10_20000.pt"),
     ]
@@ -55,10 +55,10 @@ def test_too_few(directory: Path) -> None:
         last_update_checkpoints(directory, 2, up_to=999)
 
 
-def test_nonsense(directory: Path) -> None:
+def test_invalid_arguments(directory: Path) -> None:
     with pytest.raises(CheckpointError, match="must be at least 1"):
         last_epoch_checkpoints(directory, 0)
-    with pytest.raises(CheckpointError, match="is no directory"):
+    with pytest.raises(CheckpointError, match="is not a directory"):
         last_epoch_checkpoints(directory / "checkpoint1.pt", 1)
 
 

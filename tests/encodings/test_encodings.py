@@ -1,4 +1,4 @@
-"""The conformance suite at the level of attention: every registered encoding, in every variant."""
+"""Conformance tests of attention: every registered encoding, in every variant."""
 
 import copy
 
@@ -23,7 +23,7 @@ def make(name, options, dtype=torch.float64, std=1.0):
     encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, **options).to(dtype)
     with torch.no_grad():
         for parameter in encoding.parameters():
-            parameter.normal_(std=std)  # large enough that a lost term cannot hide
+            parameter.normal_(std=std)  # large enough that a missing term changes the output
     return converted(encoding, dtype)
 
 
@@ -39,7 +39,7 @@ def causal_mask(length=LENGTH):
 
 
 def padding(left):
-    """The second sentence has 2 pads, the third has 4."""
+    """A mask where the second sentence has 2 pads and the third has 4."""
     columns = torch.arange(LENGTH)[None, :]
     lengths = torch.tensor([[LENGTH], [LENGTH - 2], [LENGTH - 4]])
     return columns < LENGTH - lengths if left else columns >= lengths
@@ -72,7 +72,7 @@ def test_equals_the_naive_reference(name, options, pads, need_weights, causal):
 
 
 def assert_equal_where_defined(found, expected, atol=1e-10):
-    """Rows of padding, and rows that may attend to nothing, are NaN in what is expected."""
+    """Compares where the expected array is not NaN; padded queries and fully masked rows are NaN there."""
     defined = ~np.isnan(expected)
     assert defined.any()
     np.testing.assert_allclose(found.detach().numpy()[defined], expected[defined], rtol=0, atol=atol)
@@ -87,8 +87,8 @@ def test_one_query_equals_the_naive_reference(name, options, keys):
 
 
 @pytest.mark.parametrize(("name", "options"), MASKABLE)
-def test_full_causal_pass_equals_steps(name, options):
-    """Also with the cache of a generation."""
+def test_full_causal_pass_equals_incremental_decoding(name, options):
+    """With and without the cache of a generation."""
     encoding, (q, k, v), generation = make(name, options), inputs(), {}
     full, _ = attend(q, k, v, encoding, attn_mask=causal_mask())
     for t in range(LENGTH):
@@ -122,14 +122,14 @@ def test_gradient_reaches_every_parameter_and_input(name, options, need_weights)
         assert tensor.grad is not None
         assert tensor.grad.isfinite().all()
     for parameter_name, parameter in encoding.named_parameters():
-        # With K = 0 one key vector, or bias, shifts all logits of a query alike, which the softmax does not see.
+        # With K = 0 the key vector or bias adds a constant to the logits of a query; the softmax is invariant to it.
         if options.get("clipping_distance") != 0 or parameter_name not in ("relative_keys", "relative_bias"):
             assert parameter.grad.abs().max() > 0, parameter_name
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("name", "options"), ALONE)
-def test_half_precision_is_finite_and_near(name, options, dtype):
+def test_half_precision_is_finite_and_close(name, options, dtype):
     encoding, (q, k, v) = make(name, options, std=0.3), inputs()
     mask = padding(left=True), None if encoding.projects_length else causal_mask()
     exact, _ = attend(q, k, v, encoding, *mask)
@@ -144,7 +144,7 @@ def test_half_precision_is_finite_and_near(name, options, dtype):
 
 
 @pytest.mark.parametrize(("name", "options"), MASKABLE)
-def test_float_masks_mean_the_same_as_bool_masks(name, options):
+def test_float_masks_are_equivalent_to_bool_masks(name, options):
     encoding, (q, k, v) = make(name, options), inputs()
     as_float = torch.zeros(LENGTH, LENGTH, dtype=torch.float64).masked_fill(causal_mask(), -torch.inf)
     for key_padding_mask in (None, padding(left=False)):
@@ -154,7 +154,7 @@ def test_float_masks_mean_the_same_as_bool_masks(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), ALONE)
-def test_longer_than_ever_seen_works_or_is_refused(name, options):
+def test_long_sequences_work_or_are_refused(name, options):
     encoding, (q, k, v) = make(name, options, torch.float32), inputs(600, 600, torch.float32)
     limit = getattr(encoding, "max_positions", 1000)
     if limit < 600:
@@ -165,7 +165,7 @@ def test_longer_than_ever_seen_works_or_is_refused(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), IN_ATTENTION)
-def test_order_matters_only_where_it_should(name, options):
+def test_only_encodings_without_positions_ignore_order(name, options):
     encoding, (q, k, v) = make(name, options), inputs()
     order = torch.tensor([3, 1, 5, 0, 2, 4])
     permuted, _ = attend(q[:, :, order], k[:, :, order], v[:, :, order], encoding)
@@ -196,13 +196,13 @@ def with_segments(name, **options):
         ("diet_rel", {"bias_gain": 3.0}),
     ],
 )
-def test_segment_attention_joins_every_encoding(name, options, need_weights, left):
+def test_segment_attention_combines_with_every_encoding(name, options, need_weights, left):
     if build_encoding(name, HEADS, DIM).projects_length:
-        with pytest.raises(ValueError, match=f"{name} cannot have segments"):
+        with pytest.raises(ValueError, match=f"{name} does not support segments"):
             build_encoding(name, HEADS, DIM, num_segments=2)
         return
     encoding, (q, k, v), mask = with_segments(name, **options), inputs(), padding(left)
-    segments = torch.tensor([[0, 0, 1, 1, 2, 3], [0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 2]])  # 3 counts as the last, 2
+    segments = torch.tensor([[0, 0, 1, 1, 2, 3], [0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 2]])  # 3 is treated as 2
     positions = Positions(LENGTH, LENGTH, mask, segments=segments)
     output, _ = attend(q, k, v, encoding, mask, causal_mask(), need_weights, positions=positions)
     expected, _ = naive_attention(encoding, q, k, v, mask, causal=True, segments=segments)
@@ -214,9 +214,9 @@ def test_segment_attention_joins_every_encoding(name, options, need_weights, lef
     torch.testing.assert_close(last[rows, :, 0], output[rows, :, t], rtol=0, atol=1e-12)
 
 
-def test_segments_are_asked_for_where_they_are_needed():
+def test_missing_segments_are_refused():
     q, k, v = inputs()
-    with pytest.raises(ValueError, match=r"needs to know the segments: .*segments="):
+    with pytest.raises(ValueError, match=r"needs the segment of each token: .*segments="):
         attend(q, k, v, with_segments("shaw"))
 
 
@@ -225,15 +225,15 @@ def test_a_separator_belongs_to_the_segment_that_it_ends():
     assert count_separators(tokens, 9).tolist() == [[0, 0, 0, 1, 1, 2, 3]]
 
 
-# Between source and target
+# Cross-attention
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
 def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
-    """The distance is source position less target position, both counted among real tokens, in a full pass and in
-    one step.
+    """The distance is the source position minus the target position, without padding, in a full pass and in
+    incremental decoding.
     """
     encoding, (q, _, _) = with_segments(name), inputs()
     torch.manual_seed(4)
@@ -271,10 +271,10 @@ def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
 # Options of single encodings
 
 
-def test_shared_projections_must_be_bound_and_stay_the_callers():
+def test_shared_projections_must_be_bound_and_are_not_registered():
     q, k, v = inputs()
     encoding = build_encoding("deberta", HEADS, DIM, share_key_projection=True).double()
-    with pytest.raises(ValueError, match=r"needs the words' own projections: .*encoding\.bind_projections"):
+    with pytest.raises(ValueError, match=r"needs attention's projections: .*encoding\.bind_projections"):
         attend(q, k, v, encoding)
     projections = [torch.nn.Linear(HEADS * DIM, HEADS * DIM).double() for _ in range(2)]
     encoding.bind_projections(*projections)
@@ -294,18 +294,18 @@ def test_shared_projections_must_be_bound_and_stay_the_callers():
         ({"max_distance": 64}, "--max-distance .* deberta without --position-buckets"),
         (
             {"position_buckets": 8, "clipping_distance": 128},  # its default
-            "--clipping-distance .* deberta beside --position-buckets",
+            "--clipping-distance .* deberta with --position-buckets",
         ),
         ({"share_key_projection": "yes"}, "--share-key-projection 'yes': .*true"),
     ],
 )
-def test_options_of_deberta_without_meaning_are_refused(options, message):
+def test_options_of_deberta_without_effect_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build_encoding("deberta", HEADS, DIM, **options)
 
 
-def test_a_table_of_buckets_costs_no_more_than_the_sentence():
-    """Of 32 vectors only those are projected whose buckets occur."""
+def test_only_rows_that_occur_are_projected():
+    """The table has 32 rows."""
     encoding, projected = build_encoding("deberta", HEADS, DIM, position_buckets=16, max_distance=40), []
     encoding.key_projection.register_forward_hook(lambda module, given, output: projected.append(len(output)))
     for length, rows in ((1, 1), (5, 9), (9, 17), (50, 31)):
@@ -313,8 +313,8 @@ def test_a_table_of_buckets_costs_no_more_than_the_sentence():
         assert projected.pop() == rows
 
 
-def test_weights_for_interleaved_sinusoids_carry_over():
-    """ESPnet's and fairseq2's position vector is sin, cos, sin, cos, ... of i - j."""
+def test_weights_for_interleaved_sinusoids_can_be_converted():
+    """ESPnet's and fairseq2's position vector is (sin, cos, sin, cos, ...) of i - j."""
     (q, k, v), width = inputs(), HEADS * DIM
     torch.manual_seed(8)
     linear_pos, (u, w) = torch.randn(width, width).double(), torch.randn(2, HEADS, DIM).double()
@@ -338,8 +338,8 @@ def test_weights_for_interleaved_sinusoids_carry_over():
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_no_tensor_of_length_squared_times_width_is_made(name):
-    """The largest that is allocated, forward or backward, is a few times the logits, not d = 64 times."""
+def test_no_tensor_is_as_large_as_length_squared_times_width(name):
+    """The largest allocation, forward or backward, is a few times the size of the logits, not d = 64 times."""
     length, dim = 256, 64
     encoding = build_encoding(name, num_heads=1, head_dim=dim)
     q, k, v = (torch.randn(1, 1, length, dim, requires_grad=True) for _ in range(3))
@@ -360,7 +360,7 @@ def test_no_tensor_of_length_squared_times_width_is_made(name):
 
 
 def test_method_3_of_huang_takes_no_more_memory_than_method_4():
-    """Its authors had room for 2 sequences where method 4 had it for 20; here it may take half as much again."""
+    """The authors could fit 2 sequences with method 3 and 20 with method 4; here it takes at most 1.5 times as much."""
     length, heads, dim = 512, 2, 64
     peaks = {}
     for name in ("huang3", "huang4"):
@@ -376,7 +376,7 @@ def test_method_3_of_huang_takes_no_more_memory_than_method_4():
 
 
 def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
-    """2,000 keys share the last rows of the table, each with a weight that bfloat16 would lose beside their sum."""
+    """2,000 keys share the last rows of the table; adding one weight to their sum has no effect in bfloat16."""
     encoding = build_encoding("shaw", num_heads=1, head_dim=4, clipping_distance=1).bfloat16()
     with torch.no_grad():
         encoding.relative_values.fill_(1.0)
@@ -387,7 +387,7 @@ def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
         torch.testing.assert_close(output.float(), torch.ones(1, 1, queries, 4), rtol=0, atol=0.01)
 
 
-def test_masks_of_any_dimension_mean_the_same():
+def test_masks_of_any_number_of_dimensions_are_equivalent():
     q, k, v = inputs()
     last = torch.arange(LENGTH) == LENGTH - 1
     for name in ("nopos", "diet_rel", "shaw"):
@@ -407,24 +407,24 @@ def test_positions_of_another_pass_are_refused():
             attend(q, k, v, encoding, mask, positions=Positions(LENGTH, LENGTH))
 
 
-def test_positions_between_source_and_target_are_refused_where_nothing_is_defined():
+def test_encodings_without_cross_attention_refuse_cross_positions():
     (q, k, v), mask = inputs(), padding(left=True)
     crossing = CrossPositions(Positions(LENGTH, LENGTH), mask)
     for name in ("shaw", "rotary"):
-        with pytest.raises(ValueError, match=f"{name} .* source and target"):
+        with pytest.raises(ValueError, match=f"{name} does not support cross-attention"):
             attend(q, k, v, build_encoding(name, HEADS, DIM), mask, positions=crossing)
 
 
 @pytest.mark.parametrize(("name", "options"), ALONE)
-def test_a_module_in_single_precision_takes_queries_in_double(name, options):
+def test_a_module_in_single_precision_accepts_queries_in_double(name, options):
     encoding, (q, k, v) = make(name, options, torch.float32, std=0.3), inputs()
     output, _ = attend(q, k, v, encoding)
     assert output.dtype == torch.float64
     torch.testing.assert_close(output, attend(q, k, v, converted(encoding, torch.float64))[0], rtol=1e-4, atol=1e-4)
 
 
-def test_one_pass_serves_many_encodings():
-    """What was cached for an encoding that is gone is not taken for one that got its place in memory."""
+def test_one_positions_object_serves_many_encodings():
+    """The cache does not confuse a deleted encoding with a new one at the same address."""
     (q, k, v), positions = inputs(), Positions(LENGTH, LENGTH)
     for seed in range(30):
         torch.manual_seed(seed)
@@ -435,15 +435,15 @@ def test_one_pass_serves_many_encodings():
         assert torch.equal(shared, attend(q, k, v, encoding)[0])
 
 
-def test_an_encoding_of_other_heads_is_refused():
+def test_an_encoding_with_other_heads_is_refused():
     q, k, v = inputs()
     for heads, dim in ((1, DIM), (HEADS, DIM + 1)):
-        with pytest.raises(ValueError, match=f"q has {HEADS} heads of {DIM}, .* {heads} of {dim}"):
+        with pytest.raises(ValueError, match=f"q has {HEADS} heads of width {DIM}, .* {heads} of width {dim}"):
             attend(q, k, v, build_encoding("shaw", heads, dim))
 
 
 def test_dropout_reaches_both_value_terms():
-    """Dropped weights leave v and the relative values alike: with everything dropped nothing is left."""
+    """With all weights dropped, neither v nor the relative values contribute."""
     encoding, (q, k, v) = make("shaw", {}), inputs()
     assert attend(q, k, v, encoding, dropout=1.0)[0].abs().max() == 0
 
@@ -460,7 +460,7 @@ def test_shaw_is_initialized_as_in_tensor2tensor():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("shawl", {}, "no position encoding 'shawl'; there are .*shaw"),
+        ("shawl", {}, "no position encoding 'shawl'; use one of .*shaw"),
         ("shaw", {"clipping_distance": -1}, "--clipping-distance .* -1"),
         ("shaw", {"clipping_distance": "many"}, "--clipping-distance 'many'"),
         ("shaw", {"position_sharing": "heads"}, "--position-sharing .*none, head, layer, all"),
@@ -482,8 +482,8 @@ def test_bad_options_are_refused_in_one_sentence(name, options, message):
         build_encoding(name, num_heads=2, head_dim=4, **options)
 
 
-def test_registry_refuses_taken_names_and_strangers():
-    with pytest.raises(ValueError, match="'shaw' is registered already, by Shaw"):
+def test_registry_refuses_duplicate_names_and_other_classes():
+    with pytest.raises(ValueError, match="'shaw' is already registered, by Shaw"):
         register_encoding("shaw")(PositionEncoding)
     with pytest.raises(ValueError, match="must derive from PositionEncoding"):
         register_encoding("new")(torch.nn.Linear)

@@ -13,7 +13,7 @@ from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.export.positions import place_of
+from fairseq_posenc.export.positions import export_encoding
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.signature import SIGNATURE, decode_signature
 from posenc_experiments.evaluation.parameters import DescriptionError, describe
@@ -21,7 +21,7 @@ from tests.models import batch, build_model, enlarge_positions, make_task, sente
 from tests.references import bias, factor, numpy
 
 SCALAR = [name for name, cls in ENCODINGS.items() if cls.scalars]
-#: models that learn input positions, with the widths 16 of the embeddings and 8 of a head
+#: models with learned input positions; embeddings are 16 wide and heads 8
 AT_INPUT = [
     ["transformer_learned_tiny"],
     ["transformer_shaw_tiny", "--input-positions", "learned"],
@@ -52,8 +52,8 @@ def test_the_encodings_with_learned_scalars():
 
 @pytest.mark.parametrize("name", SCALAR)
 @pytest.mark.parametrize("gain", [3.0, 0.1, "auto"])
-def test_at_initialization_the_function_is_the_same(name, gain):
-    """The same random draws, then parameters nearer to their neutral value by the gain."""
+def test_the_gain_does_not_change_the_initial_function(name, gain):
+    """The random draws are the same; the gain moves the parameters closer to their neutral value."""
     torch.manual_seed(2)
     q, k, v = torch.randn(3, 1, 2, 9, 16)
     plain, gained = (build(name, value, num_segments=3) for value in (None, gain))
@@ -67,7 +67,7 @@ def test_at_initialization_the_function_is_the_same(name, gain):
     expected = plain.segments.segment_bias / number
     torch.testing.assert_close(gained.segments.segment_bias, expected, rtol=1e-6, atol=0)
     for encoding in (plain, gained):
-        encoding.segments = None  # attended to without telling any segment apart
+        encoding.segments = None  # attention without segments
     torch.testing.assert_close(attend(q, k, v, gained)[0], attend(q, k, v, plain)[0], rtol=1e-5, atol=1e-6)
 
 
@@ -82,7 +82,7 @@ def test_a_gain_of_1_changes_nothing(name):
 
 
 @pytest.mark.parametrize("name", SCALAR)
-def test_adam_moves_what_acts_by_the_gain_times_as_much(name):
+def test_adam_changes_the_effective_value_by_the_gain_times_as_much(name):
     moved = {}
     for gain in (1.0, 5.0):
         encoding = build(name, gain).double()
@@ -99,7 +99,7 @@ def test_adam_moves_what_acts_by_the_gain_times_as_much(name):
 @pytest.mark.parametrize("flags", AT_INPUT)
 @pytest.mark.parametrize(("gain", "number"), [("3", 3.0), ("0.1", 0.1), ("auto", 4.0)])
 def test_input_positions_start_as_the_same_vectors(flags, gain, number):
-    """From the same random draws, which are also the same for the rest of the model."""
+    """The random draws are the same, also for the rest of the model."""
     plain, gained = build_model(*flags), build_model(*flags, "--bias-gain", gain)
     for name, tensor in plain.state_dict().items():
         own = gained.state_dict()[name]
@@ -123,7 +123,7 @@ def test_input_positions_with_a_gain_of_1_are_stock_fairseqs():
 
 
 @pytest.mark.parametrize("flags", AT_INPUT)
-def test_adam_moves_input_positions_by_the_gain_times_as_much_and_never_those_of_padding(flags):
+def test_adam_changes_input_positions_by_the_gain_times_as_much_except_padding(flags):
     moved = {}
     for gain in ("1", "5"):
         model = build_model(*flags, "--bias-gain", gain)
@@ -141,8 +141,8 @@ def test_adam_moves_input_positions_by_the_gain_times_as_much_and_never_those_of
         torch.testing.assert_close(five[reached], 5 * one[reached], rtol=1e-2, atol=0)
 
 
-def test_each_vector_that_acts_is_the_gain_times_the_parameter():
-    """In full passes and in a step of cached decoding; padding has none."""
+def test_each_effective_vector_is_the_gain_times_the_parameter():
+    """In full passes and in incremental decoding; the vector of padding is zero."""
     embed = build_model("transformer_learned_tiny", "--bias-gain", "3").encoder.embed_positions
     tokens = torch.tensor([[5, 6, 7], [1, 5, 6]])
     table = embed.weight
@@ -152,13 +152,13 @@ def test_each_vector_that_acts_is_the_gain_times_the_parameter():
 
 
 @pytest.mark.parametrize("gain", [0, -1, "nan", "inf", "-inf", "large", True, ""])
-def test_what_is_no_gain_is_refused(gain):
-    with pytest.raises(ValueError, match=f"^--bias-gain {gain!r}: say auto or a positive number, not {gain!r}"):
+def test_invalid_gains_are_refused(gain):
+    with pytest.raises(ValueError, match=f"^--bias-gain {gain!r}: must be auto or a positive number, not {gain!r}"):
         build_encoding("t5", 2, 4, bias_gain=gain)
 
 
 @pytest.mark.parametrize("name", sorted(set(ENCODINGS) - set(SCALAR)))
-def test_it_is_refused_where_no_scalar_is_learned(name):
+def test_encodings_without_learned_scalars_refuse_it(name):
     refusal = f"--bias-gain has no meaning for {name}, which learns no scalars in attention: leave"
     with pytest.raises(ValueError, match=refusal):
         build_encoding(name, 2, 4, bias_gain=2)
@@ -177,13 +177,13 @@ def test_a_model_without_learned_scalars_refuses_it(flags):
         build_model(*flags, "--bias-gain", "1")
 
 
-def test_it_is_legal_where_segments_alone_have_scalars():
+def test_segments_alone_accept_it():
     model = build_model("transformer_shaw_tiny", "--segment-separator", "w3", "--bias-gain", "auto")
     assert model.encoder.layers[0].self_attn.position_encoding.segments.bias_gain == math.sqrt(8)
     assert signature(model)["bias_gain"] == math.sqrt(8)
 
 
-def test_each_stack_has_the_gain_of_its_own_width():
+def test_auto_depends_on_the_width_of_each_stack():
     model = build_model(
         *("transformer_t5_tiny", "--target-position-encoding", "diet_rel", "--cross-attention-positions", "true"),
         *("--decoder-attention-heads", "4", "--bias-gain", "auto"),
@@ -195,15 +195,15 @@ def test_each_stack_has_the_gain_of_its_own_width():
     assert (found["bias_gain"], found["target"]["bias_gain"]) == (math.sqrt(8), 2)
 
 
-def test_only_the_stack_that_has_scalars_records_it():
+def test_only_stacks_with_learned_scalars_record_it():
     found = signature(build_model("transformer_nopos_tiny", "--target-position-encoding", "t5", "--bias-gain", "2"))
     assert found["encoding"] == "nopos"
     assert "bias_gain" not in found
     assert found["target"]["bias_gain"] == 2
 
 
-def test_the_gain_of_input_positions_has_a_record_of_its_own():
-    """Under auto it is another number than that of scalars in the same stack."""
+def test_the_gain_of_input_positions_is_recorded_separately():
+    """With auto it differs from the gain of scalars in the same stack."""
     widths = ["--encoder-embed-dim", "36", "--encoder-attention-heads", "4"]
     assert signature(build_model("transformer_learned_tiny", "--bias-gain", "auto")) == {
         "encoding": "learned",
@@ -223,13 +223,13 @@ def test_a_gain_of_1_is_not_recorded(flags):
     assert signature(build_model(*flags, "--bias-gain", "1")) == signature(build_model(*flags))
 
 
-#: what auto is, where heads have the width 4 and embeddings 16
+#: the value of auto for heads of width 4 and embeddings of width 16
 AUTO = [("t5", "2"), ("learned", "4")]
 HEADS = ["--encoder-attention-heads", "4", "--decoder-attention-heads", "4"]
 
 
 @pytest.mark.parametrize(("name", "equal"), AUTO)
-def test_auto_is_the_equal_number(name, equal):
+def test_auto_equals_the_square_root_of_the_width(name, equal):
     arch = architecture_name(name, "tiny")
     auto = enlarge_positions(build_model(arch, "--bias-gain", "auto", *HEADS))
     number = build_model(arch, "--bias-gain", equal, *HEADS, seed=2)
@@ -239,14 +239,14 @@ def test_auto_is_the_equal_number(name, equal):
 
 @pytest.mark.parametrize("gains", [([], ["--bias-gain", "2"]), (["--bias-gain", "2"], ["--bias-gain", "3"])])
 @pytest.mark.parametrize(("name", "recorded"), [("t5", "bias_gain"), ("learned", "input_gain")])
-def test_a_checkpoint_of_another_gain_is_refused(name, recorded, gains):
+def test_a_checkpoint_with_another_gain_is_refused(name, recorded, gains):
     trained, wanted = (build_model(architecture_name(name, "tiny"), *flags) for flags in gains)
     with pytest.raises(PositionMismatch, match=rf"trained with other positions .*{recorded}"):
         wanted.load_state_dict(trained.state_dict())
 
 
 @pytest.mark.parametrize(("name", "equal"), AUTO)
-def test_checkpoints_are_averaged_if_they_mean_the_same_gain(tmp_path, name, equal):
+def test_checkpoints_are_averaged_if_their_gains_are_equal(tmp_path, name, equal):
     for gain in ("auto", equal, "3"):
         model = build_model(architecture_name(name, "tiny"), "--bias-gain", gain, *HEADS)
         state = {"cfg": {"model": Namespace(bias_gain=gain)}, "model": model.state_dict()}
@@ -310,13 +310,13 @@ def test_describe_refuses_it_too():
 
 @pytest.mark.parametrize("in_decoder", [False, True])
 @pytest.mark.parametrize("name", ["diet_rel", "t5"])
-def test_an_export_has_the_gain_in_its_table(name, in_decoder):
+def test_the_export_applies_the_gain_to_its_tables(name, in_decoder):
     gained, plain = (build_encoding(name, 2, 16, bias_gain=gain) for gain in ("auto", None))
     with torch.no_grad():
         gained.relative_bias.normal_()
         plain.relative_bias.copy_(4 * gained.relative_bias)
-    found, expected = (place_of(encoding, in_decoder, at_input=False) for encoding in (gained, plain))
-    assert found.opened_by == expected.opened_by
-    assert found.holds.keys() == expected.holds.keys()
-    for key, table in expected.holds.items():
-        assert (found.holds[key] == table).all()
+    found, expected = (export_encoding(encoding, in_decoder, at_input=False) for encoding in (gained, plain))
+    assert found.options == expected.options
+    assert found.tables.keys() == expected.tables.keys()
+    for key, table in expected.tables.items():
+        assert (found.tables[key] == table).all()

@@ -1,4 +1,4 @@
-"""Outputs of other people's implementations: see golden/README.md."""
+"""Compares encodings with outputs of other implementations, see golden/README.md."""
 
 import json
 import math
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from fairseq.modules import PositionalEmbedding
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.encodings.shared.buckets import clamped, log_buckets, signed_log_buckets
+from fairseq_posenc.encodings.shared.buckets import by_clamped_distance, log_buckets, signed_log_buckets
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
 from fairseq_posenc.positions import Positions
 
@@ -25,7 +25,7 @@ def load(path):
 
 
 def build(name, arrays, parameters, **options):
-    """The encoding with these parameters, for the heads of these arrays."""
+    """Builds the encoding with these parameters, and the number and width of heads in the arrays."""
     _, heads, _, dim = arrays["q"].shape
     encoding = build_encoding(name, num_heads=heads, head_dim=dim, **options).to(arrays["q"].dtype)
     own = dict(encoding.named_parameters())
@@ -85,7 +85,7 @@ def diet_abs_lin(facts, arrays, heads):
 
 
 def t5(facts, arrays, heads):
-    # T5 does not scale its queries; here they are, so the test's are enlarged.
+    # T5 does not scale queries and this package does, so the queries of the test are scaled up.
     arrays["q"] = arrays["q"] * math.sqrt(arrays["q"].size(3))
     options = {key: facts[key] for key in ("num_buckets", "max_distance", "bidirectional")}
     return build("t5", arrays, {"relative_bias": arrays["table"].T}, **options)
@@ -151,10 +151,10 @@ def deberta(facts, arrays, heads):
 
 
 def deberta_v2(facts, arrays, heads):
-    """They were computed in single precision; this package's are in double."""
+    """The golden outputs are in single precision, this package's in double."""
     arrays |= {name: value.double() for name, value in arrays.items() if value.is_floating_point()}
     table = arrays["rel_embeddings"]
-    if "norm_weight" in arrays:  # their model's, which carries over as a table that is normalized already
+    if "norm_weight" in arrays:  # their model normalizes the table; here the table is normalized in advance
         table = F.layer_norm(table, table.shape[-1:], arrays["norm_weight"], arrays["norm_bias"], eps=1e-7)
     parameters = {"relative_vectors": table.flip(0)}  # theirs is by i - j
     options = {
@@ -181,7 +181,7 @@ def deberta_v2(facts, arrays, heads):
     return encoding
 
 
-#: file names begin so: how to build the encoding, and how many there are at least
+#: by beginning of the file name: how to build the encoding, and the minimum number of files
 FAMILIES = {
     "shaw__t2t": (shaw, 6),
     "shaw_per_head__t2t": (shaw, 6),
@@ -207,11 +207,11 @@ FAMILIES = {
     "deberta_v2__microsoft": (deberta_v2, 6),
     "deberta_v2__hf": (deberta_v2, 2),
 }
-#: tested here and in test_model.py by other means
+#: tested in other ways, here and in test_model.py
 OTHERS = ("t5_bucket_table__", "deberta_bucket_table__", "sinusoidal__", "learned_absolute__", "ct2_model__")
 
 
-def test_no_golden_file_is_passed_over():
+def test_every_golden_file_is_used():
     for path in GOLDEN.glob("*.npz"):
         assert path.name.startswith((*FAMILIES, *OTHERS)), path.name
 
@@ -245,7 +245,7 @@ def test_buckets_equal_those_of_t5():
     for path in paths:
         facts, arrays = load(path)
         table = log_buckets(facts["num_buckets"], facts["max_distance"], facts["bidirectional"])
-        assert torch.equal(clamped(table, arrays["distance_j_minus_i"]), arrays["expected_bucket"])
+        assert torch.equal(by_clamped_distance(table, arrays["distance_j_minus_i"]), arrays["expected_bucket"])
 
 
 def test_buckets_equal_those_of_deberta():
@@ -255,7 +255,7 @@ def test_buckets_equal_those_of_deberta():
         buckets, furthest = (int(number) for number in name.split("_")[1:])
         found = torch.tensor(signed_log_buckets(buckets, furthest))
         distances = torch.arange(furthest + 5, -furthest - 6, -1)  # theirs are i - j, ascending
-        assert torch.equal(-clamped(found, distances), torch.from_numpy(theirs).long()), name
+        assert torch.equal(-by_clamped_distance(found, distances), torch.from_numpy(theirs).long()), name
 
 
 def test_rotated_queries_and_keys_equal_golden_outputs():
@@ -286,7 +286,7 @@ def test_sinusoids_of_transformer_xl_equal_golden_ones():
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned_absolute"])
 def test_input_positions_equal_golden_outputs(kind):
-    """They are fairseq's own modules, as the architectures of `sinusoidal` and `learned` build them."""
+    """The architectures of `sinusoidal` and `learned` use fairseq's own modules."""
     paths = sorted(GOLDEN.glob(f"{kind}__fairseq__*.npz"))
     assert len(paths) >= 3
     for path in paths:

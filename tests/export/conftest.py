@@ -1,4 +1,4 @@
-"""One real training whose checkpoint the tests of this folder export, alter and damage."""
+"""A real training, whose checkpoint the tests in this folder export, alter and damage."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from tests.toy import PACKAGE, binarize, make_corpus, train
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A binarized toy corpus with a dictionary for each side, its text beside it."""
+    """A binarized toy corpus with a dictionary for each side, and its text in ../text."""
     directory = tmp_path_factory.mktemp("toy")
     return binarize(make_corpus(directory / "text"), directory / "prepared" / "binarized")
 
 
 @pytest.fixture(scope="session")
 def checkpoint(data: Path) -> Path:
-    """Shaw's vectors, shared by heads, after some updates."""
+    """A model with Shaw's vectors, shared by heads, after some updates."""
     directory = data.parents[1] / "checkpoints"
     train(
         *(data, directory, "transformer_shaw_tiny", "--position-sharing", "head", "--clipping-distance", "4"),

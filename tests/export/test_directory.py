@@ -1,4 +1,4 @@
-"""Exporting a checkpoint: what is written, what is refused, and that nothing half-written gets a name."""
+"""Exporting a checkpoint: what is written, what is refused, and that the output is written atomically."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ def run(script, *arguments, **environment):
 
 
 def train_subwords(data, prefix, language="en"):
-    """A SentencePiece model whose pieces are the words of the data, and the space."""
+    """A SentencePiece model whose pieces are the words of the data and the space."""
     sentencepiece.SentencePieceTrainer.train(
         input=str(data.parents[1] / "text" / f"train.{language}"),
         model_prefix=str(prefix),
@@ -51,20 +51,20 @@ def train_subwords(data, prefix, language="en"):
 
 @pytest.fixture(scope="module")
 def served(checkpoint, tmp_path_factory):
-    """The checkpoint, exported with no more than its path."""
+    """The exported checkpoint, with default options."""
     output = tmp_path_factory.mktemp("served") / "model"
     return export(checkpoint, output), output
 
 
 @pytest.fixture
 def command(monkeypatch):
-    monkeypatch.setattr(logging, "disable", lambda level: None)  # it would last
+    monkeypatch.setattr(logging, "disable", lambda level: None)  # it would affect later tests
     return lambda *arguments: CliRunner().invoke(group, ["export", *map(str, arguments)])
 
 
 @pytest.fixture
 def altered(checkpoint, tmp_path):
-    """Writes the checkpoint with other settings of its model, or other tensors."""
+    """Writes a copy of the checkpoint with other settings of its model or other tensors."""
 
     def write(model=None, **settings):
         state = load_checkpoint(checkpoint)
@@ -77,7 +77,7 @@ def altered(checkpoint, tmp_path):
     return write
 
 
-def test_the_command_gives_what_fairseq_generate_gives(checkpoint, data, tmp_path):
+def test_the_exported_model_translates_as_fairseq_generate(checkpoint, data, tmp_path):
     output = tmp_path / "model"
     finished = run("export_ctranslate2.py", checkpoint, output)
     assert finished.returncode == 0, finished.stderr
@@ -93,7 +93,7 @@ def test_the_command_gives_what_fairseq_generate_gives(checkpoint, data, tmp_pat
         generate(data, checkpoint, "--beam", "5", "--max-len-b", "200", user_dir=PACKAGE).stdout,
     )
     assert [" ".join(result.hypotheses[0]) for result in found] == [expected[n] for n in range(len(lines))]
-    assert len(set(expected.values())) > 3  # not of a model that always says the same
+    assert len(set(expected.values())) > 3  # the model does not always output the same
 
 
 def test_what_is_written(served, checkpoint):
@@ -128,9 +128,9 @@ def test_a_sample_and_subwords(checkpoint, data, tmp_path):
 
 
 def test_subwords_of_another_vocabulary_are_refused(checkpoint, data, tmp_path):
-    """Those of the target are not of the source."""
+    """A SentencePiece model of the target does not match the source dictionary."""
     model = train_subwords(data, tmp_path / "spm", language="de")
-    with pytest.raises(ExportError, match=r"spm\.model has 0 subwords of the source.*, where 20 .*--sentencepiece"):
+    with pytest.raises(ExportError, match=r"spm\.model has only 0 of 20 subwords in common .*--sentencepiece"):
         export(checkpoint, tmp_path / "model", sentencepiece=model)
     assert not (tmp_path / "model").exists()
 
@@ -159,11 +159,11 @@ def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
 
 @pytest.fixture
 def trained(checkpoint, data, tmp_path):
-    """With data of its own, which may be damaged."""
+    """The checkpoint with a copy of the data, which a test may damage."""
     return loading.load(checkpoint, Path(shutil.copytree(data, tmp_path / "data")))
 
 
-def test_an_empty_split_gives_way_to_the_next(trained):
+def test_an_empty_split_is_replaced_by_the_next(trained):
     for split, following in (("valid", f"sentences of {trained.data}/test.en-de.en"), ("test", "random sentences")):
         (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
         sentences, what = loading.some_sentences(trained, 20)
@@ -179,7 +179,7 @@ def test_damaged_data_is_one_sentence(trained, suffix, kept):
         loading.some_sentences(trained, 20)
 
 
-def test_random_sentences_keep_to_the_limit_of_the_model(trained, monkeypatch):
+def test_random_sentences_are_within_the_maximum_length(trained, monkeypatch):
     for split in ("valid", "test"):
         (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
     monkeypatch.setattr(trained.model, "max_positions", lambda: (12, 12))
@@ -198,13 +198,13 @@ def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint
     assert not (output / "left").exists()
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").touch()
-    with pytest.raises(ExportError, match="is no model directory of CTranslate2"):
+    with pytest.raises(ExportError, match="is not a model directory of CTranslate2"):
         export(checkpoint, tmp_path / "home", force=True)
     assert (tmp_path / "home" / "letter").exists()
 
 
 @pytest.mark.parametrize("quantization", [None, "int8"])
-def test_a_model_that_differs_gets_no_name(checkpoint, tmp_path, monkeypatch, quantization):
+def test_a_model_that_differs_is_not_written(checkpoint, tmp_path, monkeypatch, quantization):
     make = directory.make_specification
 
     def alter(*arguments):
@@ -213,13 +213,13 @@ def test_a_model_that_differs_gets_no_name(checkpoint, tmp_path, monkeypatch, qu
         return specification
 
     monkeypatch.setattr(directory, "make_specification", alter)
-    with pytest.raises(ExportError, match="does not do what fairseq does, so nothing was exported"):
+    with pytest.raises(ExportError, match="CTranslate2 and fairseq differ, so nothing was exported"):
         export(checkpoint, tmp_path / "model", quantization=quantization)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_failure_leaves_what_was_there(served, checkpoint, tmp_path, monkeypatch, error):
+def test_a_failure_keeps_the_old_output(served, checkpoint, tmp_path, monkeypatch, error):
     def fail(*arguments):
         raise error(28, "No space left on device")
 
@@ -234,7 +234,7 @@ def test_a_failure_leaves_what_was_there(served, checkpoint, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_replacement_that_fails_half_way_gives_the_name_back(tmp_path, monkeypatch, error):
+def test_a_failed_replacement_restores_the_old_output(tmp_path, monkeypatch, error):
     output, rename = tmp_path / "model", directory.Path.rename
     output.mkdir()
     (output / "model.bin").write_text("old")
@@ -247,7 +247,7 @@ def test_a_replacement_that_fails_half_way_gives_the_name_back(tmp_path, monkeyp
     def replace():
         with directory.working_directory(output) as work:
             (work / "float32").mkdir()
-            directory._put(work / "float32", output, work, force=True)
+            directory._move_to_output(work / "float32", output, work, force=True)
 
     monkeypatch.setattr(directory.Path, "rename", fail)
     expected = KeyboardInterrupt if error is KeyboardInterrupt else ExportError
@@ -271,7 +271,7 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(checkpoint, tmp_path, 
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_what_a_killed_export_left_is_removed(checkpoint, tmp_path):
+def test_the_working_directory_of_a_killed_export_is_removed(checkpoint, tmp_path):
     left = tmp_path / ".model.unfinished" / "float32"
     left.mkdir(parents=True)
     (left / "model.bin").touch()
@@ -291,7 +291,7 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
 
     refuse("does not exist", tmp_path / "none.pt")
     (tmp_path / "cut.pt").write_bytes(checkpoint.read_bytes()[:5000])
-    refuse("damaged or cut short", tmp_path / "cut.pt")
+    refuse("damaged or truncated", tmp_path / "cut.pt")
     refuse(r"transformer_tiny, not of this package.*ct2-fairseq-converter", altered(_name="transformer_tiny"))
     refuse(r"altered\.pt was trained with other positions than its settings say: ", altered(clipping_distance=3))
     refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path)
@@ -299,7 +299,7 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     nameless = load_checkpoint(checkpoint)
     nameless["cfg"]["task"]["source_lang"] = None
     torch.save(nameless, tmp_path / "nameless.pt")
-    refuse(r"does not tell the languages.*--data", tmp_path / "nameless.pt", data=tmp_path)
+    refuse(r"does not show the languages.*--data", tmp_path / "nameless.pt", data=tmp_path)
     for side in ("en", "de"):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
     refuse("cannot be loaded with the dictionaries in", data=tmp_path)
@@ -314,13 +314,13 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     (tmp_path / "text").write_text("\n \n")
     refuse("has no words", sample=tmp_path / "text")
     (tmp_path / "text").write_text("s1\n" + "s1 " * 1024 + "\n")
-    refuse("line 2: 1025 tokens", sample=tmp_path / "text")
-    refuse("no model of SentencePiece", sentencepiece=tmp_path / "text")
-    with pytest.raises(ExportError, match="is no directory"):
+    refuse("line 2: it has 1025 tokens", sample=tmp_path / "text")
+    refuse("not a SentencePiece model", sentencepiece=tmp_path / "text")
+    with pytest.raises(ExportError, match="is not a directory"):
         export(checkpoint, tmp_path / "none" / "model")
 
 
-def test_an_encoding_without_a_place_is_refused_by_the_command(altered, tmp_path, command):
+def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path, command):
     def without_tables(tensors):
         return {name: tensor for name, tensor in tensors.items() if "position_encoding" not in name} | {
             SIGNATURE: encode_signature({"encoding": "alibi", "input_positions": "none"})
@@ -331,8 +331,8 @@ def test_an_encoding_without_a_place_is_refused_by_the_command(altered, tmp_path
     finished = command(path, tmp_path / "model")
     assert finished.exit_code == 1
     assert finished.output == (
-        "Error: CTranslate2 cannot hold alibi in an encoder: it has ALiBi in a decoder only; say "
-        "--source-position-encoding with another.\n"
+        "Error: CTranslate2 does not support alibi in an encoder: it has ALiBi in a decoder only; train with another "
+        "--source-position-encoding.\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["altered.pt"]
 
@@ -374,7 +374,7 @@ def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
     assert "20" in str(found).splitlines()[3]
 
 
-def test_measuring_refuses_what_is_not_one_text(served, checkpoint, data, tmp_path):
+def test_measuring_refuses_texts_of_different_lengths_and_damaged_models(served, checkpoint, data, tmp_path):
     text = data.parents[1] / "text"
     (tmp_path / "short").write_text("t1\n")
     with pytest.raises(ExportError, match=r"20 lines and .* has 1"):

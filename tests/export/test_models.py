@@ -1,4 +1,4 @@
-"""Tiny models of every exportable kind, by fairseq and by CTranslate2."""
+"""Compares fairseq and CTranslate2 on tiny models of every exportable kind."""
 
 from pathlib import Path
 
@@ -72,12 +72,12 @@ OTHERS = [
 
 
 def make(directory: Path, arch, *flags, tamper=None, quantization=None):
-    """A model, and CTranslate2 with its export."""
+    """A model, and CTranslate2 with the exported model."""
     task = make_task()
     model = enlarge_positions(build_model(arch, *flags)).float()
     with torch.no_grad():
         for parameter in (*model.encoder.parameters(), *model.decoder.parameters()):
-            if parameter.dim() == 1:  # biases of zero and norms of one would hide a lost one
+            if parameter.dim() == 1:  # a missing bias of zero or norm of one would not be noticed
                 parameter.add_(0.1 * torch.randn_like(parameter))
     trained = Trained(model, task, Path("none"), Path("none"))
     specification = make_specification(model, task.source_dictionary, task.target_dictionary)
@@ -97,22 +97,22 @@ def identify(flags):
 def test_both_give_the_same_probabilities_and_outputs(flags, tmp_path):
     trained, engine = make(tmp_path, *flags)
     found = verify(trained, engine, sentences(trained.task, [1, 9, 3, 6]), Search(beam=1))
-    assert found.tokens > 450  # the long ones are among them
+    assert found.tokens > 450  # includes the long sentences
     assert max(found.token, found.sentence, found.search) < EXACT, found
     assert found.identical == found.sentences == 4
 
 
 @pytest.mark.parametrize("flags", [SHAW, ("transformer_t5_tiny",), ("transformer_rotary_tiny",)], ids=identify)
-def test_scores_of_beams_are_log_probabilities_by_the_length(flags, tmp_path):
-    """Their order is not compared: <pad>, left out of CTranslate2's softmax, is as likely here as any word."""
+def test_scores_of_beams_are_log_probabilities_divided_by_the_length(flags, tmp_path):
+    """Their order is not compared: CTranslate2 excludes <pad> from the softmax, which here is as likely as any word."""
     trained, engine = make(tmp_path, *flags)
     found = verify(trained, engine, sentences(trained.task, [1, 9, 3]), Search(beam=3, lenpen=0.7))
     assert max(found.token, found.sentence, found.search) < EXACT, found
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "learned"])
-def test_what_is_longer_than_a_table_at_the_input_is_an_error(name, tmp_path):
-    """Not cut in silence; what stands in attention knows any length."""
+def test_sentences_longer_than_input_positions_are_an_error(name, tmp_path):
+    """CTranslate2 does not truncate them silently. Encodings in attention have no maximum length."""
     limits = ("--max-source-positions", "20", "--max-target-positions", "20")
     trained, engine = make(tmp_path, f"transformer_{name}_tiny", *limits)
     fits, longer = sentences(trained.task, [19, 20])
@@ -147,13 +147,13 @@ def swap_rows(variable):
         lambda spec: setattr(spec.config, "decoder_start_token", "<s>"),
     ],
 )
-def test_what_is_altered_is_noticed(tamper, tmp_path):
+def test_altered_parameters_are_detected(tamper, tmp_path):
     trained, engine = make(tmp_path, *SHAW, *PRE_NORM, tamper=tamper)
     assert not verify(trained, engine, sentences(trained.task, [4, 9]), Search()).passed
 
 
-def test_far_distances_are_compared_too(tmp_path):
-    """Those that no sentence of the sample reaches."""
+def test_large_distances_are_compared_too(tmp_path):
+    """Distances larger than any sentence of the sample."""
 
     def alter(spec):
         add_one(spec.encoder.layer[0].self_attention.relative_attention_bias[100:101, :1])
@@ -163,8 +163,8 @@ def test_far_distances_are_compared_too(tmp_path):
     assert found.token > 1e-4
 
 
-def test_what_is_wrong_only_token_by_token_is_noticed(tmp_path):
-    """A table for asymmetric distances, CTranslate2's own place for relative_key, which it misreads in a decoder."""
+def test_errors_in_incremental_decoding_are_detected(tmp_path):
+    """CTranslate2's own option for asymmetric distances, like relative_key's, is wrong in a decoder."""
 
     def alter(spec):
         for layer in spec.decoder.layer:
@@ -213,10 +213,10 @@ def test_quantized_models_translate(quantization, tmp_path):
         ((*SHAW, "--decoder-layers", "0"), "a stack without layers"),
     ],
 )
-def test_what_cannot_be_held_is_refused_by_name(flags, words):
+def test_unsupported_parts_are_refused_by_name(flags, words):
     task = make_task()
     model = build_model(*flags)
-    with pytest.raises(ExportError, match=rf"^CTranslate2 cannot hold {words}.*: .*\.$"):
+    with pytest.raises(ExportError, match=rf"^CTranslate2 does not support {words}.*: .*\.$"):
         make_specification(model, task.source_dictionary, task.target_dictionary)
 
 

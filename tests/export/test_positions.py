@@ -1,11 +1,11 @@
-"""Which encodings CTranslate2 holds, and its buckets of distances."""
+"""Which encodings CTranslate2 supports, and its buckets of distances."""
 
 import pytest
 import torch
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.export.errors import ExportError
-from fairseq_posenc.export.positions import NO_REASON, PLACES, REASONS, biases, nothing, place_of
+from fairseq_posenc.export.positions import CONVERTERS, NO_REASON, REASONS, biases, export_encoding, without_encoding
 from tests.references import bucket
 
 HEADS, WIDTH = 2, 8
@@ -21,35 +21,35 @@ def build(name, **options):
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_every_encoding_is_exported_or_refused_by_name(name):
     for in_decoder in (False, True):
-        if name in PLACES and (in_decoder or name != "alibi"):
+        if name in CONVERTERS and (in_decoder or name != "alibi"):
             assert name in EXPORTED
-            place = place_of(build(name), in_decoder, at_input=False)
-            assert place.opened_by
+            place = export_encoding(build(name), in_decoder, at_input=False)
+            assert place.options
         else:
             assert name not in EXPORTED or name == "alibi"
-            with pytest.raises(ExportError, match=rf"^CTranslate2 cannot hold {name}\b.*: .{{10,}}\.$"):
-                place_of(build(name), in_decoder, at_input=False)
+            with pytest.raises(ExportError, match=rf"^CTranslate2 does not support {name}\b.*: .{{10,}}\.$"):
+                export_encoding(build(name), in_decoder, at_input=False)
 
 
-def test_each_reason_is_of_an_encoding_that_has_no_place():
-    assert set(REASONS).isdisjoint(PLACES)
-    assert set(REASONS) | set(PLACES) <= set(ENCODINGS)
+def test_reasons_exist_for_unsupported_encodings_only():
+    assert set(REASONS).isdisjoint(CONVERTERS)
+    assert set(REASONS) | set(CONVERTERS) <= set(ENCODINGS)
 
 
-def test_an_encoding_of_which_nobody_said_anything_is_refused():
+def test_an_encoding_without_converter_or_reason_is_refused():
     encoding = build("nopos")
     unheard = type("Unheard", (type(encoding),), {"name": "unheard"})(HEADS, WIDTH)
-    with pytest.raises(ExportError, match=rf"cannot hold unheard: {NO_REASON}"):
-        place_of(unheard, in_decoder=False, at_input=False)
+    with pytest.raises(ExportError, match=rf"does not support unheard: {NO_REASON}"):
+        export_encoding(unheard, in_decoder=False, at_input=False)
 
 
 @pytest.mark.parametrize("name", sorted(EXPORTED))
-def test_positions_stand_in_attention_or_at_the_input(name):
-    if PLACES[name] is nothing:
-        assert place_of(build(name), in_decoder=True, at_input=True).opened_by == {}
+def test_positions_are_in_attention_or_at_the_input(name):
+    if CONVERTERS[name] is without_encoding:
+        assert export_encoding(build(name), in_decoder=True, at_input=True).options == {}
         return
-    with pytest.raises(ExportError, match=rf"cannot hold {name} on input positions.*--input-positions none"):
-        place_of(build(name), in_decoder=True, at_input=True)
+    with pytest.raises(ExportError, match=rf"does not support {name} on input positions.*--input-positions none"):
+        export_encoding(build(name), in_decoder=True, at_input=True)
 
 
 @pytest.mark.parametrize("sharing", ["none", "layer"])
@@ -57,21 +57,21 @@ def test_positions_stand_in_attention_or_at_the_input(name):
 def test_tables_for_each_head_are_refused_with_the_flag_that_shares_them(sharing, options):
     encoding = build("shaw", position_sharing=sharing, **options)
     with pytest.raises(ExportError, match=r"shaw with a table for each head.*--position-sharing head"):
-        place_of(encoding, in_decoder=False, at_input=False)
+        export_encoding(encoding, in_decoder=False, at_input=False)
 
 
 def test_segments_are_refused():
     encoding = build("diet_rel", num_segments=2)
     with pytest.raises(ExportError, match=r"segments.*--segment-separator"):
-        place_of(encoding, in_decoder=False, at_input=False)
+        export_encoding(encoding, in_decoder=False, at_input=False)
 
 
 @pytest.mark.parametrize("furthest", [0, 1, 2, 5, 128])
 @pytest.mark.parametrize("in_decoder", [False, True])
-def test_distances_beyond_the_table_clip_exactly(furthest, in_decoder):
-    """CTranslate2's buckets (its get_relative_position_bucket) are T5's."""
+def test_distances_beyond_the_table_are_clipped_exactly(furthest, in_decoder):
+    """CTranslate2's buckets (get_relative_position_bucket) are T5's."""
     table = torch.randn(HEADS, 2 * furthest + 1)
-    held = biases(table, in_decoder).holds
+    held = biases(table, in_decoder).tables
     rows, far = held["relative_attention_bias"], int(held["relative_attention_max_distance"])
     assert rows.shape == ((2 if in_decoder else 4) * max(furthest, 1), HEADS)
     distances = [*range(-600, 1 if in_decoder else 601), -1_000_000]

@@ -1,1 +1,1 @@
-"""What several encodings have in common: base classes, tables and products. No file here is an encoding."""
+"""Base classes, buckets, tables and products that several encodings use. No file here defines an encoding."""

@@ -1,4 +1,4 @@
-"""Clipped relative vectors with FlexAttention: far keys on either side, and a band of near ones."""
+"""Clipped relative vectors with FlexAttention: two kernels for the clipped distances, and a band between them."""
 
 from __future__ import annotations
 
@@ -22,22 +22,29 @@ def flex_clipped_attention(
     key_logits: Tensor | None,
     value_table: Tensor | None,
 ) -> Tensor:
-    r"""Shaw's attention, output (B, H, T, d), in three parts that share one softmax.
+    r"""Shaw's attention in three parts p: keys clipped on the left, keys clipped on the right, and the band between.
 
-    All keys at a distance of K or more to one side share the last vector of that side, so each side is plain attention
-    plus one logit for each query and one value vector. Only the 2K - 1 distances between are computed one by one, in
-    O(n K d) time and O(n K) memory beside the two calls of FlexAttention.
+    All keys at a distance of K or more on one side share that side's last vector. Each side is therefore plain
+    attention plus one logit for each query and one value vector. The 2K - 1 distances of the band are computed
+    explicitly, in O(n K d) time and O(n K) memory in addition to the two calls of FlexAttention. The outputs z_ip of
+    the parts are combined into one softmax by their logsumexp s_p:
 
     .. math:: z_i = \sum_{p} \frac{e^{s_p}}{\sum_{p'} e^{s_{p'}}} z_{ip}, \quad
         s_p = \log \sum_{j \in p} e^{e_{ij}}
 
     Args:
         q: (B, H, T, d), scaled.
-        key_logits: q_i a^K_c of each row, (B, H, T, 2K + 1), or None without relative keys.
+        k, v: (B, H, S, d).
+        clipping_distance: K.
+        key_logits: q_i a^K_c for each row c of the table, (B, H, T, 2K + 1), or None without relative keys.
         value_table: a^V (H or 1, 2K + 1, d), or None without relative values.
+
+    Returns:
+        output (B, H, T, d).
     """
     reach = clipping_distance
-    sides: list[tuple[int, tuple[str, PairMask] | None]] = [(0, None)]  # K = 0: one row for every distance
+    # Each side: its row of the table, and its mask with a name. With K = 0 all distances share one row.
+    sides: list[tuple[int, tuple[str, PairMask] | None]] = [(0, None)]
     if reach > 0:
         sides = [
             (0, (f"left of {reach}", lambda i, j: j <= i - reach)),
@@ -60,7 +67,7 @@ def flex_clipped_attention(
     return sum((share * output for share, output in zip(shares, outputs, strict=True)), start=torch.zeros_like(q))
 
 
-#: queries of one block of the band
+#: number of queries in one block of the band
 BAND_BLOCK = 64
 
 
@@ -74,8 +81,10 @@ def _band(
     key_logits: Tensor | None,
     value_table: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention at distances less than ``reach``: output (B, H, T, d), logsumexp (B, H, T). Each block of queries
-    attends to a window of keys; windows overlap.
+    """Attention at distances less than ``reach``. Each block of queries attends to a window of keys; windows overlap.
+
+    Returns:
+        output (B, H, T, d), and logsumexp of the logits (B, H, T).
     """
     queries, side = q.size(2), reach - 1
     block = min(BAND_BLOCK, queries)
@@ -89,7 +98,7 @@ def _band(
     row = (i - positions.first).clamp(max=queries - 1)
 
     def windows(x: Tensor) -> Tensor:
-        """(B, H, S, d) as (B, H, number, width, d)."""
+        """(B, H, S, d) to (B, H, number, width, d)."""
         return x[:, :, j[:, 0]]
 
     blocks = F.pad(q, (0, 0, 0, number * block - queries)).unflatten(2, (number, block))
@@ -100,9 +109,9 @@ def _band(
         padded = F.pad(key_logits, (0, 0, 0, number * block - queries))
         logits = logits + take_distances(padded, rows).unflatten(2, (number, block))
     if masks.attn_bias is not None:
-        logits = logits + _at(masks.attn_bias, row, j)
+        logits = logits + _gather_pairs(masks.attn_bias, row, j)
     if masks.forbidden is not None:
-        exists = exists & ~_at(masks.forbidden, row, j)
+        exists = exists & ~_gather_pairs(masks.forbidden, row, j)
     if masks.key_padding_mask is not None:
         exists = exists & ~masks.key_padding_mask[:, None][:, :, j]
     logits = logits.masked_fill(~exists, masks.forbidden_logit)
@@ -114,6 +123,6 @@ def _band(
     return output[:, :, :queries], logits.logsumexp(-1).flatten(2)[:, :, :queries]
 
 
-def _at(x: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Entries of x (B or 1, H or 1, T or 1, S) for queries i and keys j, (B or 1, H or 1, number, block, width)."""
+def _gather_pairs(x: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Indexes x (B or 1, H or 1, T or 1, S) by queries i and keys j: (B or 1, H or 1, number, block, width)."""
     return x[:, :, i if x.size(2) > 1 else torch.zeros_like(i), j]

@@ -1,4 +1,4 @@
-"""Buckets of distances, which grow with the logarithm of the distance."""
+"""Logarithmic buckets of distances."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...errors import FlagError
 
 
 def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
-    """T5's bucket of each distance from -max_distance to max_distance, (2 max_distance + 1,), int64; distances beyond
-    share the bucket of the last.
+    """T5's bucket of each distance from -max_distance to max_distance, (2 max_distance + 1,), int64.
 
-    Half of the buckets hold one distance each, the others grow with its logarithm. Bidirectional: the first half of
-    all buckets is for keys at or before the query, the second for keys after it. One-sided: keys after the query fall
-    into bucket 0, which a causal mask hides. The logarithm is taken in single precision, as in the authors' code.
+    Half of the buckets hold one distance each, the others are logarithmic; distances beyond max_distance share the last
+    bucket. If ``bidirectional``, the first half of all buckets is for keys at or before the query, the second half for
+    later keys. Otherwise later keys are in bucket 0, and a causal mask must hide them. The logarithm is computed in
+    single precision, as in the authors' code.
 
     Raises:
-        ValueError: too few buckets, or a max_distance that leaves none to the logarithm.
+        FlagError: there are too few buckets, or max_distance leaves no distance for the logarithmic ones.
     """
     distances = torch.arange(-max_distance, max_distance + 1)
     per_side = num_buckets // 2 if bidirectional else num_buckets
@@ -29,8 +29,8 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
         raise FlagError(f"--num-buckets must be {needed}, not {num_buckets}.")
     if max_distance <= exact:
         raise FlagError(
-            f"--max-distance must be more than {exact}, the distances that {num_buckets} buckets hold singly, "
-            f"not {max_distance}."
+            f"--max-distance must be more than {exact}, not {max_distance}: of {num_buckets} buckets the first {exact} "
+            "of a direction hold one distance each."
         )
     back = distances.abs() if bidirectional else (-distances).clamp(min=0)
     ratio = torch.log(back.clamp(min=1).float() / exact) / math.log(max_distance / exact)
@@ -40,24 +40,23 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
 
 
 def signed_log_buckets(position_buckets: int, max_distance: int) -> list[int]:
-    """DeBERTa-v2's bucket of each distance from -(max_distance - 1) to max_distance - 1, ascending; distances beyond
-    share the bucket of the last.
+    """DeBERTa-v2's bucket of each distance from -(max_distance - 1) to max_distance - 1, ascending.
 
-    Each direction has its own buckets, negative to the left. Distances up to position_buckets // 2 are their own
-    buckets, the others grow with the logarithm up to position_buckets - 1 (- 2 where that number is odd). The logarithm
-    is taken in single precision and rounded up, as in the authors' code, where the last distance may so come one
-    bucket further.
+    Each direction has its own buckets, negative ones to the left. Distances up to position_buckets // 2 are their own
+    buckets; the others are logarithmic, up to bucket position_buckets - 1, or position_buckets - 2 if position_buckets
+    is odd. Larger distances share the last bucket. The logarithm is computed in single precision and rounded up, as in
+    the authors' code, so rounding may put the last distance one bucket further.
 
     Raises:
-        ValueError: too few buckets, or a max_distance that leaves none to the logarithm.
+        FlagError: there are too few buckets, or max_distance leaves no distance for the logarithmic ones.
     """
     if position_buckets < 4:
         raise FlagError(f"--position-buckets must be at least 4, not {position_buckets}.")
     exact = position_buckets // 2
     if max_distance < exact + 2:
         raise FlagError(
-            f"--max-distance must be more than {exact + 1}, not {max_distance}: --position-buckets {position_buckets} "
-            f"hold the distances up to {exact} singly."
+            f"--max-distance must be more than {exact + 1}, not {max_distance}: with --position-buckets "
+            f"{position_buckets} each distance up to {exact} has its own bucket."
         )
     distances = torch.arange(1 - max_distance, max_distance, device="cpu")
     ratio = torch.log(distances.abs().clamp(min=exact) / exact) / math.log((max_distance - 1) / exact)
@@ -65,9 +64,7 @@ def signed_log_buckets(position_buckets: int, max_distance: int) -> list[int]:
     return torch.where(distances.abs() <= exact, distances, distances.sign() * far).tolist()
 
 
-def clamped(table: Tensor, distances: Tensor) -> Tensor:
-    """Entries of a 1-dimensional table of the distances from -m to m, of the shape of ``distances``; those beyond m
-    share the last.
-    """
+def by_clamped_distance(table: Tensor, distances: Tensor) -> Tensor:
+    """Indexes a table (2m + 1,) of the distances from -m to m; larger distances are clamped."""
     furthest = len(table) // 2
     return table[distances.clamp(-furthest, furthest) + furthest]

@@ -14,8 +14,9 @@ CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_
 
 
 class ClippedEncoding(PositionEncoding):
-    """Has tables of 2K + 1 rows, row t of which is distance j - i = t - K; distances beyond K clip. Most subclasses
-    make them in :meth:`add_tables`.
+    """Base class with tables of 2K + 1 rows; row t is distance j - i = t - K, and distances beyond K are clipped.
+
+    Most subclasses make their tables in :meth:`add_tables`.
     """
 
     options = CLIPPED
@@ -31,12 +32,12 @@ class ClippedEncoding(PositionEncoding):
         self.add_tables()
 
     def add_tables(self) -> None:
-        """Makes the tables, once the options are set."""
+        """Makes the tables; called after the options are set."""
 
     def table_shape(self, *width: int) -> tuple[int, ...]:
-        """(H, 2K + 1, ...), or (1, 2K + 1, ...) where heads share the table."""
+        """(H, 2K + 1, ...), or (1, 2K + 1, ...) if heads share the table."""
         return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
 
     def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
-        """The rows of a table that can occur, and indices into them by query and key."""
+        """The rows of a table that can occur, and indices (T, S) into them."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)

@@ -10,12 +10,13 @@ from ..base import PositionEncoding
 
 
 class DistanceBias(PositionEncoding):
-    """A bias that depends on the distance and on no token: one (H, T, S) tensor for all sentences, and for all layers
-    that share the encoding. A subclass implements :meth:`of_distances`.
+    """Base class of biases that depend on the distance only, and are the same for all sentences.
+
+    A subclass implements :meth:`of_distances`.
     """
 
     def of_distances(self, positions: Positions) -> Tensor:
-        """The bias of every distance of ``positions.span``, (H or 1, distances)."""
+        """The bias for all distances of ``positions.span``, (H or 1, distances)."""
         raise NotImplementedError
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
@@ -25,6 +26,6 @@ class DistanceBias(PositionEncoding):
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         values = self.of_distances(positions).to(q.dtype)
-        own_values = values.size(0) > 1
-        origin = positions.queries - 1  # index in the span of the distance of the first query and the first key
-        return lambda score, b, h, i, j: score + values[h * own_values, j - i + origin]
+        per_head = values.size(0) > 1
+        origin = positions.queries - 1  # index in ``span`` of the distance between the first query and the first key
+        return lambda score, b, h, i, j: score + values[h * per_head, j - i + origin]

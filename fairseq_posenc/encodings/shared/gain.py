@@ -1,4 +1,4 @@
-"""The gain of learned scalars, ``--bias-gain``: a constant factor that makes them learn faster."""
+"""The gain of learned scalars, ``--bias-gain``: a constant factor so that they learn faster."""
 
 from __future__ import annotations
 
@@ -11,67 +11,69 @@ from torch import Tensor, nn
 
 
 class LearnedScalars(nn.Module):
-    r"""A module whose learned scalars, or vectors of them, act through a constant gain G.
+    r"""A module whose learned scalars, or vectors of them, are multiplied by a constant gain G.
 
     .. math:: w = w_0 + G (\theta - w_0)
 
-    The parameter theta is what is learned and saved, w what acts; w_0 is the neutral value, 0 of a bias and 1 of a
-    factor. An optimizer such as Adam moves theta by about the learning rate per update, whatever the gradient, and so
-    w by G times as much. A subclass names its scalars and reads them by :meth:`effective`.
+    theta is the parameter in the checkpoint, w the effective value, and w_0 the neutral value: 0 for a bias, 1 for a
+    factor. An optimizer such as Adam changes theta by about the learning rate per update, independent of the scale of
+    the gradient, and w by G times as much. A subclass lists its scalars and reads them with :meth:`effective`.
     """
 
     #: the neutral value of each parameter that is a learned scalar, by name; a parameter may be None
     scalars: ClassVar[dict[str, float]] = {}
-    #: the gain's name in a checkpoint's record of positions
+    #: the key of the gain in a checkpoint's record of positions
     recorded_as: ClassVar[str] = "bias_gain"
     bias_gain: float = 1.0
 
     def effective(self, name: str) -> Tensor:
-        """w, of the shape of the parameter ``name``."""
+        """The effective value w of the parameter ``name``."""
         theta: Tensor = getattr(self, name)
-        return stretched(theta, self.scalars[name], self.bias_gain)
+        return scale_around(theta, self.scalars[name], self.bias_gain)
 
     def set_gain(self, bias_gain: float) -> None:
-        """Changes the gain, and theta so that w stays what it is."""
+        """Sets the gain, and changes theta so that w stays the same."""
         for name in self.present_scalars():
             with torch.no_grad():
                 theta = getattr(self, name)
-                theta.copy_(stretched(theta, self.scalars[name], self.bias_gain / bias_gain))
+                theta.copy_(scale_around(theta, self.scalars[name], self.bias_gain / bias_gain))
         self.bias_gain = bias_gain
 
     def present_scalars(self) -> list[str]:
-        """The names of the learned scalars that this module has."""
+        """The names of the learned scalars that are not None."""
         return [name for name in self.scalars if getattr(self, name) is not None]
 
 
-def stretched(x: Tensor, neutral: float, factor: float) -> Tensor:
-    """x moved away from the neutral value, to ``factor`` times its distance; x itself where the factor is 1."""
+def scale_around(x: Tensor, neutral: float, factor: float) -> Tensor:
+    """Scales the difference between x and the neutral value by ``factor``."""
     if factor == 1:
         return x
     return factor * x if neutral == 0 else neutral + factor * (x - neutral)
 
 
 def modules_with_scalars(module: nn.Module) -> Iterator[tuple[str, LearnedScalars]]:
-    """Every module inside that has learned scalars, with each of its names: a shared one has several."""
+    """The submodules with learned scalars, by name; a shared submodule occurs once for each of its names."""
     for name, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, LearnedScalars) and part.present_scalars():
             yield name, part
 
 
 def parse_gain(value: Any) -> float | str:
-    """``auto`` or a positive number, as typed on a command line or in YAML."""
+    """Parses ``auto`` or a positive number, as typed on a command line or in YAML."""
     try:
         gain = value if value == "auto" else float(str(value))
     except ValueError:
         gain = None
     if gain != "auto" and (gain is None or not 0 < gain < math.inf):
-        raise ValueError(f"say auto or a positive number, not {value!r}")
+        raise ValueError(f"must be auto or a positive number, not {value!r}")
     return gain
 
 
 def resolve_gain(bias_gain: float | str | None, width: int) -> float:
-    """The number that is meant: ``auto`` is the square root of the width, None is 1. The width is that of a head for
-    scalars in attention, that of the embeddings for vectors that are added to them.
+    """The gain as a number: the square root of the width for ``auto``, 1 for None.
+
+    Args:
+        width: the width of a head for scalars in attention, of the embeddings for input positions.
     """
     if bias_gain == "auto":
         return math.sqrt(width)

@@ -10,14 +10,14 @@ from .tables import check_length
 
 
 class PairBias(PositionEncoding):
-    """A bias that depends on the absolute positions of query and key and on no token: one (H, n, m) matrix for all
-    sentences, for all layers that share the encoding, and for all steps of a generation.
+    """Base class of biases that depend on the absolute positions of query and key only.
 
-    Positions count real tokens from 0. A subclass implements :meth:`matrix` and sets ``max_positions``.
+    One (H, n, m) matrix serves all sentences, all layers that share the encoding, and all steps of a generation.
+    Positions are counted from 0 without padding. A subclass implements :meth:`matrix` and sets ``max_positions``.
     """
 
     bias_by_blocks = False
-    #: longest sequence of queries or keys
+    #: maximum length of queries and keys
     max_positions: int
 
     def matrix(self, queries: int, keys: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Segment attention of Chen et al. (2021), "DIET", https://arxiv.org/abs/2104.08698; joins any other encoding."""
+"""Segment attention of Chen et al. (2021), "DIET", https://arxiv.org/abs/2104.08698, to combine with an encoding."""
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,8 @@ class SegmentAttention(LearnedScalars):
 
     .. math:: E_S(S(i), S(j)) = S_{\hat i, \hat j}  \quad (2)
 
-    Parameter: ``segment_bias`` (H, N, N), head, segment of the query, segment of the key. The paper has no more
-    segments than its input; here those past the last row count as the last.
+    Parameter: ``segment_bias`` (H, N, N), indexed by head, segment of the query, segment of the key. Segments from N on
+    are treated as segment N - 1.
     """
 
     scalars = {"segment_bias": 0.0}
@@ -22,7 +22,7 @@ class SegmentAttention(LearnedScalars):
         super().__init__()
         self.num_segments = num_segments
         self.segment_bias = nn.Parameter(torch.empty(num_heads, num_segments, num_segments))
-        nn.init.normal_(self.segment_bias, std=0.02)  # as diet_rel: the paper names no initializer
+        nn.init.normal_(self.segment_bias, std=0.02)  # as diet_rel; the paper names no initializer
 
     def forward(self, positions: Positions) -> Tensor:
         """The bias, (B, H, T, S)."""

@@ -1,4 +1,4 @@
-"""Products with tables of vectors by distance, which never make a tensor of the vectors by query and key."""
+"""Products with tables of vectors by distance, which avoid the (T, S, d) tensor of vectors by query and key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..base import PositionEncoding
 
 
 def per_head(x: Tensor, tables: Tensor) -> Tensor:
-    """x (B, H, T, m) times each head's own table (H, m, n), or one for all heads (1, m, n): (B, H, T, n).
+    """Multiplies x (B, H, T, m) by the table of each head (H, m, n), or of all heads (1, m, n): (B, H, T, n).
 
-    A plain ``x @ tables`` would copy the tables for each sentence of the batch.
+    Unlike ``x @ tables``, it does not copy the tables for each sentence of the batch.
     """
     tables = tables.to(x.dtype)
     if tables.size(0) == 1:
@@ -21,31 +21,29 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
 
 
 def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
-    """From the logits of each query and row (B, H, T, rows) those of the rows at (T, S) that ``index`` names."""
+    """Gathers logits by table row, (B, H, T, rows), at the rows ``index`` (T, S): (B, H, T, S)."""
     return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))
 
 
 def logits_of_queries(q: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """q_i a_{ij}, (B, H, T, S), of q (B, H, T, d) and row ``index[i, j]`` of the table (H or 1, rows, d)."""
-    if len(index) == 1:  # in cached decoding the vectors of the one query's keys are few
+    """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
+    if len(index) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
         return per_head(q, table[:, index[0]].transpose(-2, -1))
     return take_distances(per_head(q, table.transpose(-2, -1)), index)
 
 
 def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """k_j a_{ij}, (B, H, T, S), of k (B, H, S, d) and row ``index[i, j]`` of the table (H or 1, rows, d)."""
+    """k_j a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
     if len(index) == 1:
         return (k * table[:, index[0]].to(k.dtype)).sum(-1)[:, :, None]
     return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
 
 
 def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """sum_j w_{ij} a_{ij}, (B, H, T, d), of weights (B, H, T, S) and row ``index[i, j]`` of the table
-    (H or 1, rows, d).
-    """
+    """sum_j w_{ij} a_{ij}, (B, H, T, d), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
     if len(index) == 1:
         return per_head(weights, table[:, index[0]])
-    # Many keys can fall on one clipped distance: half precision would lose the small weights among them.
+    # Sum in float32: many keys may share a clipped distance, and half precision would lose their small weights.
     sum_dtype = torch.promote_types(weights.dtype, torch.float32)
     by_row = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
     by_row = by_row.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
@@ -53,7 +51,7 @@ def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
 
 
 def table_heads(num_heads: int, position_sharing: str) -> int:
-    """The number of heads in a table: 1 if heads share it ("head" and "all")."""
+    """The number of heads in a table: 1 if heads share it ("head", "all")."""
     return 1 if position_sharing in ("head", "all") else num_heads
 
 
@@ -61,7 +59,7 @@ def check_length(encoding: PositionEncoding, length: int, max_positions: int) ->
     """Refuses a sequence longer than the encoding's tables.
 
     Raises:
-        ValueError: it is.
+        FlagError: the sequence is too long.
     """
     if length > max_positions:
         raise FlagError(

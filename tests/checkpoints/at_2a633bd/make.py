@@ -21,7 +21,7 @@ from fairseq_posenc.encodings import ENCODINGS
 
 SOURCE = torch.tensor([[4, 7, 9, 7, 12, 5, 2], [1, 1, 1, 7, 6, 13, 2]])
 TARGET = torch.tensor([[2, 8, 7, 4, 10], [2, 6, 5, 1, 1]])
-FEW = ("--max-source-positions", "16", "--max-target-positions", "16")  # or the files would be large
+FEW = ("--max-source-positions", "16", "--max-target-positions", "16")  # keeps the files small
 WIDE = ("diet_abs", "diet_abs_lin", "learned", "linformer", "tupe_abs", "tupe_rel")
 SEGMENTS = ("--segment-separator", "w3")
 CASES: dict[str, tuple[str, ...]] = {
@@ -76,7 +76,7 @@ def make_checkpoint(name: str, encoding: str, *flags: str) -> None:
 def main() -> None:
     directory = Path(sys.argv[1]).absolute()
     directory.mkdir(parents=True, exist_ok=True)
-    os.chdir(directory)  # so that the files hold no path but relative ones
+    os.chdir(directory)  # so that the files contain relative paths only
     make_data(Path("data"))
     for name, words in CASES.items():
         make_checkpoint(name, *words)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 old: Any = np
-old.float, old.int, old.bool = float, int, bool  # names that NumPy had then
+old.float, old.int, old.bool = float, int, bool  # names that NumPy had at that time
 
 from fairseq import checkpoint_utils, meters, options  # noqa: E402
 from fairseq_cli import preprocess, train  # noqa: E402
@@ -48,7 +48,7 @@ def main() -> None:
     assert meters.__file__.startswith(os.environ["PYTHONPATH"]), "this is another fairseq than 0.9.0"
     directory = Path(sys.argv[1]).absolute()
     directory.mkdir(parents=True, exist_ok=True)
-    os.chdir(directory)  # so that the file holds no path but relative ones
+    os.chdir(directory)  # so that the file contains relative paths only
     make_data()
     words = [".", "--arch", "transformer", *TINY, "--save-dir", "checkpoints", "--cpu", "--optimizer", "adam"]
     words += ["--lr", "0.05", "--max-tokens", "40", "--max-update", "2", "--num-workers", "0", "--no-progress-bar"]

@@ -194,7 +194,7 @@ def test_script():
     [
         (["transformer_shw_tiny"], "there is no architecture 'transformer_shw_tiny' here"),
         (["transformer_nopos_tiny", "--", "--clipping-distance", "4"], "--clipping-distance has no meaning for"),
-        (["transformer_shaw_tiny", "--", "--clipping-distance", "x"], "say a whole number, not 'x'"),
+        (["transformer_shaw_tiny", "--", "--clipping-distance", "x"], "a whole number, not 'x'"),
         (["--", "--clipping-distance", "4"], "name an architecture"),
     ],
 )

@@ -610,9 +610,12 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
                 signal.raise_signal(number)
             run_command(run, ["sleep", "60"], tmp_path / "log", "sleep")
 
+    # A background job of a shell ignores SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             work()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.alarm(0)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, before)
