@@ -51,7 +51,7 @@ def ratio(text: str) -> float:
 
 
 def folder_name(text: str) -> str:
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", text) or ".." in text.split("/"):
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", text) or {".", ".."} & set(text.split("/")):
         raise ValueError(f"'{text}' is not the name of a directory under --data-dir, such as wmt/download")
     return text
 

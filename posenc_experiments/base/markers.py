@@ -82,8 +82,12 @@ def empty_directory(path: Path) -> Path:
 
 def replace_directory(temporary: Path, final: Path) -> None:
     """Renames a finished directory to its final name, and replaces an older one."""
-    shutil.rmtree(final, ignore_errors=True)
+    old = final.with_name(f"{final.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        os.replace(final, old)
     os.replace(temporary, final)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 class Markers:

@@ -13,7 +13,7 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by SacreBLEU's paired bootstrap.")
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, dir_okay=False),
     help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
 )
 def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: Path | None) -> None:

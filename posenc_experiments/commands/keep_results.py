@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import TEMPORARY, empty_directory, replace_directory
+from posenc_experiments.evaluation.results import read_experiments
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, SACREBLEU, ExperimentDirectory
 
 KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL)  # of each test set
@@ -24,21 +26,33 @@ def main(output: Path, results: Path) -> None:
     OUTPUT is a recipe's --output-dir. In the command of the training, paths become those of a run from the repository
     with the default directories.
     """
-    output = output.resolve()
+    output, target = output.resolve(), results.resolve()
     finished = sorted(marker.parents[1] for marker in output.rglob("done/score*"))
-    if not finished:
+    if not finished or finished == [output]:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
-    for experiment in finished:
+    if output.is_relative_to(target) or target.is_relative_to(output):
+        raise RecipeError(f"{results} and {output} are in each other: name another directory for the results.")
+    read_experiments(finished)  # refuses damaged files
+    commands = {experiment: _command(experiment, output) for experiment in finished}
+    for experiment, command in commands.items():
         kept = results / experiment.relative_to(output)
-        if kept.exists():
-            shutil.rmtree(kept)
-        kept.mkdir(parents=True)
         files = ExperimentDirectory(experiment)
+        temporary = empty_directory(kept.with_name(kept.name + TEMPORARY))
         for file in (files.about, files.summary, *files.test_files(KEPT)):
             if file.is_file():
-                shutil.copyfile(file, kept / file.name)
-        (kept / files.command.name).write_text(_portable(files.command.read_text(encoding="utf-8"), output))
+                shutil.copyfile(file, temporary / file.name)
+        (temporary / files.command.name).write_text(command, encoding="utf-8")
+        replace_directory(temporary, kept)
     click.echo(f"{len(finished)} experiments kept in {results}")
+
+
+def _command(experiment: Path, output: Path) -> str:
+    """The command of an experiment's training as it is kept; RecipeError if it cannot be read."""
+    path = ExperimentDirectory(experiment).command
+    try:
+        return _portable(path.read_text(encoding="utf-8"), output)
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise RecipeError(f"{path} is missing or damaged: run the experiment again, or move it away.") from None
 
 
 def _portable(command: str, output: Path) -> str:

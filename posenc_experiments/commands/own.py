@@ -9,6 +9,7 @@ import click
 from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import ROOT
+from posenc_experiments.base.settings import parse_override
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.own_text import TRAIN, VALID, count_pairs, find_splits
 
@@ -94,6 +95,9 @@ def main(
     counts = count_pairs(splits)
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(counts[TRAIN], size)
     path = find_conf(folder, chosen)
+    for section, key, _ in map(parse_override, overrides):
+        if section == "corpus":
+            raise RecipeError(f"--set corpus.{key}: --text, --name and --pair say what the corpus is; leave it out.")
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
     derived = [f"corpus.{key}={value}" for key, value in corpus.items()]

@@ -42,6 +42,8 @@ def choose_pair(recipe: Recipe, pair: str | None) -> str:
 
 def find_conf(folder: Path | None, conf: str | None) -> Path:
     """The path of the .conf: `conf` is a path or a name in the recipe's directory, by default that of the directory."""
+    if conf == "":
+        raise RecipeError("--conf is empty: name a .conf file.")
     if conf is None:
         if folder is None:
             raise RecipeError("--conf is missing: name a .conf file, or call a recipe's run.sh.")

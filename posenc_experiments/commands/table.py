@@ -26,7 +26,7 @@ from posenc_experiments.workflow.plan import make_plan
     help="The recipe's directory; table.sh sets it.",
 )
 @click.argument("name", required=False)
-@click.option("--show", is_flag=True, help="Run nothing; print the table of the results so far.")
+@click.option("--show", is_flag=True, help="Run nothing; print and write the table of the results so far.")
 @shared_options
 def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     """Trains, translates and scores what is missing of a paper's table, and prints it beside the paper's figures.

@@ -30,7 +30,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data.checksums import CHECKSUMS, checksums
 from posenc_experiments.data.text import open_binary
 
-ORIGIN = "origin.json"  # in the directory of the copy: the paths of the copied files
+ORIGIN = "text.json"  # in the directory of the pair's data: the directory of the text, and the paths of its files
 TRAIN, VALID, TSV = "train", "valid", "tsv"
 BATCH = 5_000  # pairs written at a time
 Splits = dict[str, list[Path]]  # for each set, the files of the two sides, or one .tsv of both
@@ -170,19 +170,22 @@ def take(run: Run) -> None:
     origin = {"directory": str(text), "files": dict(_origins(splits, run))}
     sums = _copy(run, splits, None)
     if markers.is_done(stage, fingerprint(sums)):
-        if read_json(run.download_dir / ORIGIN) != origin:  # the same text was moved, or is in files of another form
-            write_json(run.download_dir / ORIGIN, origin)
+        path = run.pair_dir / ORIGIN
+        if not path.is_file() or read_json(path) != origin:  # the same text was moved, or is in files of another form
+            write_json(path, origin)
         run.say(f"download: done before, {text} has not changed")
         return
     _refuse_swapped(run, sums)
     with locked(run.download_dir.parent):
-        _refuse_other(run, text)
+        if run.download_dir.exists() and not (run.download_dir / CHECKSUMS).is_file():
+            raise RecipeError(f"{run.download_dir} is not a copy of text: move it away, or give another --name.")
+        _refuse_other(run, text, was_copied=markers.path(stage).is_file())
         before = checksums(run)
         temporary = empty_directory(run.download_dir.with_name(f"{run.pair}.tmp"))
         try:
             sums = _copy(run, splits, temporary)
             write_json(temporary / CHECKSUMS, sums)
-            write_json(temporary / ORIGIN, origin)
+            write_json(run.pair_dir / ORIGIN, origin)
             markers.clear(stage)
             replace_directory(temporary, run.download_dir)
         finally:
@@ -202,7 +205,7 @@ def _origins(splits: Splits, run: Run) -> Iterator[tuple[str, str]]:
 
 def origin(run: Run, name: str) -> str | None:
     """The user's file that a file of the copy was made from; None if there is no copy."""
-    path = run.download_dir / ORIGIN
+    path = run.pair_dir / ORIGIN
     return dict(read_json(path)["files"]).get(name) if path.is_file() else None
 
 
@@ -224,9 +227,9 @@ def _copy(run: Run, splits: Splits, directory: Path | None) -> dict[str, str]:
     return sums
 
 
-def _refuse_other(run: Run, text: Path) -> None:
+def _refuse_other(run: Run, text: Path, was_copied: bool) -> None:
     """RecipeError if the data of this name and pair was made from other text, so that results would be mixed."""
-    path = run.download_dir / ORIGIN
+    path = run.pair_dir / ORIGIN
     if path.is_file():
         other = str(read_json(path)["directory"])
         if other != str(text):
@@ -234,7 +237,7 @@ def _refuse_other(run: Run, text: Path) -> None:
                 f"--name {run.recipe.corpus.name}: {run.download_dir} holds the text of {other}, and that of {text} "
                 "differs; give it another --name."
             )
-    elif Markers(run.pair_dir).path("prepare").is_file():
+    elif not was_copied and Markers(run.pair_dir).path("prepare").is_file():
         raise RecipeError(
             f"--name {run.recipe.corpus.name}: {run.pair_dir} holds the data of another recipe; give another --name."
         )

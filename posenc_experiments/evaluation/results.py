@@ -5,6 +5,7 @@ test set, scores, hypotheses and references; never logs. It refuses a score whos
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -226,10 +227,10 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
     try:
         found = {
             one["name"]: Metric(
-                score=float(one["score"]),
-                interval=one.get("confidence_var"),
+                score=_finite(one["score"]),
+                interval=None if one.get("confidence_var") is None else _finite(one["confidence_var"]),
                 **{key: one.get(key) for key in ("reference", "hypotheses", "references", "translation")},
-                signature=one["signature"],
+                signature="" + one["signature"],  # TypeError unless it is text
             )
             for one in (value if isinstance(value, list) else [value])
         }
@@ -238,6 +239,12 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
     if not found:
         raise RecipeError(f"{path} is not what `sacrebleu -f json` prints: run the stage score again.")
     return found
+
+
+def _finite(number: Any) -> float:
+    if not math.isfinite(number):
+        raise ValueError
+    return float(number)
 
 
 def read_lines(path: Path) -> list[str]:

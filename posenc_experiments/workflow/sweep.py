@@ -43,7 +43,7 @@ def choose_experiments(recipe: Recipe, texts: Sequence[str]) -> tuple[Recipe, li
         else:
             names += _names(recipe, text)
     if not names:
-        raise RecipeError("--experiments: name at least one.")
+        raise RecipeError(f"{recipe.where('experiments', 'default')}: name at least one experiment.")
     return found, list(dict.fromkeys(names))
 
 
@@ -55,6 +55,8 @@ def as_option(recipe: Recipe, name: str) -> str:
 
 def _names(recipe: Recipe, text: str) -> list[str]:
     names = text.replace(",", " ").split()
+    if not names:
+        raise RecipeError("--experiments: name at least one.")
     for name in names:
         if name not in recipe.experiments:
             raise RecipeError(
@@ -134,7 +136,8 @@ def _setting(row: list[str]) -> Setting:
 
 def _normalized(value: str) -> str:
     """A value as text, which is equal for spellings of the same value."""
-    return json.dumps(value_of(value), sort_keys=True)
+    # Python reads no integer with leading zeros, fairseq does.
+    return json.dumps(value_of(re.sub(r"^([+-]?)0+(?=\d+$)", r"\1", value)), sort_keys=True)
 
 
 def _values(text: str, where: str) -> list[str]:

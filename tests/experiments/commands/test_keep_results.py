@@ -1,12 +1,15 @@
 """scripts/keep_results.py copies results of scored experiments, without paths of the machine."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
-HERE = "quickstart/xa-xb/transformer_shaw_tiny/seed1"
+HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
 FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
 
 
@@ -15,26 +18,66 @@ def keep(output: Path, results: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 
 
-def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path) -> None:
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """The directory of one scored experiment, that of a result in this repository, and of one without scores."""
     output = tmp_path / "output"
     experiment = output / HERE
+    shutil.copytree(ROOT / "results" / HERE, experiment)
     (experiment / "done").mkdir(parents=True)
     (experiment / "done/score.json").touch()
     (output / "quickstart/xa-xb/transformer_unfinished_tiny/seed1").mkdir(parents=True)
-    for name in (*FILES, "averaged.pt", "test.ref", "train.log"):
-        (experiment / name).write_text(name)
+    for name in ("averaged.pt", "train.log"):
+        (experiment / name).touch()
     data = tmp_path / "elsewhere/data/quickstart/xa-xb/prepared/binarized"
     (experiment / "command.sh").write_text(
         f"exec {tmp_path}/.venv/bin/python -m fairseq_cli.train {data} --user-dir {tmp_path}/fairseq_posenc "
         f"--seed 1 --save-dir {experiment}/checkpoints\n"
     )
-    assert keep(output, tmp_path / "results").returncode == 0
+    return output
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path, output: Path) -> None:
+    for _ in range(2):  # the second call replaces what the first kept
+        assert keep(output, tmp_path / "results").returncode == 0
+    assert files_of(tmp_path / "results").keys() == {f"{HERE}/{name}" for name in (*FILES, "command.sh")}
     kept = tmp_path / "results" / HERE
-    assert sorted(path.name for path in kept.iterdir()) == sorted((*FILES, "command.sh"))
     assert (kept / "command.sh").read_text() == (
         "exec python -m fairseq_cli.train data/quickstart/xa-xb/prepared/binarized --user-dir fairseq_posenc "
         f"--seed 1 --save-dir output/{HERE}/checkpoints\n"
     )
+
+
+@pytest.mark.parametrize("where", ["output", "output/kept", "."])
+def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, output: Path, where: str) -> None:
+    before = files_of(output)
+    process = keep(output, tmp_path / where)
+    assert process.returncode == 1
+    assert process.stderr.count("\n") == 1
+    assert files_of(output) == before
+
+
+def test_an_experiment_directory_is_no_output_directory(tmp_path: Path, output: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "note").touch()
+    assert "no scored experiment" in keep(output / HERE, tmp_path / "results").stderr
+    assert files_of(tmp_path / "results").keys() == {"note"}
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "test.sacrebleu.json", "command.sh"])
+def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path, name: str) -> None:
+    assert keep(output, tmp_path / "results").returncode == 0
+    before = files_of(tmp_path / "results")
+    (output / HERE / name).write_bytes(b"\xff")
+    process = keep(output, tmp_path / "results")
+    assert process.returncode == 1
+    assert name in process.stderr
+    assert process.stderr.count("\n") == 1
+    assert files_of(tmp_path / "results") == before
 
 
 def test_without_a_scored_experiment_nothing_is_written(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def test_without_text_it_prints_its_usage(tmp_path: Path) -> None:
         ),
         (["--pair", "en-de", "--source", "/"], "--source: the text of text is taken from --text; leave the option out"),
         (["--pair", "en-de", "--experiments", "nope"], "--experiments nope: small.conf has no such experiment"),
+        (["--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text, --name and --pair"),
+        (["--pair", "en-de", "--set", "corpus.train=test"], "--set corpus.train: --text, --name and --pair"),
         (["--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
     ],
 )

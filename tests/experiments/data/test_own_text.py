@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.checksums import checksums
-from posenc_experiments.data.own_text import count_pairs, find_splits
+from posenc_experiments.data.own_text import ORIGIN, count_pairs, find_splits
 from tests.experiments.tiny import CONF, make_run
 from tests.toy import make_corpus
 
@@ -191,6 +192,34 @@ def test_data_of_another_recipe_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"--name mine: .* holds the data of another recipe"):
         download.download(run)
     assert not run.download_dir.exists()
+
+
+def test_a_directory_that_is_no_copy_is_not_replaced(tmp_path: Path) -> None:
+    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30))
+    run.download_dir.mkdir(parents=True)
+    (run.download_dir / "notes").touch()
+    with pytest.raises(RecipeError, match="is not a copy of text"):
+        download.download(run)
+    assert (run.download_dir / "notes").is_file()
+
+
+@pytest.mark.parametrize("lost", ["the copy", "the copy and its marker", "the record of its origin"])
+def test_a_copy_that_a_killed_call_left_incomplete_is_made_again(tmp_path: Path, lost: str) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    run = own_run(tmp_path, text)
+    download.download(run)
+    prepared = run.pair_dir / "done" / "prepare.json"
+    prepared.parent.mkdir(parents=True)
+    prepared.write_text("{}")
+    (text / "test.en").write_text("changed\n" * 20)
+    if lost == "the copy":
+        shutil.rmtree(run.download_dir)
+    elif lost == "the copy and its marker":
+        shutil.rmtree(run.download_dir.parent)
+    else:
+        (run.pair_dir / ORIGIN).unlink()
+    download.download(run)
+    assert (run.download_dir / "test.en").read_text() == "changed\n" * 20
 
 
 def test_text_in_a_directory_of_the_run_is_refused_and_kept(tmp_path: Path) -> None:

@@ -434,6 +434,10 @@ def test_a_reference_of_sacrebleu_is_named(copy: Path) -> None:
         ("test.sacrebleu.json", "[]", "test.sacrebleu.json is not what"),
         ("test.sacrebleu.json", '["BLEU"]', "test.sacrebleu.json is not what"),
         ("test.historical.json", "{}", "test.historical.json is not what"),
+        *(
+            ("test.sacrebleu.json", json.dumps([{"name": "BLEU", "score": 1, "signature": "s", **wrong}]), "test.sacre")
+            for wrong in ({"score": float("nan")}, {"confidence_var": "x"}, {"confidence_var": [1]}, {"signature": 5})
+        ),
     ],
 )
 def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str | tuple[str, object], words: str) -> None:

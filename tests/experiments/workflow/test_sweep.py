@@ -132,6 +132,7 @@ def test_a_name_that_the_conf_gives_to_another_experiment_is_not_taken(tmp_path:
         ("shaw --a 1 --a 2", "--a is given twice"),
         ("shaw --seed 1,2", "--seed is set by the pipeline: give --seeds"),
         ("shaw --clipping-distance 2,2.0", "shaw-k2 is in it twice"),
+        ("shaw --clipping-distance 2,02", "shaw-k2 is in it twice"),
         ("shaw,shaw-k2 --clipping-distance 3,4", "shaw-clipping-distance-3 is in it twice"),
         ("shaw --a (1,2", "--experiments 'shaw --a (1,2': ) is missing"),
         ("shaw --a [1)", "')' closes no bracket"),
