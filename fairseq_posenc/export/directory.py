@@ -17,9 +17,10 @@ from torch import Tensor
 
 from .. import __version__
 from ..signature import SIGNATURE, decode_signature
+from ..trained import Trained
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import Trained, load, read_sentences, some_sentences, spoken
+from .loading import load, read_sentences, some_sentences, spoken
 from .scoring import Search
 from .segmentation import Segmentation
 from .specification import make_specification
