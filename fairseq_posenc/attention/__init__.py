@@ -8,6 +8,7 @@
 :mod:`.masks`              padding and the future, in the forms that backends need
 :mod:`.positions`          where queries and keys stand; caches for one pass and for one generation
 :mod:`.key_value_cache`    keys and values over the steps of a generation
+:mod:`.observing`          logits and weights of every layer, seen from outside
 =========================  ===========================================================================================
 
 Nothing is imported here, since encodings import some of these modules, and others import the encodings' contract.

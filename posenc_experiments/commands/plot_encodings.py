@@ -14,7 +14,7 @@ Tables start near zero or at one, where little can be seen: seeded normal noise 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -75,6 +75,7 @@ def lines(encoding: PositionEncoding) -> list[Panels]:
     """Whatever there is to see of an encoding."""
     import torch
 
+    from fairseq_posenc.attention.observing import with_and_without_positions
     from fairseq_posenc.positions import Positions
 
     length = len(WORDS)
@@ -104,18 +105,6 @@ def lines(encoding: PositionEncoding) -> list[Panels]:
         title = "logits with positions less logits without"
         found.insert(0, Panels(title, *by_head(effect), "query i", columns))
     return found
-
-
-def with_and_without_positions(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Any
-) -> tuple[Tensor, Tensor]:
-    """Logits as ``attend`` computes them, and those of the words alone; both (1, H, T, keys or mixtures)."""
-    new_q, new_k, _ = encoding.transform(q, k, v, positions)
-    scaled = new_q * encoding.scaling
-    bias = encoding.bias(scaled, new_k, positions)
-    logits = encoding.content(scaled, new_k, positions)
-    plain = encoding.scaling * (q @ (new_k if encoding.projects_length else k).transpose(-2, -1))
-    return (logits if bias is None else logits + bias), plain
 
 
 def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:
