@@ -144,6 +144,12 @@ class PositionEncoding(LearnedScalars):
         them once, under attention's names, and moving the encoding does not move them.
         """
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        """What was learned for every distance of ``positions.span``, as it acts, for analyses: by the names of its
+        parameters, scalars (H or 1, distances) or vectors (H or 1, distances, width). By default nothing is.
+        """
+        return {}
+
     @classmethod
     def idle_options(cls, given: Collection[str]) -> dict[str, str]:
         """Options without effect if only those in ``given`` are set, each with the reason, as it follows "has no
