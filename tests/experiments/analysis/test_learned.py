@@ -95,6 +95,7 @@ def test_what_layers_share_in_part_is_told_once(encodings):
         e["name"]: [o["layer"] for o in found if (o["stack"], o["name"]) == ("encoder", e["name"])] for e in found
     }
     assert layers == {"relative_projection": [0, 1], "content_bias": [None], "position_bias": [None]}
+    assert entry(found, "encoder", 0, "relative_projection")["distances"] == list(range(-32, 33))
 
 
 def test_rows_of_tables_in_a_vector_of_both_heads(encodings):
@@ -105,10 +106,11 @@ def test_rows_of_tables_in_a_vector_of_both_heads(encodings):
 
 
 def test_buckets_of_vectors_are_told_by_distance(encodings):
-    of = encodings("deberta", "--position-buckets", "4", "--max-distance", "5")["encoder", 0]
+    of = encodings("deberta", "--position-buckets", "8", "--max-distance", "500")["encoder", 0]
     told = entry(learned({("encoder", 0): of}), "encoder", 0, "relative_vectors")
-    rows = [int(of.bucket_rows[distance + 4]) for distance in told["distances"]]
-    assert told["distances"][0] < -1
+    rows = [int(of.bucket_rows[distance + 499]) for distance in told["distances"]]
+    assert told["distances"][0] < -8
+    assert rows[0] > 0
     assert told["norms"] == pytest.approx([float(of.relative_vectors[row].norm()) for row in rows])
 
 

@@ -27,6 +27,11 @@ def inputs():
     return {"src_tokens": source, "src_lengths": torch.tensor([4, 12, 7]), "prev_output_tokens": target}
 
 
+def alone(inputs):
+    """The longest of them, without padding."""
+    return {name: value[1:2] for name, value in inputs.items()}
+
+
 @torch.no_grad()
 def measure(model, inputs, shifts=SHIFTS):
     test = ShiftTest(model, shifts)
@@ -58,7 +63,9 @@ def test_only_absolute_positions_feel_a_shift(name, build, inputs):
     ],
 )
 @torch.no_grad()
-def test_a_shift_reads_tables_further_on(name, flags, tables, build, inputs):
+@pytest.mark.parametrize("part", [dict, alone], ids=["padded", "alone"])
+def test_a_shift_reads_tables_further_on(name, flags, tables, part, build, inputs):
+    inputs = part(inputs)
     model, _ = build(f"transformer_{name}_tiny", *flags)
     with shifted(model, 5):
         moved = forced(model, inputs)
@@ -71,15 +78,18 @@ def test_a_shift_reads_tables_further_on(name, flags, tables, build, inputs):
     assert torch.allclose(moved.states[real], expected.states[real], atol=1e-5)
 
 
+@pytest.mark.parametrize("part", [dict, alone], ids=["padded", "alone"])
+@pytest.mark.parametrize(("name", "table"), [("diet_rel", "relative_bias"), ("diet_abs", "key_positions")])
 @torch.no_grad()
-def test_a_shift_of_the_source_moves_it_away_from_the_target(build, inputs):
-    """In encoder-decoder attention with a table of distances, k more is k rows further on."""
-    model, _ = build("transformer_diet_rel_tiny", "--cross-attention-positions", "true")
+def test_a_shift_of_the_source_is_one_in_attention_to_it(name, table, part, build, inputs):
+    inputs = part(inputs)
+    flags = ("--cross-attention-positions", "true", "--source-position-encoding", "nopos", "--position-sharing", "none")
+    model, _ = build(f"transformer_{name}_tiny", *flags)
     with shifted(model, 3):
         moved = forced(model, inputs)
     for layer in model.decoder.layers:
-        table = layer.encoder_attn.position_encoding.relative_bias
-        table.copy_(table.roll(-3, 1))
+        parameter = getattr(layer.encoder_attn.position_encoding, table)
+        parameter.copy_(parameter.roll(-3, 1))
     real = inputs["prev_output_tokens"].ne(1)
     assert torch.allclose(moved.logits[real], forced(model, inputs).logits[real], atol=1e-5)
 
@@ -98,6 +108,17 @@ def test_a_shift_beyond_a_table_is_none(name, build, inputs):
     found = measure(build(f"transformer_{name}_tiny", "--max-source-positions", "30")[0], inputs)
     assert [result["cosine"] is None for result in found] == [False, False, True]
     assert [result["changed_outputs"] is None for result in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("name", ["learned", "diet_abs", "linformer", "diet_abs_lin"])
+@torch.no_grad()
+def test_a_shift_beyond_a_table_in_a_later_batch_is_none(name, build, inputs):
+    model, _ = build(f"transformer_{name}_tiny", "--max-source-positions", "30")
+    test = ShiftTest(model, (1, 20))
+    short = {name: value[:1, -4:] if name == "src_tokens" else value[:1] for name, value in inputs.items()}
+    for part in (short, inputs, short):
+        test.add(part, forced(model, part), *(part[name].ne(1) for name in ("src_tokens", "prev_output_tokens")))
+    assert [result["cosine"] is None for result in test.result()] == [False, True]
 
 
 def test_positions_that_count_pads_are_refused(build, inputs, monkeypatch):
