@@ -57,7 +57,8 @@ def build(name: str) -> tuple[PositionEncoding, str]:
     from fairseq_posenc.encodings import ENCODINGS
 
     torch.manual_seed(1)
-    options = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
+    known = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
+    options = {option: value for option, value in known.items() if option not in ENCODINGS[name].idle_options(known)}
     encoding = build_encoding(name, HEADS, WIDTH, **options).double()
     described = [f"{option} = {value}" for option, value in options.items()]
     with torch.no_grad():
