@@ -8,6 +8,7 @@
 :mod:`.masks`              padding and causal masks, in the forms that backends need
 :mod:`.positions`          positions and distances of queries and keys; caches for one pass and for one generation
 :mod:`.key_value_cache`    the cached keys and values of incremental decoding
+:mod:`.observing`          shows the logits and weights of every layer to an observer
 =========================  ===========================================================================================
 
 This file imports nothing, to avoid a cycle: encodings import some of these modules, and others import the encodings'

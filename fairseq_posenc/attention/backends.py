@@ -50,6 +50,15 @@ class AttentionInputs:
             bias = of_segments if bias is None else bias + of_segments
         return None if bias is None else four_dimensions(bias)
 
+    def logits(self, bias: Tensor | None = None) -> Tensor:
+        """The logits before masks, (B, H, T, S); the bias is the encoding's unless given."""
+        q = self.scaled_q
+        bias = self.bias(q) if bias is None else bias
+        logits = self.encoding.content(q, self.k, self.positions)
+        if bias is not None:
+            logits += bias  # in place: from some hundred tokens on attention is bound by memory
+        return logits
+
     def block(self, start: int, stop: int, keys: int) -> AttentionInputs:
         """The inputs for queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""
         return replace(
@@ -93,17 +102,19 @@ def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[T
     Returns:
         output (B, H, T, d), and the weights before dropout, (B, H, T, S).
     """
-    q = inputs.scaled_q
-    bias = inputs.bias(q) if bias is None else bias
-    logits = inputs.encoding.content(q, inputs.k, inputs.positions)
-    for term in (bias, inputs.masks.additive):
-        if term is not None:
-            logits += term  # in place, since long sequences are bound by memory bandwidth
-    weights = torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(inputs.v.dtype)
+    logits = inputs.logits(bias)
+    if inputs.masks.additive is not None:
+        logits += inputs.masks.additive
+    weights = softmax(logits).to(inputs.v.dtype)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout > 0 else weights
     output = dropped @ inputs.v
     extra = inputs.encoding.context(dropped, inputs.positions)
     return output if extra is None else output + extra, weights
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """The weights, in single precision at least."""
+    return torch.softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 #: maximum number of logits in one block, so that a block fits in a CPU's cache

@@ -148,6 +148,12 @@ class PositionEncoding(LearnedScalars):
         device does not move them.
         """
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        """What was learned for every distance of ``positions.span``, as it acts, for analyses: by the names of its
+        parameters, scalars (H or 1, distances) or vectors (H or 1, distances, width). By default nothing is.
+        """
+        return {}
+
     @classmethod
     def idle_options(cls, given: Collection[str]) -> dict[str, str]:
         """The options that have no effect if only the options in ``given`` are set.

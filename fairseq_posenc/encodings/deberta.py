@@ -125,6 +125,11 @@ class DeBERTa(PositionEncoding):
         if self.share_key_projection:
             self.content_projections = query, key
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        rows, index = self._rows(positions)
+        row_of_span = index.new_zeros(len(positions.span)).scatter(0, positions.span_index.flatten(), index.flatten())
+        return {"relative_vectors": self.relative_vectors[None, rows][:, row_of_span]}
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self._rows(positions)
         of_query, of_key = self._projections()

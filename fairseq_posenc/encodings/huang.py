@@ -40,9 +40,12 @@ class Huang1(PositionEncoding):
         # The paper names no initializer for methods 1 to 3; factors of 1 start as attention without positions.
         self.relative_factors = nn.Parameter(torch.ones(table_heads(num_heads, position_sharing), max_positions))
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        return {"relative_factors": self.effective("relative_factors")[:, positions.span.abs()]}
+
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         check_length(self, positions.keys, self.max_positions)
-        factors = self.effective("relative_factors")[:, positions.span.abs()].to(q.dtype)
+        factors = self.learned_by_distance(positions)["relative_factors"].to(q.dtype)
         return q @ k.transpose(-2, -1) * positions.by_distance(factors)
 
 

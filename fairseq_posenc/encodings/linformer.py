@@ -58,7 +58,7 @@ class _LengthProjecting(PositionEncoding):
         return True
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        check_length(self, positions.keys, self.max_positions)
+        check_length(self, max(positions.extent), self.max_positions)
         return q, *self.projection(k, v, positions)
 
 
@@ -134,9 +134,9 @@ class DietAbsLin(_LengthProjecting):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         def product() -> Tensor:
-            return self.query_positions[:, : positions.keys] @ self.key_positions.transpose(1, 2)
+            return self.query_positions[:, : positions.extent[0]] @ self.key_positions.transpose(1, 2)
 
         matrix = positions.cached(self.query_positions, product, learned=True).to(
             q.dtype
-        )  # (H or 1, keys, projection_length)
+        )  # (H or 1, positions, projection_length)
         return matrix[:, positions.query_positions].transpose(0, 1)  # (B or 1, H or 1, T, projection_length)

@@ -46,6 +46,10 @@ class RelativeKey(PositionEncoding):
         for head in self.relative_keys:
             nn.init.xavier_uniform_(head)  # as shaw
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        rows = positions.span.clamp(-self.left_clip, self.right_clip) + self.left_clip
+        return {"relative_keys": self.relative_keys[:, rows]}
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = positions.clipped(self.left_clip, self.right_clip)
         return logits_of_queries(q, self.relative_keys[:, rows], index)

@@ -51,6 +51,9 @@ class TransformerXL(PositionEncoding):
         assert isinstance(first, TransformerXL)
         self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        return {"relative_projection": self._project(positions, self.relative_projection.dtype)}
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         vectors = self._vectors(q, positions)
         if self.position_bias is None or self.content_bias is None:

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from .. import __version__
 from ..signature import SIGNATURE, decode_signature
+from ..trained import Trained
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import Trained, load, non_empty, read_sentences, some_sentences
+from .loading import load, non_empty, read_sentences, some_sentences
 from .scoring import Search
 from .segmentation import Segmentation
 from .specification import make_specification

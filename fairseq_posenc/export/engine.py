@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..trained import Trained
 from .errors import ExportError, one_line
-from .loading import Trained
 from .scoring import LONGEST_OUTPUT, Search, pair_batches
 from .specification import BLANK
 

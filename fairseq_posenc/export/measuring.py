@@ -15,9 +15,10 @@ from torch import Tensor
 
 from ..benchmark.results import quartiles
 from ..benchmark.rounds import rotated
+from ..trained import Trained
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import Trained, load, read_lines, read_sentences
+from .loading import load, read_lines, read_sentences
 from .scoring import Search, batches, generate, make_generator
 from .segmentation import Segmentation
 

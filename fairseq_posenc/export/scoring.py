@@ -12,7 +12,7 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from .loading import Trained
+from ..trained import Trained
 
 #: fairseq-generate's --max-len-b
 LONGEST_OUTPUT = 200

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from ..trained import Trained
 from .engine import Engine
 from .errors import ExportError
-from .loading import Trained, random_sentence
+from .loading import random_sentence
 from .scoring import Search, log_probabilities, translate
 
 #: maximum difference in nats; relative for a sentence with |log P| > 1 nat

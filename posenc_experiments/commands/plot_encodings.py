@@ -14,7 +14,7 @@ Initial parameters, near zero or one, would show little. So seeded normal noise 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -55,7 +55,8 @@ def build(name: str) -> tuple[PositionEncoding, str]:
     from fairseq_posenc.encodings import ENCODINGS
 
     torch.manual_seed(1)
-    options = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
+    known = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
+    options = {option: value for option, value in known.items() if option not in ENCODINGS[name].idle_options(known)}
     encoding = build_encoding(name, HEADS, WIDTH, **options).double()
     described = [f"{option} = {value}" for option, value in options.items()]
     with torch.no_grad():
@@ -73,6 +74,7 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
     """The rows of an encoding's picture."""
     import torch
 
+    from fairseq_posenc.attention.observing import with_and_without_positions
     from fairseq_posenc.positions import Positions
 
     length = len(WORDS)
@@ -102,18 +104,6 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
         title = "logits with positions less logits without"
         found.insert(0, Panels(title, *by_head(effect), "query i", columns))
     return found
-
-
-def with_and_without_positions(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Any
-) -> tuple[Tensor, Tensor]:
-    """Logits as ``attend`` computes them, and logits without positions; both (1, H, T, keys or mixtures)."""
-    new_q, new_k, _ = encoding.transform(q, k, v, positions)
-    scaled = new_q * encoding.scaling
-    bias = encoding.bias(scaled, new_k, positions)
-    logits = encoding.content(scaled, new_k, positions)
-    plain = encoding.scaling * (q @ (new_k if encoding.projects_length else k).transpose(-2, -1))
-    return (logits if bias is None else logits + bias), plain
 
 
 def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:

@@ -38,6 +38,14 @@ class ClippedEncoding(PositionEncoding):
         """(H, 2K + 1, ...), or (1, 2K + 1, ...) if heads share the table."""
         return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        k = self.clipping_distance
+        rows = positions.span.clamp(-k, k) + k
+        return {
+            name: (self.effective(name) if name in self.scalars else table)[:, rows]
+            for name, table in self.named_parameters(recurse=False)
+        }
+
     def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
         """The rows of a table that can occur, and indices (T, S) into them."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)

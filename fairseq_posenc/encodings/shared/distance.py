@@ -19,6 +19,10 @@ class DistanceBias(PositionEncoding):
         """The bias for all distances of ``positions.span``, (H or 1, distances)."""
         raise NotImplementedError
 
+    def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
+        names = ", ".join(name for name, _ in self.named_parameters(recurse=False))
+        return {names: self.of_distances(positions)} if names else {}
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         return self.cached_for_layers(
             positions, lambda: positions.by_distance(self.of_distances(positions).to(q.dtype))

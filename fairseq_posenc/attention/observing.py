@@ -1,0 +1,104 @@
+"""Attention seen from outside: the logits and weights of every layer, whatever backend computes its output."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from ..encodings.absolute import NoPositions
+from ..encodings.base import PositionEncoding
+from .backends import AttentionInputs, softmax
+from .masks import Masks
+from .module import PositionAttention, PositionCrossAttention, current_positions
+from .positions import Positions
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one attention computed in one forward pass, padding included.
+
+    Args:
+        logits: before masks, (B, H, T, S), or (B, H, T, number of mixtures) of an encoding that projects the length.
+        plain: the logits of the words alone, of the same shape.
+        weights: before dropout, of the same shape.
+        forbidden: where the attention mask hides keys, broadcastable to (B, H, T, S); None where it hides nothing.
+    """
+
+    logits: Tensor
+    plain: Tensor
+    weights: Tensor
+    forbidden: Tensor | None
+
+
+@contextmanager
+def observing(attentions: Mapping[Any, MultiheadAttention], see: Callable[[Any, Observed], object]) -> Iterator[None]:
+    """Within the context, ``see(key, observed)`` is called for each attention in each full forward pass.
+
+    The logits are computed once more for it, by the encoding's hooks; without the context nothing is. Steps of a
+    generation are not seen.
+
+    Args:
+        attentions: modules of this package, or fairseq's between source and target, by any key.
+        see: takes the key and what was computed.
+    """
+
+    def hook(key: Hashable) -> Callable[..., None]:
+        def look(module: MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            call = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+            if call.get("incremental_state") is None:
+                see(key, _observe(module, call))
+
+        return look
+
+    handles = [
+        attention.register_forward_pre_hook(hook(key), with_kwargs=True) for key, attention in attentions.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def with_and_without_positions(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Positions
+) -> tuple[Tensor, Tensor]:
+    """Logits as ``attend`` computes them before masks, and those of the words alone; both (B, H, T, keys or
+    mixtures).
+    """
+    new_q, new_k, new_v = encoding.transform(q, k, v, positions)
+    masks = Masks(None, None, q.dtype)
+    logits = AttentionInputs(new_q, new_k, new_v, encoding, positions, masks, dropout=0.0).logits()
+    plain = (q * encoding.scaling) @ (new_k if encoding.projects_length else k).transpose(-2, -1)
+    return logits, plain
+
+
+def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
+    """What attention computes of the arguments of its ``forward``."""
+    query = call["query"]
+    key = query if module.self_attention else call["key"]
+    q, k = (
+        projected.view(*projected.shape[:2], module.num_heads, module.head_dim).permute(1, 2, 0, 3)
+        for projected in (module.q_proj(query), module.k_proj(key))
+    )
+    padding = call.get("key_padding_mask")
+    positions = current_positions()
+    if isinstance(module, PositionCrossAttention):
+        positions = None if positions is None else positions.cross_attention
+    if positions is None:
+        raise RuntimeError("attention is observed inside a forward pass of an encoder or decoder only.")
+    if isinstance(module, PositionAttention):
+        encoding = module.position_encoding
+        encoding.bind_projections(module.q_proj, module.k_proj)
+    else:
+        encoding = NoPositions(module.num_heads, module.head_dim)
+    logits, plain = with_and_without_positions(encoding, q, k, k, positions)
+    masks = Masks(None if encoding.projects_length else padding, call.get("attn_mask"), logits.dtype)
+    masked = logits if masks.additive is None else logits + masks.additive
+    return Observed(logits, plain, softmax(masked), masks.forbidden)

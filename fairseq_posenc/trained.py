@@ -1,0 +1,131 @@
+"""A trained model with its dictionaries, loaded for use outside fairseq's commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils, utils
+from fairseq.data import Dictionary, data_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from torch import Tensor
+
+from .checkpoints import check_finite, load_checkpoint
+from .errors import CheckpointError, Refusal, brief
+from .model import PositionMismatch, PositionTransformer
+
+#: path of the recipes' SentencePiece model, relative to the binarized data
+SENTENCEPIECE = Path("..") / "sentencepiece.model"
+
+
+class OtherModel(CheckpointError):
+    """A checkpoint is of a model that is not of this package."""
+
+    def __init__(self, checkpoint: Path, arch: object) -> None:
+        #: the message's sentence without its end, the advice
+        self.what = f"{checkpoint} is a model of {arch}, not of this package"
+        super().__init__(f"{self.what}: name a checkpoint of one of its architectures.")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model, in single precision and evaluation mode, with its task and data."""
+
+    model: Any
+    task: Any
+    checkpoint: Path
+    #: the binarized data, or another directory with the dictionaries
+    data: Path
+
+    @property
+    def source(self) -> Any:
+        """The source dictionary."""
+        return self.task.source_dictionary
+
+    @property
+    def target(self) -> Any:
+        """The target dictionary."""
+        return self.task.target_dictionary
+
+    def accepts(self, source: Tensor) -> bool:
+        """Whether a source is within the model's maximum length; fairseq-generate refuses longer ones."""
+        return len(source) <= self.model.max_positions()[0]
+
+    @property
+    def sentencepiece(self) -> Path | None:
+        """The SentencePiece model of the data, if a recipe trained one."""
+        path = self.data / SENTENCEPIECE
+        return path.resolve() if path.is_file() else None
+
+
+def load_trained(checkpoint: Path, data: Path | None = None) -> Trained:
+    """Loads a checkpoint of this package, and its dictionaries.
+
+    Args:
+        checkpoint: a trained or averaged checkpoint.
+        data: directory of the dictionaries; by default the data directory of the training.
+
+    Raises:
+        OtherModel: the checkpoint is of a model that is not of this package.
+        CheckpointError: it is no checkpoint; or the dictionaries are missing, damaged or of another model.
+    """
+    state = load_checkpoint(checkpoint)
+    arch = _setting(state, "model", "_name") or _setting(state, "model", "arch")  # as fairseq looks it up
+    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
+        raise OtherModel(checkpoint, arch)
+    data = data or Path(utils.split_paths(str(_setting(state, "task", "data")))[0])
+    _check_dictionaries(data, state)
+    try:
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data)}
+        )
+    except PositionMismatch:
+        raise CheckpointError(
+            f"{checkpoint} was trained with other positions than its settings say: use the checkpoint as the "
+            "training wrote it."
+        ) from None
+    except Refusal as error:
+        if error.__cause__ is None:
+            raise CheckpointError(str(error)) from None
+        raise CheckpointError(
+            f"{checkpoint} cannot be loaded with the dictionaries in {data} ({brief(error.__cause__)})."
+        ) from None
+    model = model.float().eval()
+    for name, value in model.state_dict().items():
+        if value.is_floating_point():
+            check_finite(checkpoint, name, value)
+    return Trained(model, task, checkpoint, data)
+
+
+def _setting(state: dict[str, Any], group: str, key: str) -> Any:
+    settings = (state.get("cfg") or {}).get(group) or state.get("args")
+    return settings.get(key) if isinstance(settings, dict) else getattr(settings, key, None)
+
+
+def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
+    """Refuses a directory without the dictionaries of this model.
+
+    Raises:
+        CheckpointError: they are missing or damaged, or their languages are unknown.
+    """
+    languages = [_setting(state, "task", f"{side}_lang") for side in ("source", "target")]
+    if data.is_dir() and None in languages:
+        languages = list(data_utils.infer_language_pair(str(data)))
+    if data.is_dir() and None in languages:
+        raise CheckpointError(
+            f"{data} does not show the languages of this training: name its data directory with --data."
+        )
+    for language in languages:
+        path = data / f"dict.{language or 'LANGUAGE'}.txt"
+        if not path.is_file():
+            raise CheckpointError(
+                f"{path} is missing: name the directory that holds the dictionaries of this training with --data."
+            )
+        try:
+            Dictionary.load(str(path))
+        except Exception:  # fairseq raises plain Exceptions here
+            raise CheckpointError(
+                f"{path} is damaged: restore it, or name another directory that holds the dictionaries of this "
+                "training with --data."
+            ) from None

@@ -1,0 +1,1 @@
+"""What trained models do with positions, and how their translations differ."""

@@ -1,0 +1,111 @@
+"""What a model has learned about positions: the parameters of its encodings, in the form that can be drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_posenc.encodings import PositionEncoding
+from fairseq_posenc.encodings.shared.pairs import PairBias
+from fairseq_posenc.positions import Positions
+
+#: positions and distances that are told: the first 64 positions, and distances below 64 on each side
+LENGTH = 64
+#: vectors are told up to this distance on each side, since each is compared with each
+FURTHEST_VECTOR = 32
+#: a parameter with more numbers is told by its norm alone
+MOST_VALUES = 4096
+
+#: ``(stack, layer)``; stacks are "encoder", "decoder" and "cross"
+Place = tuple[str, int]
+
+
+def learned(encodings: Mapping[Place, PositionEncoding]) -> list[dict[str, Any]]:
+    """Every position parameter in attention, as it acts (with its gain); those that layers share once, their layer is
+    None. A new encoding appears by having parameters; how they are read by distance it says in
+    ``learned_by_distance``.
+    """
+    users = Counter(
+        (stack, id(parameter)) for (stack, _), encoding in encodings.items() for parameter in encoding.parameters()
+    )
+    found: list[dict[str, Any]] = []
+    told: set[tuple[str, tuple[int, ...]]] = set()
+    for (stack, layer), encoding in encodings.items():
+        parameters = dict(encoding.named_parameters())
+        for names, data in _described(encoding, goes_right=stack != "decoder"):
+            # The parameters that make it; of a module inside the encoding, all of its parameters.
+            made_of = tuple(id(parameters[name]) for name in names)
+            if (stack, made_of) in told:
+                continue
+            told.add((stack, made_of))
+            shared = all(users[stack, parameter] > 1 for parameter in made_of)
+            found.append(
+                {"stack": stack, "layer": None if shared else layer, "name": ", ".join(names), **data},
+            )
+    return found
+
+
+@torch.no_grad()
+def _described(encoding: PositionEncoding, goes_right: bool) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """The names of parameters, and what they are together.
+
+    Args:
+        goes_right: whether queries see keys to their right; where they do not, rows of those distances stay untrained.
+    """
+    length = min(LENGTH, getattr(encoding, "max_positions", LENGTH))
+    positions = Positions(length, length)
+    rest = dict(encoding.named_parameters())
+    if isinstance(encoding, PairBias):
+        names = [name for name in rest if not name.startswith("segments.")]
+        yield names, {"kind": "matrix", "heads": encoding.matrix(length, length).tolist()}
+        rest = {name: rest[name] for name in rest if name not in names}
+    for joined, values in encoding.learned_by_distance(positions).items():
+        names = joined.split(", ")
+        yield names, _by_distance(positions.span, values, goes_right)
+        rest = {name: rest[name] for name in rest if name not in names}
+    for name, parameter in rest.items():
+        yield [name], _alone(_effective(encoding, name, parameter))
+
+
+def _by_distance(distances: Tensor, values: Tensor, goes_right: bool) -> dict[str, Any]:
+    """Scalars (H, distances), or vectors (H, distances, width), without the far distances at either end whose values
+    are those of the nearer one (clipped). Norms and cosines of vectors are means over heads.
+    """
+    told = torch.ones_like(distances, dtype=torch.bool) if goes_right else distances <= 0
+    if values.dim() == 3:
+        told &= distances.abs() <= FURTHEST_VECTOR
+    distances, values = distances[told], values[:, told]
+    same_as_next = (values[:, 1:] == values[:, :-1]).movedim(1, 0).flatten(1).all(1).tolist()
+    first, last, zero = 0, len(distances) - 1, distances.tolist().index(0)
+    while first < zero and same_as_next[first]:
+        first += 1
+    while last > zero and same_as_next[last - 1]:
+        last -= 1
+    distances, values = distances[first : last + 1], values[:, first : last + 1]
+    if values.dim() == 2:
+        return {"kind": "scalar by distance", "distances": distances.tolist(), "heads": values.tolist()}
+    directions = F.normalize(values, dim=-1)
+    return {
+        "kind": "vectors by distance",
+        "distances": distances.tolist(),
+        "norms": values.norm(dim=-1).mean(0).tolist(),
+        "cosine": (directions @ directions.transpose(1, 2)).mean(0).tolist(),
+    }
+
+
+def _effective(encoding: PositionEncoding, name: str, parameter: Tensor) -> Tensor:
+    """The parameter as it acts, with its gain if it is a learned scalar."""
+    inside, _, own = name.rpartition(".")
+    module: Any = encoding.get_submodule(inside)
+    return module.effective(own) if own in getattr(module, "scalars", {}) else parameter
+
+
+def _alone(parameter: Tensor) -> dict[str, Any]:
+    if parameter.numel() <= MOST_VALUES:
+        return {"kind": "scalars", "values": parameter.tolist()}
+    return {"kind": "norm", "shape": list(parameter.shape), "norm": float(parameter.norm())}

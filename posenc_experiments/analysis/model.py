@@ -1,0 +1,200 @@
+"""What one trained model does with positions, on real sentences: attention, what it has learned, and the shift test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import data_utils
+from torch import Tensor
+
+from fairseq_posenc.attention.module import PositionAttention
+from fairseq_posenc.attention.observing import Observed, observing
+from fairseq_posenc.errors import brief, few
+from fairseq_posenc.trained import Trained, load_trained
+from posenc_experiments.analysis.attention import LayerStatistics
+from posenc_experiments.analysis.learned import Place, learned
+from posenc_experiments.analysis.shift import ShiftTest, forced
+from posenc_experiments.base.errors import RecipeError
+
+STACKS = ("encoder", "decoder", "cross")
+
+
+def analyse_model(
+    checkpoint: Path,
+    binarized: Path,
+    source: str,
+    target: str,
+    subset: str = "test",
+    sentences: int | None = None,
+    batch_tokens: int = 1000,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Analyses a checkpoint of this package on pairs of a binarized subset, with the references as the decoder's input.
+
+    Memory does not grow with the number of sentences.
+
+    Args:
+        checkpoint: trained or averaged.
+        binarized: the directory of fairseq-preprocess, with the dictionaries.
+        source, target: the languages.
+        subset: such as "test" or "valid".
+        sentences: how many, spread evenly over the subset; all by default.
+        batch_tokens: source or target tokens in a batch, padding included.
+        progress: is called with the number of sentences done, and of all.
+
+    Returns:
+        figures that JSON can hold, with 6 significant digits.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be used, or does not fit the dictionaries.
+        RecipeError: the subset cannot be used, or pads in front of the source change something.
+    """
+    trained = load_trained(checkpoint, binarized)
+    languages = trained.task.cfg.source_lang, trained.task.cfg.target_lang
+    if languages != (source, target):
+        raise RecipeError(
+            f"{checkpoint} translates {' to '.join(languages)}, not {source} to {target}: name its own languages."
+        )
+    dataset = _load_subset(trained, subset)
+    chosen, skipped = _choose(trained, dataset, sentences)
+    if not len(chosen):
+        raise RecipeError(f"{binarized}: {subset} has no sentence that {checkpoint} can take: name another subset.")
+    return _rounded(_analyse(trained.model, dataset, chosen, batch_tokens, progress) | {"skipped": skipped})
+
+
+def attentions(model: Any) -> dict[Place, Any]:
+    """Every attention module of a model, by its stack and layer."""
+    found = {("encoder", number): layer.self_attn for number, layer in enumerate(model.encoder.layers)}
+    for number, layer in enumerate(model.decoder.layers):
+        found["decoder", number] = layer.self_attn
+        if layer.encoder_attn is not None:
+            found["cross", number] = layer.encoder_attn
+    return found
+
+
+@torch.no_grad()
+def _analyse(
+    model: Any,
+    dataset: Any,
+    chosen: np.ndarray,
+    batch_tokens: int,
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, Any]:
+    modules = attentions(model)
+    encodings = {place: m.position_encoding for place, m in modules.items() if isinstance(m, PositionAttention)}
+    layers = {
+        (stack, number): LayerStatistics(
+            module.num_heads,
+            keys_are_words=not ((stack, number) in encodings and encodings[stack, number].projects_length),
+            is_bidirectional=stack == "encoder",
+        )
+        for (stack, number), module in modules.items()
+    }
+    shift = ShiftTest(model)
+    done, tokens = 0, {"source": 0, "target": 0}
+    for numbers in _batches(dataset, chosen, batch_tokens):
+        inputs = dataset.collater([dataset[number] for number in numbers])["net_input"]
+        source_is_real = inputs["src_tokens"].ne(model.encoder.padding_idx)
+        target_is_real = inputs["prev_output_tokens"].ne(model.decoder.padding_idx)
+        see = partial(_see, layers, source_is_real, target_is_real)
+        with observing(modules, see):
+            output = forced(model, inputs)
+        shift.add(inputs, output, source_is_real, target_is_real)
+        tokens["source"] += int(source_is_real.sum())
+        tokens["target"] += int(target_is_real.sum())
+        done += len(numbers)
+        if progress is not None:
+            progress(done, len(chosen))
+    of_stacks = {stack: [layers[place] for place in layers if place[0] == stack] for stack in STACKS}
+    return {
+        "sentences": done,
+        "tokens": tokens,
+        "attention": {stack: [layer.attention() for layer in found] for stack, found in of_stacks.items()},
+        "position_logits": {stack: [layer.position_logits() for layer in found] for stack, found in of_stacks.items()},
+        "learned": learned(encodings),
+        "shift": shift.result(),
+    }
+
+
+def _see(
+    layers: dict[Place, LayerStatistics], source_is_real: Tensor, target_is_real: Tensor, place: Place, seen: Observed
+) -> None:
+    queries, keys = {
+        "encoder": (source_is_real, source_is_real),
+        "decoder": (target_is_real, target_is_real),
+        "cross": (target_is_real, source_is_real),
+    }[place[0]]
+    _add_sentences(layers[place], seen, queries, keys)
+
+
+def _add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, keys: Tensor) -> None:
+    """Adds each sentence of a batch without its padding; ``queries`` (B, T) and ``keys`` (B, S) are the real ones."""
+    shape = observed.weights.shape
+    seen = torch.ones(shape[2:], dtype=torch.bool).expand(shape[0], 1, *shape[2:])
+    if observed.forbidden is not None:
+        seen = (~observed.forbidden).expand(shape[0], 1, *shape[2:])
+    for number, of_queries in enumerate(queries):
+        of_keys = keys[number] if layer.keys_are_words else torch.ones(shape[3], dtype=torch.bool)
+        weights, logits, plain, visible = (
+            tensor[number][:, of_queries][:, :, of_keys]
+            for tensor in (observed.weights, observed.logits, observed.plain, seen)
+        )
+        layer.add(weights, logits, plain, visible[0])
+
+
+def _load_subset(trained: Trained, subset: str) -> Any:
+    """fairseq's data set of pairs.
+
+    Raises:
+        RecipeError: it is missing, damaged or has no references.
+    """
+    try:
+        trained.task.load_dataset(subset)
+    except FileNotFoundError:
+        config = trained.task.cfg
+        names = (path.name.split(".")[0] for path in trained.data.glob(f"*.*-*.{config.source_lang}.idx"))
+        raise RecipeError(
+            f"{trained.data} has no binarized subset {subset!r}: name one of {few(sorted(set(names)))}, or binarize it "
+            "with fairseq-preprocess."
+        ) from None
+    except Exception as error:  # of many kinds, by what is cut off
+        raise RecipeError(
+            f"{trained.data}: the subset {subset!r} cannot be read ({brief(error)}): binarize the data again."
+        ) from None
+    dataset = trained.task.dataset(subset)
+    if dataset.tgt is None:
+        raise RecipeError(f"{trained.data}: the subset {subset!r} has no references: binarize both languages of it.")
+    return dataset
+
+
+def _choose(trained: Trained, dataset: Any, sentences: int | None) -> tuple[np.ndarray, int]:
+    """Numbers of pairs, spread evenly over those that the model can take; and how many pairs it cannot."""
+    most_source, most_target = trained.model.max_positions()
+    taken = np.flatnonzero((dataset.src_sizes <= most_source) & (dataset.tgt_sizes <= most_target))
+    skipped = len(dataset) - len(taken)
+    if sentences is not None and sentences < len(taken):
+        taken = taken[np.arange(sentences) * len(taken) // sentences]
+    return taken, skipped
+
+
+def _batches(dataset: Any, chosen: np.ndarray, batch_tokens: int) -> Iterator[list[int]]:
+    """Numbers of pairs of about one length."""
+    longer = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
+    order = chosen[np.lexsort((dataset.src_sizes[chosen], longer[chosen]))].astype(np.int64)
+    most = max(batch_tokens, int(longer[chosen].max()))
+    for batch in data_utils.batch_by_size(order, lambda number: longer[number], max_tokens=most):
+        yield [int(number) for number in batch]
+
+
+def _rounded(value: Any) -> Any:
+    """The same with floats of 6 significant digits."""
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,0 +1,194 @@
+"""The shift test (after SHAPE, Kiyono et al. 2021): what changes if all positions of the source are k higher, as they
+are in a longer text; and the check that k pads in front, which are no positions, change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import LearnedPositionalEmbedding
+from torch import Tensor
+
+from fairseq_posenc.errors import FlagError
+from fairseq_posenc.positions import CrossPositions, Positions
+from posenc_experiments.base.errors import RecipeError
+
+SHIFTS = (1, 10, 100)
+#: pads may change the encoder's states and the log-probabilities by this much, absolute or relative
+TOLERANCE = 1e-4
+
+
+class Output(NamedTuple):
+    """What a model computes of one batch.
+
+    Args:
+        states: the encoder's, (B, S, C).
+        logits: of the next target token, (B, T, vocabulary).
+    """
+
+    states: Tensor
+    logits: Tensor
+
+
+def forced(model: Any, inputs: dict[str, Tensor]) -> Output:
+    """The model's output where the references are the decoder's input."""
+    encoded = model.encoder(inputs["src_tokens"], src_lengths=inputs["src_lengths"])
+    logits, _ = model.decoder(inputs["prev_output_tokens"], encoder_out=encoded)
+    return Output(encoded["encoder_out"][0].transpose(0, 1), logits)
+
+
+class ShiftTest:
+    """Adds up, over batches, how much of the output changes and how alike the encoder's states stay.
+
+    Args:
+        model: in evaluation mode.
+        shifts: each k.
+    """
+
+    def __init__(self, model: Any, shifts: Sequence[int] = SHIFTS) -> None:
+        self.model = model
+        self._sums = {k: torch.zeros(2, dtype=torch.float64) for k in shifts}
+        self._tokens = torch.zeros(2, dtype=torch.float64)
+        self._beyond: set[int] = set()  # shifts for which a table is too short
+        self._checked_pads = False
+
+    def add(self, inputs: dict[str, Tensor], output: Output, source_is_real: Tensor, target_is_real: Tensor) -> None:
+        """Adds one batch, whose ``output`` is that without a shift; masks are (B, S) and (B, T).
+
+        Raises:
+            RecipeError: pads in front of the source change something.
+        """
+        self._tokens += torch.tensor([target_is_real.sum(), source_is_real.sum()])
+        predicted = output.logits.argmax(-1)
+        for k, sums in self._sums.items():
+            if k in self._beyond:
+                continue
+            try:
+                if not self._checked_pads:
+                    self._check_pads(inputs, output, source_is_real, target_is_real, k)
+                with shifted(self.model, k):
+                    moved = forced(self.model, inputs)
+            except FlagError:  # how encodings say that their tables end
+                self._beyond.add(k)
+                continue
+            changed = (moved.logits.argmax(-1) != predicted) & target_is_real
+            cosine = F.cosine_similarity(moved.states.double(), output.states.double(), dim=-1)
+            sums += torch.stack([changed.sum(), cosine[source_is_real].sum()])
+        self._checked_pads = True
+
+    def result(self) -> list[dict[str, Any]]:
+        """For each k the share of target tokens whose most probable word changes, and the mean cosine of the states of
+        source tokens; None where a table is too short.
+        """
+        found: list[dict[str, Any]] = []
+        for k, sums in self._sums.items():
+            changed, cosine = (None, None) if k in self._beyond else (sums / self._tokens).tolist()
+            found.append({"k": k, "changed_outputs": changed, "cosine": cosine})
+        return found
+
+    def _check_pads(
+        self, inputs: dict[str, Tensor], output: Output, source_is_real: Tensor, target_is_real: Tensor, k: int
+    ) -> None:
+        pad = self.model.encoder.padding_idx
+        padded = forced(self.model, {**inputs, "src_tokens": F.pad(inputs["src_tokens"], (k, 0), value=pad)})
+        pairs = [
+            (output.states[source_is_real], padded.states[:, k:][source_is_real]),
+            (output.logits[target_is_real].log_softmax(-1), padded.logits[target_is_real].log_softmax(-1)),
+        ]
+        furthest = max(float(((one - other).abs() / one.abs().clamp(min=1)).max()) for one, other in pairs)
+        if not furthest <= TOLERANCE:
+            raise RecipeError(
+                f"{k} pads in front of the source change what the model computes by {furthest:.2g}: its position "
+                "encoding counts pads as tokens or attends to them; let it use positions.key_positions and the padding "
+                "mask."
+            )
+
+
+@contextmanager
+def shifted(model: Any, k: int) -> Iterator[None]:
+    """Within the context, the model's positions in the source are k higher: at the encoder's input, in its attention,
+    and in attention from the target to the source.
+
+    Raises:
+        FlagError: in a forward pass, if a table of positions is too short.
+    """
+    encoder, decoder = model.encoder, model.decoder
+
+    def shift_encoder(_: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**kwargs, "positions": _ShiftedPositions(kwargs["positions"], k)}
+
+    def shift_decoder(_: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        positions = kwargs["positions"]
+        if type(positions.cross_attention) is CrossPositions:
+            positions.cross_attention = _ShiftedCrossPositions(positions, k)
+
+    def lengthen(embed_positions: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        # fairseq counts tokens that are no pads: k more of them stand before the sentence.
+        tokens, *rest = args
+        pad = embed_positions.padding_idx
+        longest = int(tokens.ne(pad).sum(1).max()) + k
+        if isinstance(embed_positions, LearnedPositionalEmbedding) and longest > embed_positions.max_positions:
+            raise FlagError(f"learned positions end at {embed_positions.max_positions}, before {longest}.")
+        return (F.pad(tokens, (k, 0), value=pad + 1), *rest)
+
+    def shorten(_: Any, args: Any, vectors: Tensor) -> Tensor:
+        return vectors[:, k:]
+
+    handles = [layer.register_forward_pre_hook(shift_encoder, with_kwargs=True) for layer in encoder.layers]
+    handles += [layer.register_forward_pre_hook(shift_decoder, with_kwargs=True) for layer in decoder.layers]
+    if encoder.embed_positions is not None:
+        handles.append(encoder.embed_positions.register_forward_pre_hook(lengthen))
+        handles.append(encoder.embed_positions.register_forward_hook(shorten))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _ShiftedPositions(Positions):
+    """Positions of the source with k added; distances stay."""
+
+    is_right_padded = False  # no token's position is its column
+
+    def __init__(self, of: Positions, k: int) -> None:
+        super().__init__(of.queries, of.keys, of.padding_mask, of.device, of.segments)
+        self.k = k
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        return super().key_positions + self.k
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.keys + self.k, self.keys + self.k
+
+
+class _ShiftedCrossPositions(CrossPositions):
+    """Positions between source and target with k added to those of the source, and so to distances."""
+
+    is_right_padded = False
+
+    def __init__(self, target: Positions, k: int) -> None:
+        of = target.cross_attention
+        assert of is not None
+        assert of.padding_mask is not None
+        super().__init__(target, of.padding_mask, of.segments)
+        self.k = k
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        return super().key_positions + self.k
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self._query_extent, self.keys + self.k
+
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        return 1 - self._query_extent, self.keys + self.k

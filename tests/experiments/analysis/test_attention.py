@@ -1,0 +1,167 @@
+"""Statistics of attention against plain loops, and on attention whose statistics are known."""
+
+import math
+
+import pytest
+import torch
+
+from posenc_experiments.analysis import attention
+from posenc_experiments.analysis.attention import LayerStatistics
+
+HEADS = 2
+
+
+def sentence(queries, keys, seed, causal=False):
+    """Weights, logits, logits without positions and visible pairs of one sentence."""
+    torch.manual_seed(seed)
+    plain, added = torch.randn(2, HEADS, queries, keys)
+    visible = torch.ones(queries, keys, dtype=torch.bool)
+    if causal:
+        visible = visible.tril()
+    logits = plain + added
+    return logits.masked_fill(~visible, -torch.inf).softmax(-1), logits, plain, visible
+
+
+def naive_means(sentences, head):
+    """What LayerStatistics tells of one head, in plain loops."""
+    by_query = {
+        name: [] for name in ("mean_distance", "mean_absolute_distance", "entropy", "locality", "-1", "0", "+1")
+    }
+    relative, ranks, symmetries = [], [], []
+    for weights, logits, _, visible in sentences:
+        queries, keys = visible.shape
+        for i in range(queries):
+            row = [float(weight) for weight in weights[head, i]]
+            by_query["mean_distance"].append(sum(w * (j - i) for j, w in enumerate(row)))
+            by_query["mean_absolute_distance"].append(sum(w * abs(j - i) for j, w in enumerate(row)))
+            entropy = -sum(w * math.log(w) for w in row if w > 0)
+            by_query["entropy"].append(entropy)
+            by_query["locality"].append(sum(w / 2 ** abs(j - i) for j, w in enumerate(row)))
+            for name in ("-1", "0", "+1"):
+                j = i + int(name)
+                by_query[name].append(row[j] if 0 <= j < keys else 0.0)
+            choices = int(visible[i].sum())
+            if choices > 1:
+                relative.append(entropy / math.log(choices))
+        singular = torch.linalg.svdvals(logits[head]).tolist()
+        tolerance = max(queries, keys) * torch.finfo(logits.dtype).eps * singular[0]
+        ranks.append(sum(value > tolerance for value in singular) / min(queries, keys))
+        symmetries += naive_symmetry(weights[head].tolist())
+    means = {name: sum(values) / len(values) for name, values in by_query.items()}
+    return means | {
+        "relative_entropy": sum(relative) / len(relative),
+        "logit_rank": sum(ranks) / len(ranks),
+        "symmetry": sum(symmetries) / len(symmetries) if symmetries else None,
+    }
+
+
+def naive_symmetry(matrix):
+    """Of one sentence, in a list; nothing if it is too short."""
+    if len(matrix) != len(matrix[0]):
+        return []
+    scaled = []
+    for i, row in enumerate(matrix):
+        reach = min(i, len(row) - 1 - i)
+        differences = [abs(row[i - offset] - row[i + offset]) for offset in range(1, reach + 1)]
+        if differences:
+            least, most = min(differences), max(differences)
+            scaled += [(value - least) / (most - least) if most > least else 0.0 for value in differences]
+    return [1 - sum(scaled) / len(scaled)] if scaled else []
+
+
+@pytest.mark.parametrize(
+    ("shapes", "causal"), [([(7, 7), (4, 4), (1, 1)], False), ([(6, 6), (9, 9)], True), ([(5, 8), (7, 3)], False)]
+)
+def test_statistics_are_those_of_plain_loops(shapes, causal):
+    sentences = [sentence(*shape, seed, causal) for seed, shape in enumerate(shapes)]
+    has_symmetry = all(queries == keys for queries, keys in shapes) and not causal
+    layer = LayerStatistics(HEADS, is_bidirectional=has_symmetry)
+    for one in sentences:
+        layer.add(*one)
+    for head, found in enumerate(layer.attention()["heads"]):
+        expected = naive_means(sentences, head)
+        share = {name: expected.pop(name) for name in ("-1", "0", "+1")}
+        if not has_symmetry:
+            expected["symmetry"] = None
+        assert found.pop("share") == pytest.approx(share)
+        assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("shape", "causal"), [((40, 40), False), ((6, 6), True), ((5, 8), False)])
+def test_what_positions_add_is_the_mean_by_distance(shape, causal):
+    sentences = [sentence(*shape, seed, causal) for seed in (1, 2)]
+    layer = LayerStatistics(HEADS)
+    for one in sentences:
+        layer.add(*one)
+    by_distance: dict[int, list[list[float]]] = {}
+    for _, logits, plain, visible in sentences:
+        for i, j in visible.nonzero().tolist():
+            if abs(j - i) <= 32:
+                by_distance.setdefault(j - i, []).append((logits - plain)[:, i, j].tolist())
+    found = layer.position_logits()
+    assert found["distances"] == sorted(by_distance)
+    for head, values in enumerate(found["heads"]):
+        expected = [sum(pair[head] for pair in by_distance[d]) / len(by_distance[d]) for d in sorted(by_distance)]
+        assert values == pytest.approx(expected, abs=1e-6)
+
+
+def test_positions_that_add_nothing_have_no_logits():
+    weights, logits, _, visible = sentence(4, 4, 1)
+    layer = LayerStatistics(HEADS)
+    layer.add(weights, logits, logits, visible)
+    assert layer.position_logits() is None
+
+
+def test_diagonal_attention():
+    weights = torch.eye(6)[None]
+    assert attention.mean_distance(weights).eq(0).all()
+    assert attention.share_at(weights, 0).eq(1).all()
+    assert attention.entropy(weights).eq(0).all()
+    assert attention.locality(weights).eq(1).all()
+
+
+def test_attention_to_the_word_before():
+    weights = torch.eye(6).roll(-1, 1)[None]
+    assert attention.mean_distance(weights)[0, 1:].eq(-1).all()
+    assert attention.mean_absolute_distance(weights)[0, 1:].eq(1).all()
+    assert attention.share_at(weights, -1)[0].tolist() == [0, 1, 1, 1, 1, 1]
+    assert attention.locality(weights)[0, 1:].eq(0.5).all()
+
+
+def test_uniform_attention():
+    visible = torch.ones(6, 6, dtype=torch.bool)
+    weights = torch.full((1, 6, 6), 1 / 6, dtype=torch.float64)
+    assert attention.entropy(weights)[0].tolist() == pytest.approx([math.log(6)] * 6)
+    assert attention.relative_entropy(weights, visible)[0].tolist() == pytest.approx([1] * 6)
+    assert attention.symmetry(weights).tolist() == [[1]]
+
+
+def test_uniform_causal_attention_is_uniform_among_what_it_sees():
+    visible = torch.ones(6, 6).tril().bool()
+    weights = visible.double() / visible.sum(1, keepdim=True)
+    assert attention.relative_entropy(weights[None], visible)[0].tolist() == pytest.approx([1] * 5)
+
+
+def test_rank():
+    column, row = torch.randn(7, 1), torch.randn(1, 5)
+    assert attention.logit_rank((column @ row)[None]).tolist() == [[1 / 5]]
+    assert attention.logit_rank(torch.eye(7, 5)[None]).tolist() == [[1]]
+
+
+def test_symmetry_of_one_side_and_of_both():
+    distances = attention.distances_of(9, 9)
+    both = torch.softmax(-distances.abs().double(), -1)[None]
+    left = torch.softmax(distances.double(), -1)[None]
+    assert attention.symmetry(both).tolist() == [[1]]
+    assert attention.symmetry(left).item() < 0.7
+    assert attention.symmetry(both[:, :2, :2]) is None
+
+
+def test_mixtures_have_no_distances():
+    layer = LayerStatistics(HEADS, keys_are_words=False)
+    layer.add(*sentence(6, 3, 1))
+    found = layer.attention()["heads"][0]
+    assert [name for name, value in found.items() if value is None] == [
+        *("mean_distance", "mean_absolute_distance", "locality", "symmetry", "share")
+    ]
+    assert layer.position_logits() is None

@@ -1,0 +1,141 @@
+"""analyse_model: every encoding, whatever the batches and the backend, and what it refuses."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import pytest
+import torch
+
+from fairseq_posenc.attention import backends
+from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.errors import CheckpointError
+from posenc_experiments.analysis.model import analyse_model
+from posenc_experiments.base.errors import RecipeError
+
+#: defined by the task: what each head of each attention has
+FIGURES = {
+    *("mean_distance", "mean_absolute_distance", "share", "entropy", "relative_entropy", "logit_rank"),
+    *("locality", "symmetry"),
+}
+
+
+def flat(value, path=""):
+    """Every number of a document by its path; None as it is."""
+    if isinstance(value, dict):
+        return {k: v for key, inner in value.items() for k, v in flat(inner, f"{path}.{key}").items()}
+    if isinstance(value, list):
+        return {k: v for number, inner in enumerate(value) for k, v in flat(inner, f"{path}.{number}").items()}
+    return {path: value}
+
+
+def same(one, other):
+    one, other = flat(one), flat(other)
+    assert one.keys() == other.keys()
+    for path, value in one.items():
+        if isinstance(value, float):
+            assert other[path] == pytest.approx(value, rel=1e-3, abs=1e-4), path
+        else:
+            assert other[path] == value, path
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_encoding(name, checkpoint, data):
+    calls = []
+    found = analyse_model(
+        checkpoint(f"transformer_{name}_tiny"), data, "en", "de", progress=lambda *done: calls.append(done)
+    )
+    json.dumps(found, allow_nan=False)
+    assert found["sentences"] == 12
+    assert found["skipped"] == 0
+    assert calls[-1] == (12, 12)
+    assert all(one < other for one, other in pairwise(calls))
+    cls = ENCODINGS[name]
+    for stack in ("encoder", "decoder", "cross"):
+        assert [len(layer["heads"]) for layer in found["attention"][stack]] == [2, 2]
+        for layer in found["attention"][stack]:
+            assert all(head.keys() == FIGURES for head in layer["heads"])
+            assert all(0 < head["relative_entropy"] <= 1 and 0 < head["logit_rank"] <= 1 for head in layer["heads"])
+    of_encoder = found["attention"]["encoder"][0]["heads"][0]
+    mixes = name in ("linformer", "diet_abs_lin")
+    assert (of_encoder["mean_distance"] is None) == mixes
+    silent = mixes or name == "nopos" or cls.input_positions != "none"
+    assert [part is None for part in found["position_logits"]["encoder"]] == [silent] * 2
+    assert found["position_logits"]["cross"] == [None, None]
+    told = {parameter for entry in found["learned"] for parameter in entry["name"].split(", ")}
+    encoding = cls(2, 8)
+    assert told >= {parameter for parameter, _ in encoding.named_parameters()}
+
+
+def test_padding_has_no_influence(checkpoint, data):
+    path = checkpoint("transformer_diet_abs_tiny", "--cross-attention-positions", "true")
+    same(analyse_model(path, data, "en", "de"), analyse_model(path, data, "en", "de", batch_tokens=1))
+
+
+@pytest.mark.parametrize(("name", "others"), [("shaw", ("flex", "blocks", "eager")), ("t5", ("sdpa",))])
+def test_every_backend_gives_the_same(name, others, checkpoint, data, monkeypatch):
+    monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)  # blocks of 16 queries
+    auto, *results = (
+        analyse_model(checkpoint(f"transformer_{name}_tiny", "--attention-backend", backend), data, "en", "de")
+        for backend in ("auto", *others)
+    )
+    for result in results:
+        same(auto, result)
+
+
+def test_some_sentences_are_spread_over_the_set(checkpoint, data):
+    path = checkpoint("transformer_shaw_tiny")
+    alone = analyse_model(path, data, "en", "de", sentences=4)
+    assert alone["sentences"] == 4
+    sizes = [len(line.split()) + 1 for line in (data.parent / "text" / "test.en").read_text().splitlines()]
+    assert alone["tokens"]["source"] == sum(sizes[::3])
+
+
+def test_sentences_beyond_the_models_limit_are_counted(checkpoint, data):
+    path = checkpoint("transformer_shaw_tiny", "--max-source-positions", "10")
+    lines = (data.parent / "text" / "test.en").read_text().splitlines()
+    short = sum(len(line.split()) + 1 <= 10 for line in lines)
+    found = analyse_model(path, data, "en", "de")
+    assert (found["sentences"], found["skipped"]) == (short, 12 - short)
+
+
+def test_a_bias_is_what_positions_add(checkpoint, data):
+    flags = ("--cross-attention-positions", "true", "--bias-gain", "3")
+    found = analyse_model(checkpoint("transformer_diet_rel_tiny", *flags), data, "en", "de")
+    for entry in found["learned"]:
+        tables = [dict(zip(entry["distances"], head, strict=True)) for head in entry["heads"]]
+        added = found["position_logits"][entry["stack"]][entry["layer"]]
+        assert 0 in added["distances"]
+        for table, values in zip(tables, added["heads"], strict=True):
+            assert values == pytest.approx([table[distance] for distance in added["distances"]], rel=1e-4, abs=1e-4)
+    assert {entry["stack"] for entry in found["learned"]} == {"encoder", "decoder", "cross"}
+
+
+def test_refusals(checkpoint, data, tmp_path):
+    path = checkpoint("transformer_shaw_tiny")
+
+    def refuse(words, kind=RecipeError, checkpoint=path, binarized=data, languages=("en", "de"), **options):
+        with pytest.raises(kind, match=words) as refused:
+            analyse_model(checkpoint, binarized, *languages, **options)
+        assert "\n" not in str(refused.value)
+
+    refuse("none.pt does not exist", CheckpointError, tmp_path / "none.pt")
+    (tmp_path / "text.pt").write_text("no checkpoint")
+    refuse("text.pt is no checkpoint", CheckpointError, tmp_path / "text.pt")
+    state = torch.load(path, weights_only=False)
+    state["args"].arch = "transformer_tiny"
+    torch.save(state, tmp_path / "stock.pt")
+    refuse("is a model of transformer_tiny, not of this package", CheckpointError, tmp_path / "stock.pt")
+    refuse("translates en to de, not de to en", languages=("de", "en"))
+    refuse("no binarized subset 'nowhere': name one of test, train", subset="nowhere")
+
+    other = shutil.copytree(data, tmp_path / "other")
+    (other / "test.en-de.de.idx").unlink()
+    refuse("'test' has no references", binarized=other)
+    (other / "train.en-de.en.idx").write_bytes(b"damaged")
+    refuse("'train' cannot be read", binarized=other, subset="train")
+    with (other / "dict.en.txt").open("a") as dictionary:
+        dictionary.write("".join(f"word{number} 1\n" for number in range(8)))
+    refuse("cannot be loaded with the dictionaries in", CheckpointError, binarized=other)
+    (other / "dict.de.txt").unlink()
+    refuse("dict.de.txt is missing", CheckpointError, binarized=other)

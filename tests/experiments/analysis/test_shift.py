@@ -1,0 +1,131 @@
+"""The shift test: positions of the source are k higher, and pads are no positions."""
+
+import fairseq.utils
+import pytest
+import torch
+
+from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.analysis.shift import ShiftTest, forced, shifted
+from posenc_experiments.base.errors import RecipeError
+
+#: encodings of distances, or of nothing
+KNOW_NO_PLACE = {
+    *("nopos", "shaw", "diet_rel", "t5", "transformer_xl", "xlnet", "huang1", "huang2", "huang3", "huang4", "deberta"),
+    *("rotary", "alibi", "kerple_log", "relative_key"),
+}
+SHIFTS = (1, 10, 100)
+
+
+@pytest.fixture
+def inputs():
+    """Three sources of 4, 12 and 7 tokens, padded on the left, and their targets."""
+    torch.manual_seed(2)
+    source, target = torch.randint(4, 20, (2, 3, 12))
+    for row, length in enumerate((4, 12, 7)):
+        source[row, : 12 - length] = 1
+        target[row, length:] = 1
+    return {"src_tokens": source, "src_lengths": torch.tensor([4, 12, 7]), "prev_output_tokens": target}
+
+
+def alone(inputs):
+    """The longest of them, without padding."""
+    return {name: value[1:2] for name, value in inputs.items()}
+
+
+@torch.no_grad()
+def measure(model, inputs, shifts=SHIFTS):
+    test = ShiftTest(model, shifts)
+    test.add(inputs, forced(model, inputs), *(inputs[name].ne(1) for name in ("src_tokens", "prev_output_tokens")))
+    return test.result()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_only_absolute_positions_feel_a_shift(name, build, inputs):
+    found = measure(build(f"transformer_{name}_tiny")[0], inputs)
+    assert [result["k"] for result in found] == list(SHIFTS)
+    for result in found:
+        if name in KNOW_NO_PLACE:
+            assert result["changed_outputs"] == 0
+            assert result["cosine"] == pytest.approx(1, abs=1e-12)
+        else:
+            assert result["cosine"] < 0.9999
+    if name not in KNOW_NO_PLACE:
+        assert any(result["changed_outputs"] > 0 for result in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "tables"),
+    [
+        ("learned", (), {"embed_positions.weight": 0}),
+        ("diet_abs", (), {"position_encoding.query_positions": 1, "position_encoding.key_positions": 1}),
+        ("linformer", ("--input-positions", "none"), {"projection.keys": 1, "projection.values": 1}),
+        ("tupe_abs", (), {"position_encoding.position_vectors": 0}),
+    ],
+)
+@torch.no_grad()
+@pytest.mark.parametrize("part", [dict, alone], ids=["padded", "alone"])
+def test_a_shift_reads_tables_further_on(name, flags, tables, part, build, inputs):
+    inputs = part(inputs)
+    model, _ = build(f"transformer_{name}_tiny", *flags)
+    with shifted(model, 5):
+        moved = forced(model, inputs)
+    for key, parameter in model.encoder.named_parameters():
+        for ending, dimension in tables.items():
+            if key.endswith(ending):
+                parameter.copy_(parameter.roll(-5, dimension))
+    expected = forced(model, inputs)
+    real = inputs["src_tokens"].ne(1)
+    assert torch.allclose(moved.states[real], expected.states[real], atol=1e-5)
+
+
+@pytest.mark.parametrize("part", [dict, alone], ids=["padded", "alone"])
+@pytest.mark.parametrize(("name", "table"), [("diet_rel", "relative_bias"), ("diet_abs", "key_positions")])
+@torch.no_grad()
+def test_a_shift_of_the_source_is_one_in_attention_to_it(name, table, part, build, inputs):
+    inputs = part(inputs)
+    flags = ("--cross-attention-positions", "true", "--source-position-encoding", "nopos", "--position-sharing", "none")
+    model, _ = build(f"transformer_{name}_tiny", *flags)
+    with shifted(model, 3):
+        moved = forced(model, inputs)
+    for layer in model.decoder.layers:
+        parameter = getattr(layer.encoder_attn.position_encoding, table)
+        parameter.copy_(parameter.roll(-3, 1))
+    real = inputs["prev_output_tokens"].ne(1)
+    assert torch.allclose(moved.logits[real], forced(model, inputs).logits[real], atol=1e-5)
+
+
+@torch.no_grad()
+def test_outside_the_context_nothing_is_shifted(build, inputs):
+    model, _ = build("transformer_sinusoidal_tiny")
+    before = forced(model, inputs)
+    with shifted(model, 5):
+        assert not forced(model, inputs).states.equal(before.states)
+    assert forced(model, inputs).states.equal(before.states)
+
+
+@pytest.mark.parametrize("name", ["learned", "diet_abs", "linformer", "diet_abs_lin"])
+def test_a_shift_beyond_a_table_is_none(name, build, inputs):
+    found = measure(build(f"transformer_{name}_tiny", "--max-source-positions", "30")[0], inputs)
+    assert [result["cosine"] is None for result in found] == [False, False, True]
+    assert [result["changed_outputs"] is None for result in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("name", ["learned", "diet_abs", "linformer", "diet_abs_lin"])
+@torch.no_grad()
+def test_a_shift_beyond_a_table_in_a_later_batch_is_none(name, build, inputs):
+    model, _ = build(f"transformer_{name}_tiny", "--max-source-positions", "30")
+    test = ShiftTest(model, (1, 20))
+    short = {name: value[:1, -4:] if name == "src_tokens" else value[:1] for name, value in inputs.items()}
+    for part in (short, inputs, short):
+        test.add(part, forced(model, part), *(part[name].ne(1) for name in ("src_tokens", "prev_output_tokens")))
+    assert [result["cosine"] is None for result in test.result()] == [False, True]
+
+
+def test_positions_that_count_pads_are_refused(build, inputs, monkeypatch):
+    def of_columns(tokens, padding_idx, onnx_trace=False):
+        return torch.arange(tokens.size(1)).expand_as(tokens) + padding_idx + 1
+
+    model, _ = build("transformer_learned_tiny")
+    monkeypatch.setattr(fairseq.utils, "make_positions", of_columns)
+    with pytest.raises(RecipeError, match=r"^1 pads in front of the source change what the model computes"):
+        measure(model, inputs)
