@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MISSING = "no Chromium on PATH: the page is not tested in a browser (CONTRIBUTING.md says how to install one)"
+MISSING = "no Chromium on PATH, so the page of analyse is not tested in one (CONTRIBUTING.md says how to install it)"
 SECONDS = 30
 
 

@@ -23,6 +23,7 @@ from posenc_experiments.evaluation.results import read_experiments
 from tests.experiments.analysis import browser
 from tests.experiments.analysis.models import model
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import make_recipe
 
 NAMES = ["shaw-k0", "shaw-k2", "shaw-k16", "sinusoidal"]
 TWO = {"transformer_sinusoidal_tiny": 1, "transformer_shaw_tiny-clipping-distance-2": 1}
@@ -477,3 +478,25 @@ def test_more_experiments_than_colours_have_panels_of_their_own(
     assert chromium.evaluate("document.querySelectorAll('#by-length .panel').length") == 4 * 9
     assert chromium.evaluate(CHECK) == []
     assert np.unique(chromium.evaluate(COLUMN.format(0))).size == 9
+
+
+# the last stage of a recipe
+
+
+def test_a_recipe_ends_with_its_page(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    words = ["run", "--conf", conf, "--source", corpus, "--gpus", "0", "--cpus", "1", "--dry-run", "--analyse"]
+    words += [
+        "--experiments",
+        "shaw-k2,sinusoidal",
+        "--data-dir",
+        tmp_path / "data",
+        "--output-dir",
+        tmp_path / "output",
+    ]
+    result = CliRunner().invoke(group, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    last = result.output.splitlines()[-1]
+    pair = tmp_path / "output" / "tiny" / "en-de"
+    assert f" posenc_experiments analyse --output {pair / 'analysis.html'} {pair}" in last
+    assert last.count("/seed1") == 2
