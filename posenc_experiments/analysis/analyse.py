@@ -153,7 +153,7 @@ def _record_path(directory: Path, name: str, output: Path) -> Path:
     """Where its record is written: there, or beside the page if that directory cannot be written."""
     if os.access(directory, os.W_OK):
         return directory / name
-    return output.absolute().parent / "-".join([*directory.resolve().parts[-4:], name]).replace("/", "")
+    return output.absolute().parent / "-".join([*directory.resolve().parts[-4:], name])
 
 
 def _require_one_vocabulary(

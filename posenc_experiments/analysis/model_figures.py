@@ -143,7 +143,7 @@ def attention_figures(names: Sequence[str], models: Sequence[Model]) -> Iterator
         yield Figure(
             "attention-" + "-".join(statistic.key).replace("+", "plus-").replace("_", "-"),
             statistic.title,
-            statistic.definition + " Empty cells: it says nothing there.",
+            statistic.definition + (" Where it has no meaning, the cell is empty." if None in values else ""),
             statistic.source,
             _sample(models),
             panels,

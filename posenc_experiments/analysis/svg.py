@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -99,7 +99,8 @@ def chart(
     return Markup("".join([*parts, "</svg>"]))
 
 
-def _line(number: int, line: Line, place) -> list[str]:  # type: ignore[no-untyped-def]
+def _line(number: int, line: Line, place: Callable[[float, float], tuple[float, float]]) -> list[str]:
+    """A line with its marks and intervals; `place` has the pixels of x and y."""
     parts = [f'<g class="{line.style}"><title>{escape(line.name)}</title>']
     for (x, _), ends in zip(line.points, line.intervals, strict=False):
         low, high = (place(x, end) for end in ends)
@@ -136,25 +137,24 @@ def heatmap(
     cells = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
     count, width = cells.shape
     cell = min(22, max(3, 240 // max(cells.shape)))  # pixels
-    left, bottom = 34, 32
+    left, top, bottom = 34, 6, 32
     across, down = width * cell, count * cell
     y_ticks, x_ticks = ticks or ([str(row + 1) for row in range(count)], [str(column + 1) for column in range(width)])
-    size = f'x="{left}" y="2" width="{across}" height="{down}"'
+    size = f'x="{left}" y="{top}" width="{across}" height="{down}"'
     parts = [
-        _open(max(across + left + 6, 92), down + bottom + 4, alt),
+        _open(max(across + left + 6, 92), top + down + bottom, alt),
         f'<image {size} preserveAspectRatio="none" href="{_png(cells, limits, colours)}"/>',
         f'<rect class="frame" {size}/>',
     ]
     for row, label in _shown(y_ticks, cell, 11):
         parts.append(
-            f'<text x="{left - 4}" y="{2 + (row + 0.5) * cell + 3.5}" text-anchor="end">{escape(label)}</text>'
+            f'<text x="{left - 4}" y="{top + (row + 0.5) * cell + 3.5}" text-anchor="end">{escape(label)}</text>'
         )
     for column, label in _shown(x_ticks, cell, 20):
-        parts.append(
-            f'<text x="{left + (column + 0.5) * cell}" y="{down + 14}" text-anchor="middle">{escape(label)}</text>'
-        )
-    parts.append(_label(left + across / 2, down + 28, columns))
-    parts.append(_label(9, 2 + down / 2, rows, turned=True))
+        at = left + (column + 0.5) * cell
+        parts.append(f'<text x="{at}" y="{top + down + 13}" text-anchor="middle">{escape(label)}</text>')
+    parts.append(_label(left + across / 2, top + down + 27, columns))
+    parts.append(_label(9, top + down / 2, rows, turned=True))
     return Markup("".join([*parts, "</svg>"]))
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import struct
+import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -264,6 +265,16 @@ def test_the_same_page_is_the_same_bytes(made: Path) -> None:
     before = (made / "page.html").read_bytes()
     call(made, "--no-models", "--output", made / "page.html", "--baseline", "sinusoidal")
     assert (made / "page.html").read_bytes() == before
+
+
+def test_records_of_a_directory_that_cannot_be_written_are_beside_the_page(small_disk: Path, tmp_path: Path) -> None:
+    make_experiments(small_disk, {"transformer_sinusoidal_tiny": 1})
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    page = tmp_path / "pages" / "page.html"
+    assert call(small_disk, "--no-models", "--output", page).exit_code == 0
+    name = "quickstart-xa-xb-transformer_sinusoidal_tiny-seed1-analysis.json"
+    assert sorted(path.name for path in page.parent.iterdir()) == ["page.html", name]
+    assert "texts" not in call(small_disk, "--no-models", "--output", page).output
 
 
 # what it refuses
