@@ -13,7 +13,7 @@ setup(
     packages=find_packages(
         include=[f"{name}{below}" for name in ("fairseq_posenc", "posenc_experiments") for below in ("", ".*")]
     ),
-    package_data={"fairseq_posenc": ["py.typed"]},
+    package_data={"fairseq_posenc": ["py.typed"], "posenc_experiments.analysis": ["page/*"]},
     install_requires=[
         "torch>=2.6,<3",
         "ve-fairseq>=0.12.3,<0.13",
@@ -24,6 +24,8 @@ setup(
     extras_require={
         "recipes": [
             "click>=8.1,<9",
+            "jinja2>=3.1,<4",
+            "markupsafe>=2.1,<4",
             "matplotlib>=3.9,<4",
             "rich>=13",
             "sacrebleu>=2.4,<3",

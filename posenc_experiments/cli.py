@@ -15,6 +15,7 @@ COMMANDS = {
     "own": "Compare encodings on your own text.",
     "table": "Run what is missing of a paper's table, and print it beside the paper's figures.",
     "compare": "Compare scored experiments in a table and a plot.",
+    "analyse": "Show on a page what experiments learned and where they differ.",
     "keep-results": "Copy settings, translations and scores of experiments, without checkpoints.",
     "average": "Average checkpoints of one training.",
     "describe": "Count the parameters that architectures spend on positions.",

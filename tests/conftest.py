@@ -7,6 +7,7 @@ import pytest
 #: files with many tests, or with tests that start trainings or other processes; `scripts/test.sh --quick` skips them
 LONG = (
     *("attention/test_backends.py", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
+    "experiments/analysis/test_page.py",
     *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "evaluation/test_parameters.py")),
     *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
     *(

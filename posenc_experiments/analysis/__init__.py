@@ -1,1 +1,1 @@
-"""What trained models do with positions, and how their translations differ."""
+"""Analyses of experiments, what models learned and how their translations differ, and a page that shows them."""

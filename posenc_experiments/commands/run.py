@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from posenc_experiments.analysis.stage import analyse_run
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
@@ -78,6 +79,11 @@ RUN_OPTIONS = [
         show_default=True,
         help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",
     ),
+    click.option(
+        "--analyse",
+        is_flag=True,
+        help="At the end, also write what `fairseq-posenc analyse` does, with its page beside the table.",
+    ),
     click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0."),
 ]
 
@@ -98,6 +104,7 @@ def run_conf(
     nodes: int,
     node_rank: int,
     rendezvous: str,
+    analyse: bool,
     **options: Any,
 ) -> None:
     """Runs stages of experiments of one .conf; `Call` takes the `options`."""
@@ -112,6 +119,8 @@ def run_conf(
     finish(run_plan(plan, call.hardware))
     if "compare" in wanted and not node_rank:
         compare(run, plan.experiments)
+    if analyse and not node_rank:
+        analyse_run(run, plan.experiments)
 
 
 @click.command()

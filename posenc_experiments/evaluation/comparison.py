@@ -12,16 +12,21 @@ from posenc_experiments.evaluation.report import Column, Report, Table, number
 def report(rows: Sequence[Row]) -> Report:
     """Tables of scores, one for each corpus, pair and test set."""
     tables = [
-        Table(group, _columns(group), _notes(group), " ".join(group[0].group)) for group in comparable_groups(rows)
+        Table(group, _columns(group), notes(group, _is_tested(group)), " ".join(group[0].group))
+        for group in comparable_groups(rows)
     ]
     return Report(tables, [_record(row) for row in rows])
+
+
+def _is_tested(rows: Sequence[Row]) -> bool:
+    return any(row.p_value is not None for row in rows)
 
 
 def _columns(rows: list[Row]) -> list[Column[Row]]:
     names = dict(zip(map(id, rows), shown_names(rows), strict=True))
     several = any(len(row.scores) > 1 for row in rows)
     tokenized = any(row.pooled(TOKENIZED) for row in rows)
-    tested = any(row.p_value is not None for row in rows)
+    tested = _is_tested(rows)
     return [
         Column("experiment", lambda row: names[id(row)], left=True),
         Column("seeds", lambda row: str(len(row.scores)), shown=several),
@@ -60,25 +65,24 @@ def _record(row: Row) -> dict[str, object]:
     }
 
 
-def _tokenized_name(rows: list[Row]) -> str:
+def _tokenized_name(rows: Sequence[Row]) -> str:
     """The column header for the tokenized BLEU of comparable rows."""
     found = [score.metrics[TOKENIZED] for row in rows for score in row.scores if TOKENIZED in score.metrics]
     return f"{TOKENIZED} ({KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
 
 
-def _notes(rows: list[Row]) -> list[str]:
-    """The notes under a table: the meaning of ± and p, warnings, and SacreBLEU's signatures."""
+def notes(rows: Sequence[Row], tested: bool) -> list[str]:
+    """The notes under a table: the meaning of ±, warnings, SacreBLEU's signatures and, if `tested`, the meaning of p."""
     scores = [score for row in rows for score in row.scores]
     several = len(scores) > len(rows)
     interval = any(row.bleu.interval is not None for row in rows)
-    tested = any(row.p_value is not None for row in rows)
     lowercased = any(score.bleu.lowercased for score in scores)
     old = any(row.first.made_from is None for row in rows)
     unverified = [name for row, name in zip(rows, row_names(rows), strict=True) if not row.verified]
     references = dict.fromkeys(score.bleu.reference for score in scores if score.bleu.reference)
     signatures = {name: metric.signature for score in scores for name, metric in score.metrics.items()}
     tokenized = f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU."
-    notes = [
+    every = [
         (interval, f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}."),
         (several, "Several seeds: mean ± standard deviation over the seeds."),
         (tested, "p: paired bootstrap of BLEU against the baseline; of several seeds, the largest."),
@@ -98,10 +102,10 @@ def _notes(rows: list[Row]) -> list[str]:
         *((True, f"Reference: {reference}") for reference in references),
         *((name in signatures, f"{name}: {signatures.get(name)}") for name in (BLEU, CHRF, TOKENIZED)),
     ]
-    return [note for shown, note in notes if shown]
+    return [note for shown, note in every if shown]
 
 
-def _environments(rows: list[Row]) -> Iterable[str]:
+def _environments(rows: Sequence[Row]) -> Iterable[str]:
     """A note for each row whose seeds were trained with different code or libraries."""
     for row, name in zip(rows, shown_names(rows), strict=True):
         keys = dict.fromkeys(key for score in row.scores for key in score.environment)
@@ -111,7 +115,7 @@ def _environments(rows: list[Row]) -> Iterable[str]:
             yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."
 
 
-def _hidden_differences(rows: list[Row]) -> Iterable[str]:
+def _hidden_differences(rows: Sequence[Row]) -> Iterable[str]:
     """Warnings about settings that differ between rows of one setup, but show in neither architecture nor flags."""
     # Imported here, because it imports torch and fairseq, which would slow down other tables.
     from fairseq_posenc.arguments import MODEL_FLAGS

@@ -38,9 +38,8 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def draw(axes: Any, rows: list[Row]) -> None:
-    """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
-    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
+def clipping_curves(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Curves of comparable rows that differ in the clipping distance only, each with a name, sorted by the distance."""
     curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.clipping_distance is not None:
@@ -49,22 +48,31 @@ def draw(axes: Any, rows: list[Row]) -> None:
     longest = max((len(curve) for curve in curves.values()), default=0)
     # A single distance is a horizontal line, unless no encoding has more than one.
     drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
-    colours = iter(f"C{number}" for number in range(len(rows) + 1))
-    distances: set[int] = set()
-    shown: dict[int, Any] = {}  # curves and lines for the legend, by the id of their first row
+    labelled = []
     for (setup, arch, rest), curve in drawn.items():
-        first, curve = curve[0], sorted(curve, key=lambda row: row.clipping_distance or 0)
-        distances.update(row.clipping_distance or 0 for row in curve)
-        errors = [row.bleu.error or 0.0 for row in curve]
         words = [
             *([setup] if setup and len({row.first.setup for row in rows}) > 1 else []),
             curve[0].first.encoding,
             *([rest] if sum(key[:2] == (setup, arch) for key in drawn) > 1 else []),
         ]
-        label = " ".join(words)
+        labelled.append((" ".join(words), sorted(curve, key=lambda row: row.clipping_distance or 0)))
+    return labelled
+
+
+def draw(axes: Any, rows: list[Row]) -> None:
+    """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
+    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
+    drawn = clipping_curves(rows)
+    colours = iter(f"C{number}" for number in range(len(rows) + 1))
+    distances: set[int] = set()
+    shown: dict[int, Any] = {}  # curves and lines for the legend, by the id of their first row
+    for label, curve in drawn:
+        first = next(row for row in rows if row in curve)
+        distances.update(row.clipping_distance or 0 for row in curve)
+        errors = [row.bleu.error or 0.0 for row in curve]
         xs, ys = [row.clipping_distance for row in curve], [row.bleu.mean for row in curve]
         shown[id(first)] = axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
-    in_curves = [row for curve in drawn.values() for row in curve]
+    in_curves = [row for _, curve in drawn for row in curve]
     for row in rows:
         if row not in in_curves:
             shown[id(row)] = axes.axhline(row.bleu.mean, linestyle="--", color=next(colours), label=names[id(row)])

@@ -1,13 +1,18 @@
 """Pools scores over the seeds of an experiment, and tests them against a baseline."""
 
+import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics import bleu
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import _compute_p_value
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.differences import differences, listed
@@ -15,6 +20,7 @@ from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import Score, read_lines
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
+SAMPLES = 1000  # of the bootstrap, as in SacreBLEU
 OLD = "*"  # marks experiments that were trained before fingerprints were recorded
 
 
@@ -179,28 +185,28 @@ def comparable_groups(rows: Iterable[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _tested(rows: list[Row], baseline: str) -> list[Row]:
-    """Comparable rows with p-values: the largest over the seeds, each tested against the baseline's same seed.
-
-    A seed that the baseline does not have is tested against the baseline's first.
-    """
-    found = [row for row in rows if _is_named(row, baseline)]
-    if not found:
-        return rows
+def find_row(rows: Sequence[Row], name: str) -> Row | None:
+    """The comparable row with this name (`SETUP NAME` if several setups have it); None if there is none."""
+    found = [row for row in rows if _is_named(row, name)]
     if len(setups := list(dict.fromkeys(row.first.long_name for row in found))) > 1:
         raise RecipeError(
-            f"--baseline {baseline}: several setups have one on {rows[0].first.test}; name one of {', '.join(setups)}."
+            f"--baseline {name}: several setups have one on {rows[0].first.test}; name one of {', '.join(setups)}."
         )
-    base = found[0]
-    of_seed = {score.seed: score for score in base.scores}
-    tested = []
-    for row in rows:
-        if row is base:
-            tested.append(row)
-            continue
-        values = [paired_bootstrap(of_seed.get(score.seed, base.first), score) for score in row.scores]
-        tested.append(Row(row.scores, max(values)))
-    return tested
+    return found[0] if found else None
+
+
+def _tested(rows: list[Row], baseline: str) -> list[Row]:
+    """Comparable rows with p-values against the baseline, if it is among them."""
+    base = find_row(rows, baseline)
+    if base is None:
+        return rows
+    return [row if row is base else Row(row.scores, p_value(base, row)) for row in rows]
+
+
+def p_value(baseline: Row, system: Row) -> float:
+    """The largest p-value over the seeds of a row, each tested against the baseline's same seed, or else its first."""
+    of_seed = {score.seed: score for score in baseline.scores}
+    return max(paired_bootstrap(of_seed.get(score.seed, baseline.first), score) for score in system.scores)
 
 
 def paired_bootstrap(baseline: Score, system: Score) -> float:
@@ -209,14 +215,36 @@ def paired_bootstrap(baseline: Score, system: Score) -> float:
     It uses 1,000 samples; the seed is the environment variable SACREBLEU_SEED, by default 12345.
     """
     require_comparable([baseline, system])
-    systems: list[tuple[str, Sequence[str]]] = [
-        (name, read_lines(score.file(HYPOTHESES))) for name, score in (("Baseline", baseline), ("System", system))
-    ]
-    references = read_lines(baseline.file(REFERENCES))
-    _, results = PairedTest(
-        systems,
-        {BLEU: bleu.BLEU(references=[references], lowercase=baseline.bleu.lowercased)},
-        references=None,
-        test_type="bs",
-    )()
-    return float(results[BLEU][1].p_value)  # type: ignore[union-attr,arg-type]
+    one, other = _resampled(baseline), _resampled(system)
+    distances = np.abs(one.samples - other.samples)
+    return float(_compute_p_value(distances - distances.mean(), abs(one.score - other.score)))
+
+
+class _Resampled(NamedTuple):
+    score: float
+    samples: NDArray[np.float64]
+
+
+def _resampled(score: Score) -> _Resampled:
+    """BLEU of a system, and of 1,000 samples of its sentences; the same sentences for every system."""
+    files = score.file(HYPOTHESES), score.file(REFERENCES)
+    return _resampled_files(*((path, path.stat().st_mtime_ns) for path in files), score.bleu.lowercased, _seed())
+
+
+def _seed() -> int:
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    return int(seed) if seed.isdecimal() else 12345
+
+
+@lru_cache(maxsize=512)
+def _resampled_files(
+    hypotheses: tuple[Path, int], references: tuple[Path, int], lowercase: bool, seed: int
+) -> _Resampled:
+    # SacreBLEU's PairedTest would resample both systems of every pair.
+    metric = bleu.BLEU(lowercase=lowercase)
+    statistics = metric._extract_corpus_statistics(read_lines(hypotheses[0]), [read_lines(references[0])])
+    whole = metric._aggregate_and_compute(statistics).score
+    chosen = np.random.default_rng(seed).choice(len(statistics), size=(SAMPLES, len(statistics)), replace=True)
+    of_sentences = np.array(statistics, dtype="float32")
+    samples = [metric._compute_score_from_stats(of_sentences[sample].sum(0)).score for sample in chosen]
+    return _Resampled(whole, np.array(samples))

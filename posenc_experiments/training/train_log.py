@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ class TrainLog:
 
     epoch: int = 0
     updates: int = 0
-    valid_loss: float | None = None
+    valid_losses: dict[int, float] = field(default_factory=dict)  # by updates, in the order in which they were printed
     parameters: int | None = None
     wall: float = 0.0  # seconds of training, over all processes
     words: float = 0.0
@@ -88,8 +88,15 @@ class TrainLog:
         )
 
     def _valid(self, row: dict[str, Any]) -> None:
-        self.valid_loss = float(row["valid_loss"])
-        self.updates = max(self.updates, int(row["valid_num_updates"]))
+        updates = int(row["valid_num_updates"])
+        self.valid_losses.pop(updates, None)  # of a process before the resume
+        self.valid_losses[updates] = float(row["valid_loss"])
+        self.updates = max(self.updates, updates)
+
+    @property
+    def valid_loss(self) -> float | None:
+        """The last one."""
+        return next(reversed(self.valid_losses.values()), None)
 
     @property
     def words_per_second(self) -> float | None:

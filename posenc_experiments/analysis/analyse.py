@@ -1,0 +1,192 @@
+"""From experiment directories and checkpoints to their analysis.json and the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posenc_experiments.analysis.data import Data, data_of, required
+from posenc_experiments.analysis.page import Analysed, render
+from posenc_experiments.analysis.record import (
+    NAME,
+    ModelSettings,
+    Record,
+    analyse_checkpoint,
+    analyse_experiment,
+)
+from posenc_experiments.analysis.texts import read_texts
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import atomic_path
+from posenc_experiments.evaluation.pooling import Row, comparable_groups, find_row, pool, row_names
+from posenc_experiments.evaluation.results import Score, read_experiments
+
+MOST_BYTES = 6_000_000
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Bare checkpoints and the data that they read."""
+
+    paths: Sequence[Path]
+    data: Data
+
+
+def analyse(
+    directories: Sequence[Path],
+    output: Path,
+    say: Callable[[str], None],
+    baseline: str | None = None,
+    test: str | None = None,
+    checkpoints: Checkpoints | None = None,
+    binarized: Path | None = None,
+    sentences: int | None = None,
+    models: bool = True,
+) -> None:
+    """Writes analysis.json of each experiment and checkpoint, and then the page.
+
+    Args:
+        directories: experiment directories, or directories that hold them.
+        output: the page's file.
+        say: takes lines for the user.
+        baseline: the name of the row that p-values are against first.
+        test: the test set of the page; the first if left out.
+        checkpoints: also of these.
+        binarized: binarized data of the experiments, where it is elsewhere than at their translation.
+        sentences: of the test set, so many are read by models; all if left out.
+        models: whether models are analysed, too.
+
+    Raises:
+        RecipeError: an experiment cannot be read, or not be compared with the others.
+    """
+    if output.is_dir():
+        raise RecipeError(f"--output {output} is a directory: name a file, such as {output / 'analysis.html'}.")
+    scores = read_experiments(directories) if directories else []
+    rows = _rows(scores, test) if scores else []
+    number = _baseline(rows, baseline)
+    settings = ModelSettings(rows[0].first.test if rows and models else None, sentences, binarized)
+    by_directory: dict[Path, list[Score]] = {}
+    for score in scores:
+        by_directory.setdefault(score.directory, []).append(score)
+    if models:
+        _require_one_vocabulary(by_directory, settings, checkpoints)
+    records: dict[Path, Record] = {}
+    for done, (directory, mine) in enumerate(by_directory.items(), 1):
+        title = f"{mine[0].name} seed {mine[0].seed} ({done} of {len(by_directory)})"
+        path = _record_path(directory, NAME, output)
+        records[directory] = analyse_experiment(mine, settings, path, _titled(say, title))
+        if models and records[directory]["model"] is None:
+            say(f"analyse: {title}: no model: averaged.pt or the binarized data is not there (--data names the data)")
+    bare = []
+    if checkpoints is not None:
+        asked = ModelSettings(checkpoints.data.subset, sentences)
+        for path in checkpoints.paths:
+            record = _record_path(path.absolute().parent, f"{path.name}.{NAME}", output)
+            bare.append(analyse_checkpoint(path, checkpoints.data, asked, record, _titled(say, path.name)))
+    say("analyse: comparing and drawing")
+    analysed = [Analysed(row, [_shown(records[score.directory], models) for score in row.scores]) for row in rows]
+    page = render(analysed, bare, number).encode("utf-8")
+    if len(page) > MOST_BYTES:
+        raise RecipeError(
+            f"The page would have {len(page) / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}: name fewer directories, "
+            "or leave models out (--no-models)."
+        )
+    with atomic_path(output) as temporary:
+        temporary.write_bytes(page)
+    say(f"analyse: {output} ({len(page) / 1e6:.1f} MB)")
+
+
+def _titled(say: Callable[[str], None], title: str) -> Callable[[str], None]:
+    return lambda text: say(f"analyse: {title}: {text}")
+
+
+def _shown(record: Record, models: bool) -> Record:
+    return record if models else {**record, "model": None}
+
+
+def _rows(scores: Sequence[Score], test: str | None) -> list[Row]:
+    """Comparable rows of one test set.
+
+    Raises:
+        RecipeError: the experiments are of several corpora or pairs, or one lacks the test set, or has another source.
+    """
+    first = scores[0]
+    for score in scores:
+        for what, several in (("corpus", "corpora"), ("pair", "pairs")):
+            if getattr(score, what) != getattr(first, what):
+                raise RecipeError(
+                    f"{first.directory} and {score.directory} are of different {several} ({getattr(first, what)} and "
+                    f"{getattr(score, what)}): analyse them apart."
+                )
+    chosen = test or first.test
+    have: dict[Path, list[str]] = {}
+    for score in scores:
+        have.setdefault(score.directory, []).append(score.test)
+    for directory, tests in have.items():
+        if chosen not in tests:
+            raise RecipeError(
+                f"{directory} has no scores of {chosen}; it has {', '.join(tests)}: name another by --test, or leave "
+                "the directory out."
+            )
+    wanted = [score for score in scores if score.test == chosen]
+    rows = comparable_groups(pool(wanted))[0]
+    for score in wanted:
+        if read_texts(score).sources != read_texts(wanted[0]).sources:
+            raise RecipeError(
+                f"{wanted[0].directory} and {score.directory} have different sources for {chosen}: analyse them apart."
+            )
+    return rows
+
+
+def _baseline(rows: Sequence[Row], name: str | None) -> int:
+    if name is None:
+        return 0
+    row = find_row(rows, name) if rows else None
+    if row is None:
+        names = ", ".join(row_names(rows)) or "none"
+        raise RecipeError(f"--baseline {name}: there is no such experiment here; there are {names}.")
+    return next(number for number, other in enumerate(rows) if other is row)
+
+
+def _record_path(directory: Path, name: str, output: Path) -> Path:
+    """Where its record is written: there, or beside the page if that directory cannot be written."""
+    if os.access(directory, os.W_OK):
+        return directory / name
+    return output.absolute().parent / "-".join([*directory.resolve().parts[-4:], name])
+
+
+def _require_one_vocabulary(
+    experiments: dict[Path, list[Score]], settings: ModelSettings, checkpoints: Checkpoints | None
+) -> None:
+    """RecipeError if models read other tokens: their distances are not comparable."""
+    data = {
+        str(path): data_of(path, settings.test or "", scores[0].pair, settings.binarized)
+        for path, scores in experiments.items()
+    }
+    data |= {str(path): checkpoints.data for path in checkpoints.paths} if checkpoints else {}
+    known = {name: one.vocabulary() for name, one in data.items() if one is not None}
+    for name, vocabulary in known.items():
+        first = next(iter(known))
+        if vocabulary != known[first]:
+            raise RecipeError(
+                f"{first} and {name} have different vocabularies, so their distances count different tokens: analyse "
+                "them apart, or leave models out (--no-models)."
+            )
+
+
+def checkpoints_of(paths: Sequence[Path], binarized: Path | None, pair: str | None) -> Checkpoints | None:
+    """What --checkpoint, --data and --pair say; RecipeError if one is missing."""
+    if not paths:
+        if pair is not None:
+            raise RecipeError("--pair belongs to --checkpoint: leave it out, or name a checkpoint.")
+        return None
+    if binarized is None or pair is None:
+        raise RecipeError("--checkpoint needs --data, the directory of fairseq-preprocess, and --pair, such as en-de.")
+    source, _, target = pair.partition("-")
+    if not source or not target:
+        raise RecipeError(f"--pair {pair}: name source and target language, such as en-de.")
+    for path in paths:
+        if not path.is_file():
+            raise RecipeError(f"--checkpoint {path}: there is no such file.")
+    return Checkpoints(paths, required(Data(binarized, source, target)))

@@ -1,0 +1,93 @@
+"""The binarized data of an experiment: what its model reads, and how long its training's sentences are."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import file_hash
+from posenc_experiments.data.lengths import read_sizes
+from posenc_experiments.experiment.layout import GENERATE_SCRIPT, ExperimentDirectory
+
+
+@dataclass(frozen=True)
+class Data:
+    """A directory that fairseq-preprocess wrote, and one of its subsets."""
+
+    directory: Path
+    source: str
+    target: str
+    subset: str = "test"
+
+    def index(self, split: str, side: str) -> Path:
+        """fairseq's index file of a split."""
+        return self.directory / f"{split}.{self.source}-{self.target}.{side}.idx"
+
+    @property
+    def dictionaries(self) -> list[Path]:
+        return [self.directory / f"dict.{side}.txt" for side in (self.source, self.target)]
+
+    def missing(self) -> Path | None:
+        """The first file that is not there."""
+        index = [self.index(self.subset, side) for side in (self.source, self.target)]
+        needed = [*self.dictionaries, *index, *(path.with_suffix(".bin") for path in index)]
+        return next((path for path in needed if not path.is_file()), None)
+
+    def vocabulary(self) -> list[str]:
+        """Checksums of the dictionaries."""
+        return [file_hash(path) for path in self.dictionaries]
+
+    def contents(self) -> list[Any]:
+        """What tells this data and subset from others."""
+        index = [self.index(self.subset, side) for side in (self.source, self.target)]
+        return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in index]]
+
+    def longer_than_training(self, lines: int) -> NDArray[np.bool_] | None:
+        """Of each sentence of the subset, whether its source has more tokens than any in the training data; None if the
+        training data is not there, or the subset has not so many lines.
+        """
+        train, test = (self.index(split, self.source) for split in ("train", self.subset))
+        if not train.is_file() or not test.is_file():
+            return None
+        sizes = read_sizes(test)
+        return None if len(sizes) != lines else np.asarray(sizes > read_sizes(train).max(initial=0))
+
+
+def data_of(directory: Path, test: str, pair: str, binarized: Path | None) -> Data | None:
+    """The data that an experiment's test set was translated from, as TEST.generate.sh names it, or the same subset in
+    `binarized`; None if it is not there.
+    """
+    source, _, target = pair.partition("-")
+    words = _words(ExperimentDirectory(directory).test_file(test, GENERATE_SCRIPT))
+    subset = words[words.index("--gen-subset") + 1] if "--gen-subset" in words[:-1] else "test"
+    if binarized is None:
+        named = [following for word, following in pairwise(words) if word == "fairseq_cli.generate"]
+        if not named:
+            return None
+        binarized = Path(named[0])
+        data = Data(binarized, source, target, subset)
+        return None if data.missing() else data
+    return required(Data(binarized, source, target, subset))
+
+
+def required(data: Data) -> Data:
+    """RecipeError if a file of it is not there."""
+    if missing := data.missing():
+        raise RecipeError(
+            f"--data {data.directory}: {missing.name} is missing; name the directory of fairseq-preprocess."
+        )
+    return data
+
+
+def _words(script: Path) -> list[str]:
+    try:
+        return shlex.split(script.read_text(encoding="utf-8"), comments=True)
+    except (OSError, ValueError):  # ValueError: cut within quotes, or no UTF-8
+        return []

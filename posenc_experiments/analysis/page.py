@@ -1,0 +1,150 @@
+"""The page: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from posenc_experiments.analysis import svg
+from posenc_experiments.analysis.figures import (
+    Figure,
+    Record,
+    cell,
+    clipping_figures,
+    length_figures,
+    loss_figures,
+    pooled,
+)
+from posenc_experiments.analysis.model_figures import model_figures
+from posenc_experiments.analysis.record import versions
+from posenc_experiments.analysis.systems import compare_systems
+from posenc_experiments.analysis.texts import RESAMPLES, SEED, read_texts
+from posenc_experiments.evaluation.comparison import notes
+from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.pooling import Row, mean, p_value, shown_names
+
+HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A row of the table with the records of its seeds; the first seed's model is shown."""
+
+    row: Row
+    records: Sequence[Record]
+
+
+def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), baseline: int = 0) -> str:
+    """The page of these experiments, comparable rows of one test set, and of checkpoints without experiments.
+
+    Args:
+        experiments: rows of one corpus, pair and test set.
+        checkpoints: records of bare checkpoints.
+        baseline: the row that p-values are against until the reader chooses another.
+    """
+    rows = [one.row for one in experiments]
+    names = _different(shown_names(rows))
+    models = [(name, one.records[0]["model"]) for name, one in zip(names, experiments, strict=True)]
+    models += [(record["checkpoint"], record["model"]) for record in checkpoints]
+    models = [(name, model) for name, model in models if model is not None]
+    figures = _score_figures(experiments, names) if rows else []
+    sections: list[tuple[str, str, Sequence[Figure]]] = [("scores", "Scores", [])] if rows else []
+    sections += [("lengths", "Length, clipping distance and loss", figures)] if figures else []
+    sections += _model_sections(models)
+    sections += [("systems", "Two systems", [])] if len(rows) > 1 else []
+    title = f"Analysis of {' '.join(rows[0].group)}" if rows else "Analysis of checkpoints"
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("posenc_experiments.analysis", "page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    assert environment.loader is not None
+    files = {name: environment.loader.get_source(environment, f"page.{name}")[0] for name in ("css", "js")}
+    return environment.get_template("page.html").render(
+        title=title,
+        subtitle=_subtitle(rows, models),
+        sections=sections,
+        headers=HEADERS,
+        scores=_table(experiments, names),
+        baseline=baseline,
+        notes=notes(rows, tested=True) if rows else [],
+        sentences=f"{experiments[0].records[0]['text']['tests'][rows[0].first.test]['sentences']:,}" if rows else "",
+        data=_data(rows, names) if rows else {},
+        marker=svg.marker,
+        style=Markup(files["css"]),
+        script=Markup(files["js"]),
+        versions=", ".join(f"{name} {version}" for name, version in versions().items()),
+        settings=f"Bootstrap: {RESAMPLES:,} samples, seed {SEED}." if rows else "",
+    )
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Names of which none is another's: later ones are numbered."""
+    return [
+        f"{name} ({names[:number].count(name) + 1})" if name in names[:number] else name
+        for number, name in enumerate(names)
+    ]
+
+
+def _subtitle(rows: Sequence[Row], models: Sequence[tuple[str, Any]]) -> str:
+    trainings = sum(len(row.scores) for row in rows)
+    found = {"experiments": len(rows), "trainings": trainings, "models whose attention was analysed": len(models)}
+    return ", ".join(f"{count} {what}" for what, count in found.items() if count) + "."
+
+
+def _score_figures(experiments: Sequence[Analysed], names: Sequence[str]) -> list[Figure]:
+    rows = [one.row for one in experiments]
+    test = rows[0].first.test
+    texts = {
+        number: [record["text"]["tests"][test] for record in one.records] for number, one in enumerate(experiments)
+    }
+    losses = {
+        number: [record["text"]["valid_losses"] for record in one.records] for number, one in enumerate(experiments)
+    }
+    return [*length_figures(names, texts), *clipping_figures(rows), *loss_figures(names, losses)]
+
+
+def _model_sections(models: Sequence[tuple[str, Any]]) -> list[tuple[str, str, Sequence[Figure]]]:
+    figures = model_figures([name for name, _ in models], [model for _, model in models])
+    headings = {
+        "attention": "Attention by layer and head",
+        "logits": "Position logits by distance",
+        "learned": "What was learned",
+        "shift": "Shift test",
+    }
+    sections = [
+        (key + "-section", heading, [one for one in figures if one.key.split("-")[0] == key])
+        for key, heading in headings.items()
+    ]
+    return [section for section in sections if section[2]]
+
+
+def _table(experiments: Sequence[Analysed], names: Sequence[str]) -> list[dict[str, Any]]:
+    table = []
+    for name, one in zip(names, experiments, strict=True):
+        row = one.row
+        positions = pooled(record["text"]["position_parameters"] for record in one.records)
+        chrf = row.pooled(CHRF)
+        cells = [
+            (str(len(row.scores)), len(row.scores)),
+            (str(row.bleu), row.bleu.mean),
+            (str(chrf or "–"), mean(chrf)),
+            (cell(positions, ",.0f"), positions),
+            (cell(row.first.parameters, ",.0f"), row.first.parameters),
+            (cell(row.words_per_second, ",.0f"), row.words_per_second),
+        ]
+        table.append({"name": name, "cells": cells})
+    return table
+
+
+def _data(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
+    """What the page's script needs: p of each row (second) against each (first), and each two systems' differences."""
+    p = [[None if one is other else p_value(one, other) for other in rows] for one in rows]
+    found: dict[str, Any] = {"names": names, "p": p}
+    return found | (compare_systems([read_texts(row.first) for row in rows]) if len(rows) > 1 else {})

@@ -1,0 +1,111 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const table = document.getElementById("table");
+const body = table.tBodies[0];
+
+function make(kind, text, ...children) {
+  const element = document.createElement(kind);
+  if (text) element.textContent = text;
+  element.append(...children);
+  return element;
+}
+
+// p-values against the chosen baseline
+const baseline = document.getElementById("baseline");
+function showBaseline() {
+  for (const row of body.rows) {
+    const cell = row.querySelector(".p");
+    const p = data.p[baseline.value][row.dataset.row];
+    cell.textContent = p === null ? "baseline" : p.toFixed(3);
+    if (p === null) delete cell.dataset.value;
+    else cell.dataset.value = p;
+  }
+}
+baseline.addEventListener("change", showBaseline);
+showBaseline();
+
+// Sorting: names from A to Z first, numbers from the largest, what has no value at the end.
+table.querySelectorAll("thead th").forEach((header, column) => {
+  header.querySelector("button").addEventListener("click", () => {
+    const before = header.getAttribute("aria-sort");
+    const ascending = before ? before === "descending" : column === 0;
+    table.querySelectorAll("thead th").forEach((other) => other.removeAttribute("aria-sort"));
+    header.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    const sign = ascending ? 1 : -1;
+    const rows = [...body.rows];
+    rows.sort((one, other) => {
+      const [left, right] = [one.cells[column], other.cells[column]];
+      if (column === 0) return sign * left.textContent.localeCompare(right.textContent, undefined, { numeric: true });
+      const [first, second] = [left.dataset.value, right.dataset.value];
+      if (first === undefined || second === undefined) return (first === undefined) - (second === undefined);
+      return sign * (first - second);
+    });
+    body.append(...rows);
+  });
+});
+
+// Two systems: each pair is stored once, the smaller number first.
+const [one, other] = ["one", "other"].map((name) => document.getElementById(name));
+const place = document.getElementById("difference");
+
+function translation(text, reference) {
+  // Words that the reference does not have are set apart.
+  const known = new Set(reference.split(" "));
+  const line = make("dd");
+  text.split(" ").forEach((word, number) => {
+    if (number) line.append(" ");
+    line.append(known.has(word) ? word : make("ins", word));
+  });
+  return line;
+}
+
+function sentence(number, systems) {
+  const found = data.sentences[number];
+  const list = make("dl", "", make("dt", "source"), make("dd", found.source));
+  list.append(make("dt", "reference"), make("dd", found.reference));
+  for (const system of systems) {
+    const [text, score] = found.systems[system];
+    list.append(make("dt", `${data.names[system]} (chrF ${score.toFixed(1)})`), translation(text, found.reference));
+  }
+  const box = make("div", "", list);
+  box.className = "sentence";
+  return box;
+}
+
+function ngrams(rows, systems) {
+  const head = make("tr", "", ...["n-gram", ...systems.map((system) => data.names[system])].map((name) => make("th", name)));
+  const lines = rows.map(([words, ...counts]) => make("tr", "", make("th", words), ...counts.map((count) => make("td", String(count)))));
+  const box = make("div", "", make("table", "", make("thead", "", head), make("tbody", "", ...lines)));
+  box.className = "scroll";
+  return box;
+}
+
+function showDifference() {
+  const chosen = [one.value, other.value];
+  place.replaceChildren();
+  if (chosen[0] === chosen[1]) {
+    place.append(make("p", "Choose two different systems."));
+    return;
+  }
+  const turned = Number(chosen[0]) > Number(chosen[1]);
+  const pair = data.pairs[(turned ? [...chosen].reverse() : chosen).join(" ")];
+  const sides = make("div");
+  sides.className = "sides";
+  [0, 1].forEach((side) => {
+    const stored = turned ? 1 - side : side;
+    const systems = side ? [...chosen].reverse() : chosen;
+    const [better, worse] = systems.map((system) => data.names[system]);
+    place.append(make("h4", `Sentences that ${better} translates better than ${worse}`));
+    const sentences = pair.sentences[stored];
+    place.append(...(sentences.length ? sentences.map((number) => sentence(number, chosen)) : [make("p", "None.")]));
+    const counts = pair.ngrams[stored];
+    const heading = make("h4", `N-grams that ${better} gets right more often`);
+    sides.append(make("div", "", heading, counts.length ? ngrams(counts, systems) : make("p", "None.")));
+  });
+  place.append(sides);
+}
+if (place) {
+  one.addEventListener("change", showDifference);
+  other.addEventListener("change", showDifference);
+  showDifference();
+}

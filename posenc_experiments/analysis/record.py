@@ -1,0 +1,178 @@
+"""analysis.json: every figure of one experiment or checkpoint, made once for its inputs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posenc_experiments.analysis.data import Data, data_of
+from posenc_experiments.analysis.texts import CONFIDENCE, RESAMPLES, SEED, by_length, read_texts
+from posenc_experiments.base.markers import file_hash, fingerprint, write_json
+from posenc_experiments.evaluation.results import Score
+from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
+from posenc_experiments.training.train_log import TrainLog
+
+NAME = "analysis.json"
+Record = dict[str, Any]
+Say = Callable[[str], None]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What is analysed of models."""
+
+    test: str | None  # the test set whose sentences they read; None: no models
+    sentences: int | None = None  # of it, so many; None: all
+    binarized: Path | None = None
+
+
+def versions() -> dict[str, str]:
+    """Of the software that makes the figures."""
+    names = {"fairseq_posenc": "fairseq_posenc", "torch": "torch", "fairseq": "ve-fairseq", "sacrebleu": "sacrebleu"}
+    return {name: importlib.metadata.version(package) for name, package in names.items()}
+
+
+def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: Path, say: Say) -> Record:
+    """The record of an experiment with these scores, one a test set; written to `path` unless it stands there with the
+    same inputs.
+    """
+    directory, first = scores[0].directory, scores[0]
+    files = ExperimentDirectory(directory)
+    known = read_record(path)
+    data = {score.test: data_of(directory, score.test, score.pair, settings.binarized) for score in scores}
+    record: Record = {
+        "experiment": {key: getattr(first, key) for key in ("corpus", "pair", "setup", "name", "arch", "seed")},
+        "fingerprint": first.fingerprint,
+        "versions": versions(),
+        "settings": {"resamples": RESAMPLES, "seed": SEED, "confidence": CONFIDENCE, "sentences": settings.sentences},
+    }
+    inputs = fingerprint([_text_inputs(scores, data, files), record["versions"], record["settings"]])
+    record["text"] = _kept(known, "text", inputs)
+    if record["text"] is None:
+        say("texts")
+        record["text"] = {
+            "inputs": inputs,
+            "tests": {score.test: _analyse_texts(score, data[score.test]) for score in scores},
+            "valid_losses": valid_losses(files.train_log),
+            "position_parameters": position_parameters(files.command, first.arch),
+        }
+    # Where models are left out, a record of them is kept if it is there: it may have taken long.
+    record["model"] = known.get("model") if settings.test is None else None
+    if settings.test is not None:
+        of_test = data[settings.test]
+        if files.averaged.is_file() and of_test is not None:
+            record["model"] = _model(files.averaged, of_test, settings, known, say)
+    if record != known:
+        write_json(path, record)
+    return record
+
+
+def analyse_checkpoint(checkpoint: Path, data: Data, settings: ModelSettings, path: Path, say: Say) -> Record:
+    """The record of a checkpoint without an experiment directory; written as that of an experiment is."""
+    known = read_record(path)
+    record = {
+        "checkpoint": checkpoint.name,
+        "versions": versions(),
+        "settings": {"sentences": settings.sentences},
+        "model": _model(checkpoint, data, settings, known, say),
+    }
+    if record != known:
+        write_json(path, record)
+    return record
+
+
+def _model(checkpoint: Path, data: Data, settings: ModelSettings, known: Record, say: Say) -> Record:
+    inputs = fingerprint([file_hash(checkpoint), data.contents(), settings.sentences, versions()])
+    found = _kept(known, "model", inputs)
+    if found is not None:
+        say("model: done before")
+        return found
+    # Here, because it imports torch and fairseq, which analyses of texts need not wait for.
+    from posenc_experiments.analysis.model import analyse_model
+
+    say("model")
+    found = analyse_model(
+        checkpoint,
+        data.directory,
+        data.source,
+        data.target,
+        data.subset,
+        settings.sentences,
+        progress=every_seconds(say),
+    )
+    return {"inputs": inputs, "subset": data.subset, "vocabulary": data.vocabulary(), **found}
+
+
+def every_seconds(say: Say, seconds: float = 10) -> Progress:
+    """Says how many sentences are done, not more often than so many seconds."""
+    last = time.monotonic()
+
+    def progress(done: int, of: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            say(f"model: {done:,} of {of:,} sentences")
+
+    return progress
+
+
+def read_record(path: Path) -> Record:
+    """What an earlier call wrote; empty if there is nothing, or nothing whole."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _kept(known: Record, part: str, inputs: str) -> Record | None:
+    found = known.get(part)
+    return found if isinstance(found, dict) and found.get("inputs") == inputs else None
+
+
+def _text_inputs(scores: Sequence[Score], data: dict[str, Data | None], files: ExperimentDirectory) -> list[Any]:
+    paths = [score.file(kind) for score in scores for kind in (SOURCES, REFERENCES, HYPOTHESES)]
+    paths += [files.train_log, files.command]
+    lengths = [
+        None if one is None else [one.index(split, one.source) for split in ("train", one.subset)]
+        for one in data.values()
+    ]
+    paths += [path for two in lengths if two is not None for path in two]
+    return [[path.name, file_hash(path) if path.is_file() else None] for path in paths]
+
+
+def _analyse_texts(score: Score, data: Data | None) -> Record:
+    texts = read_texts(score)
+    longer = None if data is None else data.longer_than_training(len(texts.sources))
+    return {
+        "sentences": len(texts.sources),
+        "length_unit": "source words",
+        **{name: make(numbers) for name, (numbers, make) in texts.scores().items()},
+        "by_length": by_length(texts, longer),
+    }
+
+
+def valid_losses(log: Path) -> list[list[float]]:
+    """[updates, loss] of each validation that a training's log tells of."""
+    found = TrainLog()
+    found.follow(log)
+    return [[updates, loss] for updates, loss in found.valid_losses.items()]
+
+
+def position_parameters(command: Path, arch: str) -> int | None:
+    """How many parameters the model has for positions, by the flags of its training; None if these are not known."""
+    # Here, because it imports torch and fairseq.
+    from posenc_experiments.evaluation.parameters import DescriptionError, describe
+
+    try:
+        words = shlex.split(command.read_text(encoding="utf-8"), comments=True)
+        return describe(arch, words[words.index("--arch") + 2 :]).positions
+    except (OSError, ValueError, DescriptionError):
+        return None

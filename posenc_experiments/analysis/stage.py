@@ -1,0 +1,17 @@
+"""The last stage of a recipe, `--analyse`: the page of one call's experiments."""
+
+from posenc_experiments.base.run import Run
+from posenc_experiments.experiment.experiment import Experiment
+
+
+def analyse_run(run: Run, experiments: list[Experiment]) -> None:
+    """Runs the stage; what is unchanged is not analysed again."""
+    directories = [experiment.directory for experiment in experiments]
+    page = run.output_dir / run.recipe.corpus.name / run.pair / "analysis.html"
+    if run.dry_run:
+        run.dry([*run.module("posenc_experiments"), "analyse", "--output", page, *directories])
+        return
+    # Here, because it imports sacrebleu and matplotlib, which --help and --dry-run need not wait for.
+    from posenc_experiments.analysis.analyse import analyse
+
+    analyse(directories, page, run.say)

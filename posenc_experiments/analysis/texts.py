@@ -1,0 +1,160 @@
+"""The texts of a test set, and how well a system translates sentences of each length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics import bleu, chrf
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from posenc_experiments.analysis.ribes import ribes
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.results import Score, read_lines
+from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES
+
+RIBES, RATIO = "RIBES", "length ratio"
+METRICS = (BLEU, CHRF, RIBES, RATIO)
+RESAMPLES, SEED, CONFIDENCE = 1000, 12345, 0.95
+# Shares of the test's sentences that are no longer than the ends of the buckets.
+ENDS = (0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sources, references and one system's translations of a test set, line by line."""
+
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str]
+    lowercase: bool = False
+
+    @cached_property
+    def source_lengths(self) -> NDArray[np.int64]:
+        """Words between blanks: the same for systems with other subwords."""
+        return np.array([len(line.split()) for line in self.sources])
+
+    @cached_property
+    def words(self) -> tuple[list[list[str]], list[list[str]]]:
+        """Words of translations and references, as BLEU cuts them."""
+        return self._cut(self.hypotheses), self._cut(self.references)
+
+    def _cut(self, lines: list[str]) -> list[list[str]]:
+        cut = Tokenizer13a()
+        return [cut(line.lower() if self.lowercase else line).split() for line in lines]
+
+    @cached_property
+    def bleu(self) -> Numbers:
+        """The numbers of each sentence from which BLEU is computed; those of length first."""
+        metric = bleu.BLEU(lowercase=self.lowercase, force=True)
+        return np.array(metric._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
+
+    @cached_property
+    def chrf(self) -> Numbers:
+        """The numbers of each sentence from which chrF is computed."""
+        metric = chrf.CHRF(lowercase=self.lowercase)
+        return np.array(metric._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
+
+    @cached_property
+    def ribes(self) -> Numbers:
+        """Of each sentence, in %."""
+        return np.array([100 * ribes(one, other) for one, other in zip(*self.words, strict=True)])
+
+    @cached_property
+    def sentence_chrf(self) -> Numbers:
+        """Of each sentence, in %."""
+        return np.array([corpus_chrf(row[None]) for row in self.chrf])
+
+    def scores(self) -> dict[str, tuple[Numbers, Callable[[Numbers], float]]]:
+        """By metric: numbers of each sentence, and what makes the score of several sentences of them."""
+        return {
+            BLEU: (self.bleu, corpus_bleu),
+            CHRF: (self.chrf, corpus_chrf),
+            RIBES: (self.ribes, lambda rows: float(rows.mean())),
+            RATIO: (self.bleu[:, :2], length_ratio),
+        }
+
+
+def corpus_bleu(statistics: Numbers) -> float:
+    """SacreBLEU's BLEU of sentences with these numbers."""
+    return float(bleu.BLEU()._compute_score_from_stats(statistics.sum(0).tolist()).score)
+
+
+def corpus_chrf(statistics: Numbers) -> float:
+    """SacreBLEU's chrF of sentences with these numbers."""
+    return float(chrf.CHRF()._compute_score_from_stats(statistics.sum(0).tolist()).score)
+
+
+def length_ratio(lengths: Numbers) -> float:
+    """Words of the translations by words of the references."""
+    translated, wanted = lengths.sum(0)
+    return float(translated / max(wanted, 1))
+
+
+def read_texts(score: Score) -> Texts:
+    """The files of a score's test set; RecipeError if one is missing or of another length."""
+    for kind in (SOURCES, REFERENCES, HYPOTHESES):
+        if not score.file(kind).is_file():
+            raise RecipeError(
+                f"{score.file(kind)} is missing: run the stage translate again, or leave {score.directory} out."
+            )
+    sources, references, hypotheses = (_lines(score.file(kind)) for kind in (SOURCES, REFERENCES, HYPOTHESES))
+    if not len(sources) == len(references) == len(hypotheses):
+        raise RecipeError(
+            f"{score.file(SOURCES)} has {len(sources):,} lines, its references {len(references):,} and its "
+            f"translations {len(hypotheses):,}: run the stages translate and score again."
+        )
+    return Texts(sources, references, hypotheses, score.bleu.lowercased)
+
+
+def _lines(path: Path) -> list[str]:
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, changed: int) -> list[str]:
+    return read_lines(path)
+
+
+def buckets(lengths: Sequence[int] | NDArray[np.int64]) -> list[tuple[int, int]]:
+    """First and last length of each bucket: a fifth of the sentences each, of the last fifth the longest quarter apart;
+    fewer where many have one length.
+    """
+    ends = sorted({int(np.quantile(lengths, share, method="inverted_cdf")) for share in ENDS})
+    starts = [int(np.min(lengths)), *(end + 1 for end in ends[:-1])]
+    return list(zip(starts, ends, strict=True))
+
+
+def by_length(texts: Texts, longer_than_training: NDArray[np.bool_] | None) -> list[dict[str, Any]]:
+    """The scores of each bucket with 95 % bootstrap intervals, and how many sentences there are.
+
+    Args:
+        texts: a test set and its translations.
+        longer_than_training: of each sentence, whether its source is longer than any in the training data.
+    """
+    found = []
+    for first, last in buckets(texts.source_lengths):
+        inside = (first <= texts.source_lengths) & (texts.source_lengths <= last)
+        longer = None if longer_than_training is None else int(longer_than_training[inside].sum())
+        bucket: dict[str, Any] = {"from": first, "to": last, "sentences": int(inside.sum()), "longer": longer}
+        for name, (numbers, score) in texts.scores().items():
+            bucket[name] = [score(numbers[inside]), *interval(numbers[inside], score)]
+        found.append(bucket)
+    return found
+
+
+def interval(numbers: Numbers, score: Callable[[Numbers], float]) -> tuple[float, float]:
+    """The ends of the 95 % bootstrap interval of a score over these sentences."""
+    chance = np.random.default_rng(SEED)
+    samples = chance.choice(len(numbers), size=(RESAMPLES, len(numbers)), replace=True)
+    low, high = np.quantile(
+        [score(numbers[sample]) for sample in samples], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    )
+    return float(low), float(high)

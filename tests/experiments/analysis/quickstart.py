@@ -1,0 +1,44 @@
+"""Real experiments: the quickstart's kept translations, with the test set that they were made from."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+ROOT = Path(__file__).resolve().parents[3]
+KEPT = ROOT / "results" / "quickstart" / "xa-xb"
+#: directories of settings, with how many seeds are taken
+SETTINGS = {
+    "transformer_sinusoidal_tiny": 2,
+    "transformer_shaw_tiny-clipping-distance-0": 1,
+    "transformer_shaw_tiny-clipping-distance-2": 1,
+    "transformer_shaw_tiny-clipping-distance-16": 1,
+}
+VALID = '2026-11-22 10:00:00 | INFO | valid | {{"epoch": {0}, "valid_loss": "{1}", "valid_num_updates": "{2}"}}\n'
+
+
+@cache
+def corpus() -> Path:
+    """The quickstart's test set, which does not depend on how much training text is made."""
+    directory = Path(mkdtemp(prefix="grammar"))
+    grammar = ROOT / "recipes" / "quickstart" / "grammar.py"
+    options = ["--seed", "1", "--train", "2", "--valid", "2", "--test", "500", str(directory / "text")]
+    subprocess.run([sys.executable, str(grammar), *options], check=True, capture_output=True)
+    return directory / "text"
+
+
+def make_experiments(root: Path, settings: dict[str, int] = SETTINGS) -> Path:
+    """Experiment directories as the pipeline leaves them, but for the models."""
+    for setting, seeds in settings.items():
+        for seed in range(1, seeds + 1):
+            directory = root / "quickstart" / "xa-xb" / setting / f"seed{seed}"
+            shutil.copytree(KEPT / setting / f"seed{seed}", directory)
+            shutil.copy(corpus() / "test.xa", directory / "test.src")
+            shutil.copy(corpus() / "test.xb", directory / "test.ref")
+            lines = [VALID.format(epoch, 4 - epoch / 2 - seed / 10, 100 * epoch) for epoch in (1, 2, 3)]
+            (directory / "train.log").write_text("".join(lines))
+    return root

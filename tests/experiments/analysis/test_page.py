@@ -1,0 +1,516 @@
+"""`fairseq-posenc analyse` on real translations: its files, its page, what it refuses; and the page in a browser."""
+
+import json
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from posenc_experiments.analysis import analyse, page
+from posenc_experiments.analysis.page import Analysed, render
+from posenc_experiments.analysis.record import NAME
+from posenc_experiments.cli import group
+from posenc_experiments.data.lengths import HEADER, MAGIC
+from posenc_experiments.evaluation.pooling import Row, paired_bootstrap, pool
+from posenc_experiments.evaluation.results import read_experiments
+from tests.experiments.analysis import browser
+from tests.experiments.analysis.models import model
+from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import make_recipe
+
+NAMES = ["shaw-k0", "shaw-k2", "shaw-k16", "sinusoidal"]
+TWO = {"transformer_sinusoidal_tiny": 1, "transformer_shaw_tiny-clipping-distance-2": 1}
+
+
+def call(*options: str | Path) -> Result:
+    return CliRunner().invoke(group, ["analyse", *map(str, options)])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Experiments, analysed, with a page of their texts."""
+    root = make_experiments(tmp_path_factory.mktemp("made"))
+    result = call(root, "--no-models", "--output", root / "page.html", "--baseline", "sinusoidal")
+    assert result.exit_code == 0, result.output
+    return root
+
+
+@pytest.fixture(scope="module")
+def whole(made: Path) -> Path:
+    """The page with models."""
+    rows = pool(read_experiments([made]))
+    records = {path.parent: json.loads(path.read_text()) for path in made.rglob(NAME)}
+    for number, record in enumerate(records.values()):
+        record["model"] = model(distance=-number)
+    found = [Analysed(row, [records[score.directory] for score in row.scores]) for row in rows]
+    text = render(found, [{"checkpoint": "bare.pt <&>", "model": model(distance=3)}], baseline=3)
+    path = made / "whole.html"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """Two experiments, to be damaged."""
+    for directory in made.rglob("seed1"):
+        if directory.parent.name in TWO:
+            shutil.copytree(directory, tmp_path / "copy" / directory.relative_to(made))
+    return tmp_path / "copy"
+
+
+def one(root: Path, name: str) -> Path:
+    return next(root.rglob(f"*{name}*/seed1"))
+
+
+class Document(HTMLParser):
+    """Elements of a page; `problems` has tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.problems: list[str] = []
+        self.inside: dict[str, list[tuple[str, dict[str, str | None]]]] = {}
+        self.figure: str | None = None
+        self.feed(text)
+        self.close()
+        self.problems += self.open
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = (tag, dict(attributes))
+        self.elements.append(found)
+        if tag == "figure":
+            self.figure = found[1]["id"]
+            self.inside[str(self.figure)] = []
+        elif self.figure is not None:
+            self.inside[self.figure].append(found)
+        if tag not in ("meta", "br", "link", "img", "input") and not self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "figure":
+            self.figure = None
+        text = self.get_starttag_text() or ""
+        if text.endswith("/>") and text.startswith(f"<{tag}") and (not self.open or self.open[-1] != tag):
+            return
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> at {self.getpos()}")
+
+
+# what it writes
+
+
+def test_every_experiment_has_its_figures_versions_and_settings(made: Path) -> None:
+    records = list(made.rglob(NAME))
+    assert len(records) == 5
+    record = json.loads((one(made, "distance-2") / NAME).read_text())
+    assert record["experiment"] == {
+        **{"corpus": "quickstart", "pair": "xa-xb", "setup": None, "name": "shaw-k2"},
+        **{"arch": "transformer_shaw_tiny", "seed": 1},
+    }
+    assert set(record["versions"]) == {"fairseq_posenc", "torch", "fairseq", "sacrebleu"}
+    assert record["settings"] == {"resamples": 1000, "seed": 12345, "confidence": 0.95, "sentences": None}
+    found = record["text"]["tests"]["test"]
+    scores = json.loads((one(made, "distance-2") / "test.sacrebleu.json").read_text())
+    assert [round(found["BLEU"], 2), round(found["chrF"], 2)] == [row["score"] for row in scores]
+    assert record["text"]["valid_losses"] == [[100, 3.4], [200, 2.9], [300, 2.4]]
+    # Of 4 layers with 4 heads: vectors of 16 numbers for 5 distances, on keys and on values.
+    assert record["text"]["position_parameters"] == 4 * 4 * 16 * 5 * 2
+
+
+def test_what_is_unchanged_is_done_before(copy: Path) -> None:
+    files = sorted(copy.rglob(NAME))
+    before = [path.stat().st_mtime_ns for path in files]
+    assert "texts" not in call(copy, "--no-models", "--output", copy / "page.html").output
+    assert [path.stat().st_mtime_ns for path in files] == before
+    (copy / "page.html").unlink()
+    with open(one(copy, "sinusoidal") / "train.log", "a") as log:
+        log.write('| INFO | valid | {"valid_loss": "1.5", "valid_num_updates": "400"}\n')
+    result = call(copy, "--no-models", "--output", copy / "page.html")
+    assert "sinusoidal seed 1 (2 of 2): texts" in result.output
+    assert "shaw-k2 seed 1 (1 of 2): texts" not in result.output
+    assert json.loads((one(copy, "sinusoidal") / NAME).read_text())["text"]["valid_losses"][-1] == [400, 1.5]
+
+
+def test_a_damaged_record_is_made_again(copy: Path) -> None:
+    path = one(copy, "sinusoidal") / NAME
+    whole = path.read_text()
+    for damaged in (whole[:100], '{"text": []}'):
+        path.write_text(damaged)
+        assert call(copy, "--no-models", "--output", copy / "page.html").exit_code == 0
+        assert path.read_text() == whole
+
+
+def test_without_models_those_of_an_earlier_call_are_kept(copy: Path) -> None:
+    path = one(copy, "sinusoidal") / NAME
+    record = json.loads(path.read_text()) | {"model": model()}
+    path.write_text(json.dumps(record))
+    assert call(copy, "--no-models", "--output", copy / "page.html").exit_code == 0
+    assert json.loads(path.read_text())["model"] == model()
+    assert "Attention by layer" not in (copy / "page.html").read_text()
+
+
+def test_where_there_is_no_model_the_page_has_texts(copy: Path) -> None:
+    result = call(copy, "--output", copy / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "shaw-k2 seed 1 (1 of 2): no model: averaged.pt or the binarized data is not there" in result.output
+    assert "Scores by source length" in (copy / "page.html").read_text()
+
+
+def write_index(path: Path, sizes: Any) -> None:
+    """As fairseq's, with sizes alone."""
+    path.write_bytes(HEADER.pack(MAGIC, 1, 4, len(sizes)) + struct.pack(f"<{len(sizes)}i", *sizes))
+
+
+def test_lengths_beyond_those_of_the_training_are_marked(copy: Path, tmp_path: Path) -> None:
+    data = tmp_path / "binarized"
+    data.mkdir()
+    lengths = [len(line.split()) for line in (one(copy, "sinusoidal") / "test.src").read_text().splitlines()]
+    for side in ("xa", "xb"):
+        (data / f"dict.{side}.txt").write_text("a 1\n")
+        (data / f"test.xa-xb.{side}.bin").write_bytes(b"")
+        write_index(data / f"train.xa-xb.{side}.idx", [3, 16, 5])
+        write_index(data / f"test.xa-xb.{side}.idx", [length + 1 for length in lengths])
+    script = one(copy, "sinusoidal") / "test.generate.sh"
+    script.write_text(f"#!/usr/bin/env bash\nexec python -m fairseq_cli.generate {data} --gen-subset test --cpu\n")
+    assert call(copy, "--no-models", "--output", copy / "page.html").exit_code == 0
+    found = {
+        name: json.loads((one(copy, name) / NAME).read_text())["text"]["tests"]["test"] for name in ("sin", "shaw")
+    }
+    assert [bucket["longer"] for bucket in found["shaw"]["by_length"]] == [None] * 5
+    assert sum(bucket["longer"] for bucket in found["sin"]["by_length"]) == sum(length > 15 for length in lengths) > 0
+    assert 'class="mark hollow"' in (copy / "page.html").read_text()
+
+
+def test_p_is_that_of_compare_for_every_two(made: Path) -> None:
+    rows = pool(read_experiments([made]))
+    p = page._data(rows, NAMES)["p"]
+    assert [p[number][number] for number in range(4)] == [None] * 4
+    for baseline, row in ((3, 1), (0, 2), (1, 3)):
+        wanted = pool(read_experiments([made]), NAMES[baseline])[row].p_value
+        assert p[baseline][row] == wanted
+    # Seeds of the row count, each against the baseline's same seed or its first.
+    several, single = rows[3], Row(rows[3].scores[:1])
+    p = page._data([several, single], ["several", "single"])["p"]
+    assert p[1][0] == max(paired_bootstrap(single.first, score) for score in several.scores) != p[0][1]
+
+
+# the page
+
+
+@pytest.mark.parametrize("name", ["page.html", "whole.html"])
+def test_the_page_is_whole_and_needs_nothing_else(made: Path, whole: Path, name: str) -> None:
+    text = (made / name).read_text()
+    assert len(text.encode()) < analyse.MOST_BYTES
+    document = Document(text)
+    assert document.problems == []
+    addresses = [
+        value
+        for _, attributes in document.elements
+        for key, value in attributes.items()
+        if key in ("src", "href", "action", "data", "poster", "srcset", "xlink:href")
+    ]
+    assert {str(address)[:1] if str(address)[0] == "#" else str(address)[:15] for address in addresses} <= {
+        "#",
+        "data:image/png;",
+    }
+    assert not re.search(r"(https?:)?//[a-z]|url\(|@import", text.replace("https://www.w3.org", ""))
+    identities = [attributes["id"] for _, attributes in document.elements if "id" in attributes]
+    assert len(identities) == len(set(identities))
+    assert {str(address)[1:] for address in addresses if str(address)[0] == "#"} <= set(identities)
+
+
+def test_every_figure_has_a_name_and_a_table_and_every_drawing_a_text(whole: Path) -> None:
+    document = Document(whole.read_text())
+    assert len(document.inside) >= 18
+    identities = {attributes.get("id") for _, attributes in document.elements}
+    for tag, attributes in document.elements:
+        if tag == "figure":
+            assert attributes["aria-labelledby"] in identities
+        if tag == "svg" and attributes.get("aria-hidden") != "true":
+            assert attributes["role"] == "img"
+            assert attributes["aria-label"]
+    for figure, elements in document.inside.items():
+        tags = [tag for tag, _ in elements]
+        assert tags.count("table") == tags.count("details") == 1, figure
+        assert tags.count("td") > 0, figure
+        assert "svg" in tags or figure == "learned-numbers"
+
+
+def test_the_page_has_everything(whole: Path) -> None:
+    text = whole.read_text()
+    for words in (
+        *("Scores by source length", "BLEU by clipping distance", "Validation loss by update", "Two systems"),
+        *("Mean attended distance", "Rank of the logits", "Locality"),
+        *("Position logits by distance: encoder self-attention", "Learned scalars by distance"),
+        *("Learned vectors by distance", "Learned matrices of positions", "Other position parameters", "Shift test"),
+        *(
+            "bare.pt &lt;&amp;&gt;",
+            "50 sentences, 1,000 source and 1,100 target tokens (2 longer sentences were left out)",
+        ),
+        *("500 sentences in buckets of", "512×64 values of norm 3.5", "and 4 more"),
+    ):
+        assert words in text, words
+    assert "Position logits by distance: decoder" not in text
+    assert "bare.pt <" not in text
+    assert ">Symmetry<" not in text  # no head has one
+
+
+def test_the_same_page_is_the_same_bytes(made: Path) -> None:
+    before = (made / "page.html").read_bytes()
+    call(made, "--no-models", "--output", made / "page.html", "--baseline", "sinusoidal")
+    assert (made / "page.html").read_bytes() == before
+
+
+def test_records_of_a_directory_that_cannot_be_written_are_beside_the_page(small_disk: Path, tmp_path: Path) -> None:
+    make_experiments(small_disk, {"transformer_sinusoidal_tiny": 1})
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    page = tmp_path / "pages" / "page.html"
+    assert call(small_disk, "--no-models", "--output", page).exit_code == 0
+    name = "quickstart-xa-xb-transformer_sinusoidal_tiny-seed1-analysis.json"
+    assert sorted(path.name for path in page.parent.iterdir()) == ["page.html", name]
+    assert "texts" not in call(small_disk, "--no-models", "--output", page).output
+
+
+# what it refuses
+
+
+def change(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def damage_source(root: Path) -> None:
+    (one(root, "sinusoidal") / "test.src").write_text("another\n" * 500)
+
+
+def damage_lines(root: Path) -> None:
+    (one(root, "sinusoidal") / "test.src").write_text("fewer\n" * 3)
+
+
+def damage_reference(root: Path) -> None:
+    directory = one(root, "sinusoidal")
+    (directory / "test.ref").write_text("another\n" * 500)
+    scores = json.loads((directory / "test.sacrebleu.json").read_text())
+    for row in scores:
+        row.pop("references")
+    (directory / "test.sacrebleu.json").write_text(json.dumps(scores))
+
+
+def rename_test(root: Path) -> None:
+    for path in one(root, "sinusoidal").glob("test.*"):
+        path.rename(path.with_name(path.name.replace("test", "other")))
+
+
+@pytest.mark.parametrize(
+    ("damage", "options", "message"),
+    [
+        (damage_source, [], "have different sources for test: analyse them apart"),
+        (damage_lines, [], r"test.src has 3 lines, its references 500 and its translations 500: run the stages"),
+        (damage_reference, [], "have different references for test: they cannot be compared"),
+        (rename_test, [], "has no scores of test; it has other: name another by --test, or leave the directory out"),
+        (
+            lambda root: (one(root, "sinusoidal") / "test.src").unlink(),
+            [],
+            "test.src is missing: run the stage translate",
+        ),
+        (
+            lambda root: (one(root, "sinusoidal") / "test.hyp").unlink(),
+            [],
+            "test.hyp is missing: run the stage translate",
+        ),
+        (lambda root: (one(root, "sinusoidal") / "test.hyp").write_text("x\n"), [], "test.hyp is not what was scored"),
+        (lambda root: (one(root, "sinusoidal") / "experiment.json").write_text("{"), [], "cannot be read"),
+        (
+            lambda root: change(one(root, "sinusoidal") / "experiment.json", pair="a-b"),
+            [],
+            r"of different pairs \(xa-xb and a-b\)",
+        ),
+        (lambda root: change(one(root, "sinusoidal") / "experiment.json", corpus="x"), [], "of different corpora"),
+        (lambda root: None, ["--test", "test9"], "has no scores of test9; it has test"),
+        (
+            lambda root: None,
+            ["--baseline", "nope"],
+            "--baseline nope: there is no such experiment here; there are shaw-k2, sinusoidal",
+        ),
+        (lambda root: None, ["--output", "."], "--output . is a directory: name a file, such as analysis.html"),
+        (lambda root: None, ["--pair", "en-de"], "--pair belongs to --checkpoint"),
+        (lambda root: None, ["--checkpoint", "nope.pt"], "--no-models leaves nothing of a --checkpoint"),
+        (lambda root: None, ["nowhere"], "nowhere is not a directory"),
+    ],
+)
+def test_refusals_are_one_sentence_and_leave_no_page(copy: Path, damage: Any, options: list[str], message: str) -> None:
+    damage(copy)
+    result = call(copy, "--no-models", "--output", copy / "page.html", *options)
+    assert result.exit_code == 1
+    said = [line for line in result.output.splitlines() if line.startswith("Error: ")]
+    assert len(said) == 1
+    assert re.search(message, said[0])
+    assert not list(copy.glob("page*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "Name directories of experiments, or a --checkpoint"),
+        (["--checkpoint", "x.pt"], "--checkpoint needs --data, the directory of fairseq-preprocess, and --pair"),
+        (["--checkpoint", "x.pt", "--data", ".", "--pair", "en"], "--pair en: name source and target language"),
+        (["--checkpoint", "x.pt", "--data", ".", "--pair", "en-de"], "--checkpoint x.pt: there is no such file"),
+        (["--checkpoint", "setup.py", "--data", ".", "--pair", "en-de"], "--data .: dict.en.txt is missing"),
+    ],
+)
+def test_misuse_of_checkpoints_is_one_sentence(options: list[str], message: str) -> None:
+    result = call(*options)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {message}")
+
+
+def test_models_of_different_vocabularies_are_refused_before_they_are_read(copy: Path, tmp_path: Path) -> None:
+    for name in ("sinusoidal", "distance-2"):
+        data = tmp_path / name
+        data.mkdir()
+        for side in ("xa", "xb"):
+            (data / f"dict.{side}.txt").write_text(f"{name} 1\n")
+            write_index(data / f"test.xa-xb.{side}.idx", [2])
+            (data / f"test.xa-xb.{side}.bin").write_bytes(b"")
+        (one(copy, name) / "test.generate.sh").write_text(f"python -m fairseq_cli.generate {data} --gen-subset test\n")
+    result = call(copy, "--output", copy / "page.html")
+    assert result.exit_code == 1
+    assert "have different vocabularies" in result.output.splitlines()[-1]
+    assert call(copy, "--output", copy / "page.html", "--no-models").exit_code == 0
+
+
+def test_a_page_too_large_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyse, "MOST_BYTES", 10_000)
+    result = call(copy, "--no-models", "--output", copy / "page.html")
+    assert result.exit_code == 1
+    assert "MB, more than 0: name fewer directories, or leave models out" in result.output
+    assert not (copy / "page.html").exists()
+
+
+# in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
+    program = browser.find()
+    if program is None:
+        pytest.skip(browser.MISSING)
+    with browser.browser(program, tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+COLUMN = "[...document.querySelectorAll('#table tbody tr')].map(row => row.cells[{}].textContent)"
+
+
+def test_the_table_sorts(chromium: browser.Page, whole: Path) -> None:
+    chromium.open(whole.as_uri(), 1280, 900, "light")
+    assert chromium.evaluate(COLUMN.format(0)) == NAMES
+    click = "document.querySelectorAll('#table thead button')[{}].click()"
+    chromium.evaluate(click.format(2))
+    scores = [float(text.split()[0]) for text in chromium.evaluate(COLUMN.format(2))]
+    assert scores == sorted(scores, reverse=True)
+    assert chromium.evaluate("document.querySelectorAll('#table th')[2].ariaSort") == "descending"
+    chromium.evaluate(click.format(2))
+    assert [float(text.split()[0]) for text in chromium.evaluate(COLUMN.format(2))] == scores[::-1]
+    chromium.evaluate(click.format(0))
+    assert chromium.evaluate(COLUMN.format(0)) == NAMES  # k2 before k16
+    chromium.evaluate(click.format(7))
+    assert chromium.evaluate(COLUMN.format(7))[-1] == "baseline"
+    assert chromium.errors == []
+
+
+def test_the_baseline_changes(chromium: browser.Page, whole: Path, made: Path) -> None:
+    chromium.open(whole.as_uri(), 1280, 900, "light")
+    rows = pool(read_experiments([made]))
+    for baseline in (3, 1):
+        choose = (
+            f"let s = document.getElementById('baseline'); s.value = '{baseline}'; s.dispatchEvent(new Event('change'))"
+        )
+        chromium.evaluate(choose if baseline != 3 else "0")
+        wanted = [f"{p:.3f}" if p is not None else "baseline" for p in page._data(rows, NAMES)["p"][baseline]]
+        assert chromium.evaluate(COLUMN.format(7)) == wanted
+
+
+def test_two_systems_are_chosen(chromium: browser.Page, whole: Path) -> None:
+    chromium.open(whole.as_uri(), 1280, 900, "light")
+    choose = "let e = document.getElementById('{}'); e.value = '{}'; e.dispatchEvent(new Event('change')); void 0"
+    shown = "document.getElementById('difference').innerText"
+    for one, other in ((2, 1), (1, 2)):
+        for name, value in (("one", one), ("other", other)):
+            chromium.evaluate("{" + choose.format(name, value) + "}")
+        text = chromium.evaluate(shown)
+        for better, worse in ((one, other), (other, one)):
+            assert f"Sentences that {NAMES[better]} translates better than {NAMES[worse]}" in text
+        sides = re.split("Sentences that ", text)[1:]
+        for side, better in zip(sides, (one, other), strict=True):
+            scores = {name: float(score) for name, score in re.findall(r"(\S+) \(chrF ([\d.]+)\)", side)}
+            worse = other if better == one else one
+            assert scores[NAMES[better]] > scores[NAMES[worse]]
+    chromium.evaluate("{" + choose.format("one", 2) + "}")
+    assert chromium.evaluate(shown) == "Choose two different systems."
+
+
+CHECK = Path(__file__).with_name("check.js").read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_everything_is_drawn_and_fits(chromium: browser.Page, whole: Path, width: int, scheme: str) -> None:
+    chromium.open(whole.as_uri(), width, 900, scheme)
+    assert chromium.evaluate(CHECK) == []
+    chromium.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert chromium.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    light = chromium.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert light == (scheme == "light")
+    assert [url for url in chromium.requests if not url.startswith("data:")] == [whole.as_uri()]
+    assert chromium.errors == []
+
+
+def test_without_javascript_the_page_says_what_is_missing(chromium: browser.Page, whole: Path) -> None:
+    chromium.open(whole.as_uri(), 1280, 900, "light", scripts=False)
+    chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert "need JavaScript" in chromium.evaluate("document.querySelector('noscript').textContent")
+    assert chromium.evaluate(COLUMN.format(0)) == NAMES
+
+
+def test_more_experiments_than_colours_have_panels_of_their_own(
+    chromium: browser.Page, made: Path, tmp_path: Path
+) -> None:
+    rows = pool(read_experiments([made]))
+    record = json.loads((one(made, "sinusoidal") / NAME).read_text()) | {"model": None}
+    many = [Analysed(Row(rows[3].scores[:1]), [record]) for _ in range(9)]
+    (tmp_path / "many.html").write_text(render(many))
+    chromium.open((tmp_path / "many.html").as_uri(), 390, 900, "dark")
+    assert chromium.evaluate("document.querySelectorAll('#by-length .panel').length") == 4 * 9
+    assert chromium.evaluate(CHECK) == []
+    assert np.unique(chromium.evaluate(COLUMN.format(0))).size == 9
+
+
+# the last stage of a recipe
+
+
+def test_a_recipe_ends_with_its_page(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    words = ["run", "--conf", conf, "--source", corpus, "--gpus", "0", "--cpus", "1", "--dry-run", "--analyse"]
+    words += [
+        "--experiments",
+        "shaw-k2,sinusoidal",
+        "--data-dir",
+        tmp_path / "data",
+        "--output-dir",
+        tmp_path / "output",
+    ]
+    result = CliRunner().invoke(group, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    last = result.output.splitlines()[-1]
+    pair = tmp_path / "output" / "tiny" / "en-de"
+    assert f" posenc_experiments analyse --output {pair / 'analysis.html'} {pair}" in last
+    assert last.count("/seed1") == 2

@@ -1,0 +1,161 @@
+"""Analyses of texts beside naive computations."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import bleu, chrf
+
+from posenc_experiments.analysis import systems, texts
+from posenc_experiments.analysis.ribes import ribes
+from posenc_experiments.analysis.texts import Texts, buckets, by_length, interval
+from tests.experiments.analysis.quickstart import KEPT, corpus
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Texts]:
+    """Two systems on the quickstart's test set."""
+    names = ("transformer_sinusoidal_tiny", "transformer_shaw_tiny-clipping-distance-2")
+    source, reference = (lines(corpus() / f"test.{side}") for side in ("xa", "xb"))
+    return [Texts(source, reference, lines(KEPT / name / "seed1" / "test.hyp")) for name in names]
+
+
+# What NLTK 3.10.4's sentence_ribes says.
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "wanted"),
+    [
+        ("the cat sat on the mat", "the cat sat on the mat", 1.0),
+        ("on the mat the cat sat", "the cat sat on the mat", 0.4),
+        (
+            "he was interested in world history because he read the book",
+            "he read the book because he was interested in world history",
+            0.381818181818,
+        ),
+        ("a b", "a b c d", 0.904837418036),
+        ("x y", "a b", 0.0),
+        ("the the dog", "the dog the", 0.90360200361),
+    ],
+)
+def test_ribes_is_that_of_nltk(hypothesis: str, reference: str, wanted: float) -> None:
+    assert ribes(hypothesis.split(), reference.split()) == pytest.approx(wanted)
+
+
+def test_ribes_of_one_word_and_of_none() -> None:
+    assert ribes(["a"], ["a"]) == 1
+    assert ribes(["a"], ["a", "b"]) == 0
+    assert ribes([], ["a"]) == 0
+    assert ribes([], []) == 1
+    # The reference backwards: all words are there, every pair is turned.
+    assert ribes(list("abc"), list("cba")) == 0
+
+
+def test_buckets_hold_every_sentence_once() -> None:
+    chance = np.random.default_rng(1)
+    for size, most in ((1, 1), (7, 3), (500, 40), (500, 2)):
+        lengths = chance.integers(0, most + 1, size)
+        found = buckets(lengths)
+        assert [sum(first <= length <= last for first, last in found) for length in lengths] == [1] * size
+        assert (found[0][0], found[-1][1]) == (lengths.min(), lengths.max())
+
+
+def test_scores_of_a_bucket_are_sacrebleus_of_its_sentences(real: list[Texts]) -> None:
+    one = real[0]
+    longer = np.array([len(line.split()) > 18 for line in one.sources])
+    found = by_length(one, longer)
+    assert sum(bucket["sentences"] for bucket in found) == 500
+    for bucket in (found[0], found[-1]):
+        inside = [
+            number for number, line in enumerate(one.sources) if bucket["from"] <= len(line.split()) <= bucket["to"]
+        ]
+        hypotheses, references = ([side[number] for number in inside] for side in (one.hypotheses, one.references))
+        assert bucket["BLEU"][0] == pytest.approx(bleu.BLEU().corpus_score(hypotheses, [references]).score)
+        assert bucket["chrF"][0] == pytest.approx(chrf.CHRF().corpus_score(hypotheses, [references]).score)
+        words = [[len(line.split()) for line in side] for side in (hypotheses, references)]
+        assert bucket["length ratio"][0] == pytest.approx(sum(words[0]) / sum(words[1]))
+        ribes_of_each = [ribes(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]
+        assert bucket["RIBES"][0] == pytest.approx(100 * sum(ribes_of_each) / len(inside))
+        assert bucket["longer"] == sum(len(one.sources[number].split()) > 18 for number in inside)
+        for metric in texts.METRICS:
+            score, low, high = bucket[metric]
+            assert low <= score <= high
+    assert by_length(one, None)[0]["longer"] is None
+
+
+def test_case_counts_only_if_the_score_says_so(real: list[Texts]) -> None:
+    one = real[0]
+    capitals = [line.upper() for line in one.hypotheses]
+    assert texts.corpus_bleu(Texts(one.sources, one.references, capitals).bleu) < 1
+    cased = [
+        texts.corpus_bleu(Texts(one.sources, one.references, side, True).bleu) for side in (capitals, one.hypotheses)
+    ]
+    assert cased[0] == cased[1]
+
+
+def test_the_interval_is_that_of_the_normal_distribution_for_a_mean() -> None:
+    values = np.random.default_rng(3).normal(10, 2, 2000)
+    low, high = interval(values, lambda rows: float(rows.mean()))
+    half = 1.96 * values.std() / math.sqrt(len(values))
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
+    assert interval(values, lambda rows: float(rows.mean())) == (low, high)
+
+
+def test_ngrams_are_counted_as_one_would() -> None:
+    references = ["a b c", "a a b"]
+    first, second = (Texts(["s", "s"], references, side) for side in (["a b c", "a"], ["b c", "a a a b"]))
+    names, counts = systems.correct_ngrams([first, second])
+    found = {name: tuple(counts[:, number]) for number, name in enumerate(names)}
+    # Of "a a a", the reference has two.
+    assert found == {
+        "a": (2, 2),
+        "b": (1, 2),
+        "c": (1, 1),
+        "a b": (1, 1),
+        "b c": (1, 1),
+        "a b c": (1, 0),
+        "a a": (0, 1),
+        "a a b": (0, 1),
+    }
+    assert [names[number] for number in systems.more_often(counts[0], counts[1])] == ["a b c"]
+    assert [names[number] for number in systems.more_often(counts[1], counts[0])] == ["a a", "a a b", "b"]
+
+
+def test_sentences_that_differ_are_those_of_the_largest_difference(real: list[Texts]) -> None:
+    found = systems.compare_systems(real)
+    scores = [
+        [chrf.CHRF().sentence_score(h, [r]).score for h, r in zip(one.hypotheses, one.references, strict=True)]
+        for one in real
+    ]
+    difference = [first - second for first, second in zip(*scores, strict=True)]
+    best, worst = found["pairs"]["0 1"]["sentences"]
+    assert [difference[number] for number in best] == pytest.approx(sorted(difference, reverse=True)[:5])
+    assert [difference[number] for number in worst] == pytest.approx(sorted(difference)[:5])
+    assert set(found["sentences"]) == {str(number) for number in (*best, *worst)}
+    shown = found["sentences"][str(best[0])]
+    assert shown["reference"] == real[0].references[best[0]]
+    assert shown["systems"] == [
+        [one.hypotheses[best[0]], round(side[best[0]], 1)] for one, side in zip(real, scores, strict=True)
+    ]
+    more, _ = found["pairs"]["0 1"]["ngrams"]
+    for words, *counts in more:
+        assert counts == [
+            sum(correct(words, *two) for two in zip(one.hypotheses, one.references, strict=True)) for one in real
+        ]
+        assert counts[0] > counts[1]
+
+
+def correct(ngram: str, hypothesis: str, reference: str) -> int:
+    size = len(ngram.split())
+    sides = [line.split() for line in (hypothesis, reference)]
+    return min(sum(" ".join(side[at : at + size]) == ngram for at in range(len(side))) for side in sides)
+
+
+def test_texts_are_left_out_where_there_are_too_many(real: list[Texts], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "MOST_CHARACTERS", 1000)
+    found = systems.compare_systems(real)
+    assert 2 <= len(found["sentences"]) < 10
+    assert all(len(side) < 5 for side in found["pairs"]["0 1"]["sentences"])
