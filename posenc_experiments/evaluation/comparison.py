@@ -72,7 +72,7 @@ def _tokenized_name(rows: Sequence[Row]) -> str:
 
 
 def notes(rows: Sequence[Row], tested: bool) -> list[str]:
-    """The notes under a table: the meaning of ±, warnings, SacreBLEU's signatures and, if `tested`, the meaning of p."""
+    """The notes under a table: the meaning of ±, warnings, SacreBLEU's signatures and, if `tested`, p."""
     scores = [score for row in rows for score in row.scores]
     several = len(scores) > len(rows)
     interval = any(row.bleu.interval is not None for row in rows)
