@@ -152,7 +152,12 @@ def results() -> dict[str, str]:
     runs_of = multi30k()
     small = [
         [f"`{f'{name} {flags}'.strip()}`", *(score(of(runs, name, flags)) for runs in runs_of.values())]
-        for name, flags in (("sinusoidal", ""), ("diet_rel", ""), ("diet_rel", "--bias-gain auto"))
+        for name, flags in (
+            ("sinusoidal", ""),
+            ("shaw", "--clipping-distance 16"),
+            ("diet_rel", ""),
+            ("diet_rel", "--bias-gain auto"),
+        )
         if of(runs_of[MULTI30K[0]], name, flags)
     ]
     return {
