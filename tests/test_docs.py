@@ -119,6 +119,13 @@ def test_the_plot_is_that_of_its_data(tables, tmp_path):
     np.testing.assert_array_equal(imread(tmp_path / "plot.png"), imread(tables.PLOT))
 
 
+def test_the_terminal_is_that_of_its_output(tables, tmp_path):
+    tables.draw_terminal(tmp_path / "terminal.svg")
+    drawn = (tmp_path / "terminal.svg").read_text(encoding="utf-8")
+    assert drawn == tables.TERMINAL.read_text(encoding="utf-8")
+    assert re.findall(r"https?://[^\s\"')]+", drawn.replace("http://www.w3.org/2000/svg", "")) == []
+
+
 def test_every_encoding_is_in_the_readme():
     links = re.findall(r"\[`(\w+)`\]\(docs/encodings.md#(\w+)\)", README)
     assert sorted(links) == sorted((name, name) for name in ENCODINGS)

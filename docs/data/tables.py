@@ -1,13 +1,16 @@
-"""Writes the tables and the plot of README.md and docs/ that have data in results/ or beside this file:
+"""Writes the tables and pictures of README.md and docs/ that have data in results/ or beside this file:
 `python docs/data/tables.py`.
 """
 
 import csv
+import io
 import re
 import runpy
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from rich.console import Console
 
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
@@ -20,6 +23,9 @@ RESULTS = ROOT / "results"
 Run = dict[str, str]
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
+#: what `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
+OUTPUT = HERE / "quickstart.txt"
+TERMINAL = ROOT / "docs" / "images" / "quickstart.svg"
 PLOT = ROOT / "docs" / "images" / "clipping-distance.png"
 #: what the quickstart trains by default
 QUICKSTART = [
@@ -172,6 +178,19 @@ def draw(path: Path) -> None:
     plot.plot(pool(sorted(runs, key=lambda one: QUICKSTART.index((one.encoding, one.flag_words)))), path)
 
 
+def draw_terminal(path: Path) -> None:
+    """Draws the first and the last lines of the quickstart's output as a terminal."""
+    command = "bash recipes/quickstart/run.sh"
+    lines = OUTPUT.read_text(encoding="utf-8").splitlines()
+    table = next(number for number, line in enumerate(lines) if line.startswith("quickstart xa-xb test"))
+    console = Console(record=True, width=100, file=io.StringIO())
+    for line in [f"$ {command}", *lines[:3], "...", *lines[table - 5 :]]:
+        console.print(line, markup=False, highlight=False, overflow="ellipsis", no_wrap=True)
+    svg = console.export_svg(title=command, unique_id="quickstart")
+    without_fonts = re.sub(r"(@font-face \{.*?\}|<!--.*?-->)\s*", "", svg, flags=re.DOTALL)  # they are on the network
+    path.write_text(without_fonts, encoding="utf-8")
+
+
 def fairseq() -> dict[str, str]:
     """As the script prints them that made the data."""
     script = runpy.run_path(str(ROOT / "scripts" / "run_fairseq_tests.py"))
@@ -209,3 +228,4 @@ if __name__ == "__main__":
         page_path, page_text = filled(name)
         page_path.write_text(page_text, encoding="utf-8")
     draw(PLOT)
+    draw_terminal(TERMINAL)
