@@ -326,7 +326,11 @@ def rename_test(root: Path) -> None:
             [],
             "test.hyp is missing: run the stage translate",
         ),
-        (lambda root: (one(root, "sinusoidal") / "test.hyp").write_text("x\n"), [], "test.hyp is not the file that was scored"),
+        (
+            lambda root: (one(root, "sinusoidal") / "test.hyp").write_text("x\n"),
+            [],
+            "test.hyp is not the file that was scored",
+        ),
         (lambda root: (one(root, "sinusoidal") / "experiment.json").write_text("{"), [], "cannot be read"),
         (
             lambda root: change(one(root, "sinusoidal") / "experiment.json", pair="a-b"),
