@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.commands.model_options import data_option
 
 
 @click.command()
@@ -28,13 +29,7 @@ from posenc_experiments.base.errors import RecipeError
     type=click.Path(path_type=Path),
     help="A checkpoint without an experiment directory; needs --data and --pair. May be repeated.",
 )
-@click.option(
-    "--data",
-    "binarized",
-    metavar="BINARIZED",
-    type=click.Path(path_type=Path),
-    help="What fairseq-preprocess wrote.  [default: what the experiments were translated from]",
-)
+@data_option
 @click.option("--pair", metavar="en-de", help="Source and target language of --checkpoint.")
 @click.option(
     "--sentences",

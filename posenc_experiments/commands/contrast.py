@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.commands.model_options import data_option
 from posenc_experiments.evaluation.report import FORMATS
 
 
@@ -19,13 +20,7 @@ from posenc_experiments.evaluation.report import FORMATS
     type=click.Path(path_type=Path),
     help="The contrastive set: a table (.tsv), LingEval97's .json, or a directory of DistilLingEval.",
 )
-@click.option(
-    "--data",
-    "binarized",
-    metavar="BINARIZED",
-    type=click.Path(path_type=Path),
-    help="What fairseq-preprocess wrote; needed for a checkpoint.  [default: what the experiment was translated from]",
-)
+@data_option
 @click.option("--normalize", is_flag=True, help="Compare log-probabilities divided by the number of tokens.")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 def main(models: tuple[Path, ...], contrastive_set: Path, binarized: Path | None, normalize: bool, style: str) -> None:

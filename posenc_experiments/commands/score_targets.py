@@ -7,18 +7,13 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, require_output
+from posenc_experiments.commands.model_options import data_option
 
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("pairs", type=click.Path(path_type=Path))
-@click.option(
-    "--data",
-    "binarized",
-    metavar="BINARIZED",
-    type=click.Path(path_type=Path),
-    help="What fairseq-preprocess wrote; needed for a checkpoint.  [default: what the experiment was translated from]",
-)
+@data_option
 @click.option("--output", type=click.Path(path_type=Path), help="Write the table there.  [default: print it]")
 def main(model: Path, pairs: Path, binarized: Path | None, output: Path | None) -> None:
     """Scores given targets: the log-probability of each, and of each of its tokens, given the source.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics import bleu
@@ -45,21 +45,38 @@ class Bucket:
     bleu: Pooled | None  # over the seeds; None if there is no such sentence
 
 
-def score_bucket(scores: Sequence[Score], words: Words) -> Bucket:
-    """Scores these sentences as the whole test set was scored; `scores` are those of the seeds of one setting.
+def score_buckets(scores: Sequence[Score], ranges: Iterable[Words]) -> dict[str, Bucket]:
+    """Scores the sentences of each range as the whole test set was scored.
+
+    Args:
+        scores: those of the seeds of one setting.
+
+    Returns:
+        the bucket of each range, by the range as text.
 
     Raises:
         RecipeError: a file is missing, or those of a test set have different numbers of lines.
     """
+    texts = [_read(score) for score in scores]
+    return {str(words): _score_bucket(scores, texts, words) for words in ranges}
+
+
+def _read(score: Score) -> list[tuple[str, str, str]]:
+    """The source, reference and hypothesis of each sentence."""
+    files = [read_lines(score.file(kind)) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
+    if len(set(map(len, files))) > 1:
+        raise RecipeError(
+            f"{score.file(SOURCES)} and the other files of this test set have different numbers of lines: run the "
+            "stages translate and score again."
+        )
+    sources, references, hypotheses = files
+    return list(zip(sources, references, hypotheses, strict=True))
+
+
+def _score_bucket(scores: Sequence[Score], texts: Sequence[list[tuple[str, str, str]]], words: Words) -> Bucket:
     results = []
-    for score in scores:
-        texts = [read_lines(score.file(kind)) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
-        if len(set(map(len, texts))) > 1:
-            raise RecipeError(
-                f"{score.file(SOURCES)} and the other files of this test set have different numbers of lines: run the "
-                "stages translate and score again."
-            )
-        inside = [lines for lines in zip(*texts, strict=True) if len(lines[0].split()) in words]
+    for score, lines in zip(scores, texts, strict=True):
+        inside = [line for line in lines if len(line[0].split()) in words]
         if not inside:
             return Bucket(0, None)
         _, references, hypotheses = zip(*inside, strict=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
-from posenc_experiments.evaluation.by_words import Bucket, score_bucket
+from posenc_experiments.evaluation.by_words import Bucket, score_buckets
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, paper_name
 from posenc_experiments.evaluation.paper_table import PaperTable, Planned, TableRow
 from posenc_experiments.evaluation.pooling import Pooled, Row, mean
@@ -69,7 +69,7 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
     has_tokenized = scored is not None and kind == computed and scored.pooled(TOKENIZED) is not None
     if scored is not None and kind is not None and not has_tokenized:
         missing.append(f"no {paper_name(row.metric)}: set 'tokenized = {kind}' in [score]")
-    buckets = {str(words): score_bucket(scores, words) for words in row.words if scores}
+    buckets = score_buckets(scores, row.words) if scores else {}
     return Line(row, scored, has_tokenized, "; ".join(missing), buckets)
 
 

@@ -14,35 +14,15 @@ from recipes.quickstart import grammar
 from recipes.quickstart.languages.contrast import COLUMNS, PHENOMENA, contrasts
 from recipes.quickstart.languages.trees import Clause, NounPhrase, PrepositionalPhrase, RelativeClause, Sentence
 from recipes.quickstart.languages.words import (
-    DETERMINERS,
     PERFECT,
     PREFIXES,
-    PREPOSITIONS,
     PRESENT,
     THE,
-    Frame,
     Gap,
-    Gender,
-    Noun,
-    Verb,
-    Word,
 )
+from tests.recipes.handwritten import CHILD, DOG, HELP, INVITE, LAUGH, OLD, SAY, WITH, WOMAN, A, the
 
 SIZES = {"train": 100, "valid": 20, "test": 20}
-DOG, WOMAN, CHILD = (
-    Noun("dog", "Hund", Gender.MASCULINE),
-    Noun("woman", "Frau", Gender.FEMININE),
-    Noun("child", "Kind", Gender.NEUTER),
-)
-OLD = Word("old", "alt")
-INVITE, HELP = Verb("invit", "lad", Frame.ACCUSATIVE, "ein"), Verb("help", "helf", Frame.DATIVE)
-LAUGH, SAY = Verb("laugh", "lach", Frame.INTRANSITIVE), Verb("claim", "sag", Frame.CLAUSAL)
-A = next(determiner for determiner in DETERMINERS if determiner.source == "a")
-WITH = next(preposition for preposition in PREPOSITIONS if preposition.source == "with")
-
-
-def the(noun, modifier=None):
-    return NounPhrase(THE, (), noun, modifier)
 
 
 def found(phenomenon, main):

@@ -26,46 +26,42 @@ from recipes.quickstart.languages.trees import (
     Sentence,
 )
 from recipes.quickstart.languages.words import (
-    DETERMINERS,
     MODALS,
     PERFECT,
     PREFIXES,
-    PREPOSITIONS,
     PRESENT,
     THE,
     Determiner,
     Frame,
     Gap,
-    Gender,
     Noun,
     Tense,
     Verb,
-    Word,
+)
+from tests.recipes.handwritten import (
+    BECAUSE,
+    CHILD,
+    DOG,
+    FOR,
+    GLADLY,
+    HELP,
+    INVITE,
+    LAUGH,
+    LISTEN,
+    OLD,
+    PRAISE,
+    SAY,
+    SHOW,
+    THIS,
+    TODAY,
+    WILL,
+    WITH,
+    WOMAN,
+    A,
+    the,
 )
 
 SIZES = {"train": 4000, "valid": 200, "test": 200}
-
-# A handwritten lexicon, which makes the target nearly German, so that readers can check it.
-DOG, WOMAN, CHILD = (
-    Noun("dog", "Hund", Gender.MASCULINE),
-    Noun("woman", "Frau", Gender.FEMININE),
-    Noun("child", "Kind", Gender.NEUTER),
-)
-OLD = Word("old", "alt")
-LAUGH = Verb("laugh", "lach", Frame.INTRANSITIVE)
-PRAISE = Verb("prais", "lob", Frame.ACCUSATIVE)
-INVITE = Verb("invit", "lad", Frame.ACCUSATIVE, "ein")
-HELP = Verb("help", "helf", Frame.DATIVE)
-LISTEN = Verb("hear", "hör", Frame.DATIVE, "zu")
-SHOW = Verb("show", "zeig", Frame.DITRANSITIVE)
-SAY = Verb("claim", "sag", Frame.CLAUSAL)
-GLADLY = Word("gladly", "gern")
-TODAY = Word("today", "heute")
-BECAUSE = Word("because", "weil")
-A = next(determiner for determiner in DETERMINERS if determiner.source == "a")
-THIS = next(determiner for determiner in DETERMINERS if determiner.source == "this")
-WITH, FOR = (next(p for p in PREPOSITIONS if p.source == source) for source in ("with", "for"))
-WILL = MODALS[0]
 
 SMALL = Lexicon(
     nouns=(DOG, WOMAN),
@@ -79,10 +75,6 @@ SMALL = Lexicon(
     },
     manners=(GLADLY,),
 )
-
-
-def the(noun: Noun, modifier: PrepositionalPhrase | RelativeClause | None = None) -> NounPhrase:
-    return NounPhrase(THE, (), noun, modifier)
 
 
 def both(main: Clause, adverbial: AdverbialClause | None = None) -> tuple[str, str]:
