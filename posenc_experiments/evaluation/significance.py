@@ -15,7 +15,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.results import Score, read_lines
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
-SAMPLES = 1000  # of the bootstrap, as in SacreBLEU
+SAMPLES = 1000  # of the bootstrap of one seed, as in SacreBLEU
+#: of that of several seeds: no p-value is below 1 / (samples + 1), and Holm multiplies it by the number of tests
+SAMPLES_OF_SEEDS = 10_000
+AT_ONCE = 100  # samples whose statistics are summed at once, to bound the memory
 Numbers = NDArray[np.float64]
 
 
@@ -28,9 +31,9 @@ def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> floa
     """The p-value of the difference in mean BLEU: a paired bootstrap over sentences and seeds.
 
     One seed has the p-value that SacreBLEU's `--paired-bs` prints, which is one-sided. Several seeds have a two-sided
-    one: each of 1,000 samples draws sentences, the same for all translations, and n - 1 of n seeds with replacement, so
-    that the variance of the mean over seeds has no bias (Rao and Wu 1988). The random numbers depend on the environment
-    variable SACREBLEU_SEED, by default 12345.
+    one: each of 10,000 samples draws sentences, the same for all translations, and n - 1 of n seeds with replacement,
+    so that the variance of the mean over seeds has no bias (Rao and Wu 1988). The random numbers depend on the
+    environment variable SACREBLEU_SEED, by default 12345.
 
     Args:
         baseline, system: scores on one test set, one for each seed.
@@ -44,7 +47,8 @@ def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> floa
             "only directories of common seeds."
         )
     by_seed = (sorted(row, key=lambda score: score.seed) for row in (baseline, system))
-    pairs = [(_resampled(one), _resampled(other)) for one, other in zip(*by_seed, strict=True)]
+    samples = SAMPLES if len(baseline) == 1 else SAMPLES_OF_SEEDS
+    pairs = [(_resampled(one, samples), _resampled(other, samples)) for one, other in zip(*by_seed, strict=True)]
     real = float(np.mean([one.score - other.score for one, other in pairs]))
     differences = np.array([one.samples - other.samples for one, other in pairs])
     if len(pairs) == 1:
@@ -80,11 +84,11 @@ class _Resampled(NamedTuple):
     samples: Numbers
 
 
-def _resampled(score: Score) -> _Resampled:
-    """BLEU of a system, and of 1,000 samples of its sentences; the same sentences for every system."""
+def _resampled(score: Score, samples: int) -> _Resampled:
+    """BLEU of a system, and of samples of its sentences; the same sentences for every system."""
     files = score.file(HYPOTHESES), score.file(REFERENCES)
     changes = ((path, path.stat().st_mtime_ns) for path in files)
-    return _resampled_files(*changes, score.bleu.lowercased, _random_seed())
+    return _resampled_files(*changes, score.bleu.lowercased, samples, _random_seed())
 
 
 def _random_seed() -> int:
@@ -94,13 +98,16 @@ def _random_seed() -> int:
 
 @lru_cache(maxsize=512)
 def _resampled_files(
-    hypotheses: tuple[Path, int], references: tuple[Path, int], lowercase: bool, seed: int
+    hypotheses: tuple[Path, int], references: tuple[Path, int], lowercase: bool, samples: int, seed: int
 ) -> _Resampled:
     # SacreBLEU's PairedTest would resample both systems of every pair.
     metric = bleu.BLEU(lowercase=lowercase)
     statistics = metric._extract_corpus_statistics(read_lines(hypotheses[0]), [read_lines(references[0])])
     whole = metric._aggregate_and_compute(statistics).score
-    chosen = np.random.default_rng(seed).choice(len(statistics), size=(SAMPLES, len(statistics)), replace=True)
     of_sentences = np.array(statistics, dtype="float32")
-    samples = [metric._compute_score_from_stats(of_sentences[sample].sum(0)).score for sample in chosen]
-    return _Resampled(whole, np.array(samples))
+    random, sentences = np.random.default_rng(seed), len(statistics)
+    scores = []
+    for start in range(0, samples, AT_ONCE):
+        chosen = random.choice(sentences, size=(min(AT_ONCE, samples - start), sentences), replace=True)
+        scores += [metric._compute_score_from_stats(sample).score for sample in of_sentences[chosen].sum(axis=1)]
+    return _Resampled(whole, np.array(scores))

@@ -40,7 +40,7 @@ def bleu_of(score: Score, sentences: list[int]) -> float:
 
 
 def test_it_is_the_mean_over_seeds_that_is_resampled(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posenc_experiments.evaluation.significance.SAMPLES", 12)
+    monkeypatch.setattr("posenc_experiments.evaluation.significance.SAMPLES_OF_SEEDS", 12)
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     one, other = seeds(made, SINUSOIDAL), seeds(made, DIET)
     sentences = np.random.default_rng(7).choice(500, size=(12, 500), replace=True)
