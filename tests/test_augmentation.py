@@ -19,16 +19,11 @@ from fairseq_posenc.augmentation import (
     NO_EFFECT,
     UNDEFINED,
     WORKS,
-    Cape,
-    Random,
-    Shift,
-    cape,
     combined,
     describe_augmentation,
     effect,
-    ordered_subset,
-    shifted_positions,
 )
+from fairseq_posenc.augmentation.modes import Cape, Random, Shift, cape, ordered_subset, shifted_positions
 from fairseq_posenc.checkpoints.settings import model_settings
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError

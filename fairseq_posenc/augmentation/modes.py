@@ -1,121 +1,23 @@
-"""Position augmentation: gives tokens other positions than 0, 1, 2, ... in training.
-
-==========  ===========================================================================================================
-``shift``   SHAPE of Kiyono et al. (2021), https://arxiv.org/abs/2109.05644
-``random``  randomized positions of Ruoss et al. (2023), https://arxiv.org/abs/2305.16843
-``cape``    continuous augmented positions of Likhomanenko et al. (2021), https://arxiv.org/abs/2106.03143
-==========  ===========================================================================================================
-
-Each sentence has its own draw, made once per forward pass of a stack, outside its layers: activation checkpointing
-repeats the layers, not the draw. Random numbers are from torch's generator, which fairseq seeds for each update, so
-that a resumed training draws the same.
-"""
+"""What each position augmentation does with the positions of a pass."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .attention.positions import GivenPositions, Positions
-from .encodings import PositionEncoding
-from .encodings.options import Option, finite, positive_integer
-from .errors import FlagError
+from ..attention.positions import GivenPositions, Positions
+from ..errors import FlagError
 
-MODES = ("shift", "random", "cape")
 #: the key of the encoder's output under which it hands the decoder what source and target share
 SHARED_DRAW = "position_augmentation"
-
-WORKS, NO_EFFECT, UNDEFINED = "works", "no effect", "undefined"
-
-
-#: the longest range; ``random`` draws a number for each of its positions and each sentence
-MOST_POSITIONS = 2**24
-
-
-def position_range(value: Any) -> int:
-    """Parses a whole number from 1 to MOST_POSITIONS."""
-    number = positive_integer(value)
-    if number > MOST_POSITIONS:
-        raise ValueError(f"must be at most {MOST_POSITIONS}, not {number}")
-    return number
-
-
-FLAGS = {
-    "position_augmentation": Option(
-        str,
-        "positions in training: none (the default; 0, 1, 2, ...), shift (SHAPE: all positions of a sentence are k "
-        "higher, k uniform in 0..K), random (an ordered random subset of a longer range, at evaluation too), cape "
-        "(real numbers: shifted, each moved a little, and scaled)",
-        ("none", *MODES),
-    ),
-    "position_augmentation_max": Option(
-        position_range,
-        "K of --position-augmentation shift, 500 by default; of random the length of the range, 2048 by default, or "
-        "that of the encoding's tables",
-    ),
-    "cape_global_shift": Option(finite(0), "CAPE shifts all positions of a sentence by up to this much, 5 by default"),
-    "cape_local_shift": Option(finite(0), "CAPE shifts each position by up to this much, 0.5 by default"),
-    "cape_scale": Option(finite(1), "CAPE scales positions by a factor between 1/s and s, 1.03 by default"),
-}
-#: the flags of each mode and their defaults; a default of None depends on the encoding
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "shift": {"position_augmentation_max": 500},
-    "random": {"position_augmentation_max": None},
-    "cape": {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03},
-}
-#: the range of ``random`` without tables, the authors'
-RANDOM_RANGE = 2048
 #: seed of the positions of ``random`` at evaluation
 EVALUATION_SEED = 1
 #: positions that ``random`` has ready for the target of a source of n tokens: 2 n + 10
 TARGET_FACTOR, TARGET_EXTRA = 2, 10
-
-
-def effect(mode: str, encoding: type[PositionEncoding], input_positions: str) -> str:
-    """What a mode does in a stack: WORKS, NO_EFFECT or UNDEFINED.
-
-    Args:
-        input_positions: "none", "sinusoidal" or "learned".
-    """
-    at_input = input_positions != "none"
-    if not at_input and encoding.reads == "nothing":
-        return NO_EFFECT
-    if mode == "shift":
-        return WORKS if at_input or encoding.sees_shifts else NO_EFFECT
-    if encoding.reads == "distances":
-        return UNDEFINED
-    if mode == "cape" and (encoding.reads == "integers" or input_positions == "learned"):
-        return UNDEFINED
-    return WORKS
-
-
-def combined(effects: Collection[str]) -> str:
-    """The effect in a model whose stacks have these effects."""
-    if UNDEFINED in effects:
-        return UNDEFINED
-    return WORKS if WORKS in effects else NO_EFFECT
-
-
-def undefined_because(mode: str, encoding: type[PositionEncoding]) -> str:
-    """The reason why a mode is undefined in a stack, as a clause."""
-    if encoding.reads == "distances":
-        return f"{encoding.name} reads distances between tokens, not their positions"
-    return "its positions are real numbers, and tables have rows for whole ones only"
-
-
-def describe_augmentation(args: Any) -> dict[str, Any]:
-    """The mode and its flags without those at their defaults, for an experiment's identity; empty without a mode."""
-    mode = args.position_augmentation
-    if mode is None:
-        return {}
-    values = {name: (getattr(args, name), default) for name, default in DEFAULTS[mode].items()}
-    return {"position_augmentation": mode} | {
-        name: value for name, (value, default) in values.items() if value is not None and value != default
-    }
 
 
 class Augmentation:
@@ -298,32 +200,3 @@ def cape(positions: Tensor, shift: Tensor, local: Tensor, scale: Tensor) -> Tens
 def symmetric(positions: Positions, count: int) -> Tensor:
     """Uniform random numbers from -1 to 1, (batch, count), double precision."""
     return 2 * torch.rand(positions.batch, count, dtype=torch.float64, device=positions.device) - 1
-
-
-def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positions: str, longest: int) -> Augmentation:
-    """The augmentation of a stack from the flags of its model.
-
-    Args:
-        longest: the model's maximum number of positions in this stack.
-
-    Raises:
-        FlagError: the range of ``random`` is longer than a table.
-    """
-    mode = cfg.position_augmentation
-    if mode is None or effect(mode, encoding, input_positions) == NO_EFFECT:
-        return Augmentation()
-    given = {name: getattr(cfg, name) for name in DEFAULTS[mode]}
-    values = {name: DEFAULTS[mode][name] if value is None else value for name, value in given.items()}
-    table = longest if encoding.reads == "integers" or input_positions == "learned" else None
-    if mode == "cape":
-        return Cape(values["cape_global_shift"], values["cape_local_shift"], values["cape_scale"])
-    most = values["position_augmentation_max"]
-    if mode == "shift":
-        return Shift(most, table)
-    most = most or table or RANDOM_RANGE
-    if table is not None and most > table:
-        raise FlagError(
-            f"--position-augmentation-max {most} is more than the {table} positions that tables have here: use at most "
-            f"{table}, or set --max-source-positions and --max-target-positions to {most} or more."
-        )
-    return Random(most, table)

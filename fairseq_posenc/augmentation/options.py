@@ -1,0 +1,55 @@
+"""The flags of position augmentation, their defaults, and what of them is part of an experiment's identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..encodings.options import Option, finite, positive_integer
+
+MODES = ("shift", "random", "cape")
+#: the longest range; ``random`` draws a number for each of its positions and each sentence
+MOST_POSITIONS = 2**24
+
+
+def position_range(value: Any) -> int:
+    """Parses a whole number from 1 to MOST_POSITIONS."""
+    number = positive_integer(value)
+    if number > MOST_POSITIONS:
+        raise ValueError(f"must be at most {MOST_POSITIONS}, not {number}")
+    return number
+
+
+FLAGS = {
+    "position_augmentation": Option(
+        str,
+        "positions in training: none (the default; 0, 1, 2, ...), shift (SHAPE: all positions of a sentence are k "
+        "higher, k uniform in 0..K), random (an ordered random subset of a longer range, at evaluation too), cape "
+        "(real numbers: shifted, each moved a little, and scaled)",
+        ("none", *MODES),
+    ),
+    "position_augmentation_max": Option(
+        position_range,
+        "K of --position-augmentation shift, 500 by default; of random the length of the range, 2048 by default, or "
+        "that of the encoding's tables",
+    ),
+    "cape_global_shift": Option(finite(0), "CAPE shifts all positions of a sentence by up to this much, 5 by default"),
+    "cape_local_shift": Option(finite(0), "CAPE shifts each position by up to this much, 0.5 by default"),
+    "cape_scale": Option(finite(1), "CAPE scales positions by a factor between 1/s and s, 1.03 by default"),
+}
+#: the flags of each mode and their defaults; a default of None depends on the encoding
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "shift": {"position_augmentation_max": 500},
+    "random": {"position_augmentation_max": None},
+    "cape": {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03},
+}
+
+
+def describe_augmentation(args: Any) -> dict[str, Any]:
+    """The mode and its flags without those at their defaults, for an experiment's identity; empty without a mode."""
+    mode = args.position_augmentation
+    if mode is None:
+        return {}
+    values = {name: (getattr(args, name), default) for name, default in DEFAULTS[mode].items()}
+    return {"position_augmentation": mode} | {
+        name: value for name, (value, default) in values.items() if value is not None and value != default
+    }
