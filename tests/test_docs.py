@@ -115,9 +115,10 @@ def test_tables_equal_their_data(tables):
         assert path.read_text(encoding="utf-8") == text
 
 
-def test_the_plot_is_that_of_its_data(tables, tmp_path):
-    tables.draw(tmp_path / "plot.png")
-    np.testing.assert_array_equal(imread(tmp_path / "plot.png"), imread(tables.PLOT))
+def test_plots_are_those_of_their_data(tables, tmp_path):
+    for name, chosen in tables.PLOTS.items():
+        tables.draw(tmp_path / name, *chosen)
+        np.testing.assert_array_equal(imread(tmp_path / name), imread(tables.IMAGES / name))
 
 
 def test_the_terminal_is_that_of_its_output(tables, tmp_path):

@@ -8,7 +8,7 @@ import logging
 import re
 import runpy
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import analyses
@@ -31,15 +31,15 @@ ALPHA = 0.05  # of the stars
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
 #: what `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
 OUTPUT = HERE / "quickstart.txt"
-TERMINAL = ROOT / "docs" / "images" / "quickstart.svg"
-PLOT = ROOT / "docs" / "images" / "clipping-distance.png"
-#: what the quickstart trains by default
-QUICKSTART = [
-    *(("shaw", f"--clipping-distance {k}") for k in (0, 1, 2, 4, 16)),
-    ("sinusoidal", ""),
-    ("diet_rel", ""),
-    ("diet_rel", "--bias-gain auto"),
-]
+IMAGES = ROOT / "docs" / "images"
+TERMINAL = IMAGES / "quickstart.svg"
+#: the recipe and the test set of each plot
+PLOTS = {
+    "clipping-distance.png": ("multi30k", "test_2016_flickr"),
+    "clipping-distance-quickstart.png": ("quickstart", "test"),
+}
+#: the rows of README and of the plots
+CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), "sinusoidal", "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
 RELATIVE = "Adafactor"  # with steps relative to the parameter's size, rate 0.03
@@ -145,20 +145,6 @@ def reproducing() -> dict[str, str]:
     return {"settings": table([*headers, *scores, "CPU minutes"], rows)}
 
 
-def quickstart(rows: list[tuple[str, str]]) -> str:
-    """The scores of some experiments of the quickstart."""
-    runs = kept("quickstart", "test")
-    lines = []
-    for name, flags in rows:
-        found = of(runs, name, flags)
-        lines.append([f"`{f'{name} {flags}'.strip()}`", score(found), score(found, "chrf"), found[0]["parameters"]])
-    return table(["experiment", "BLEU", "chrF", "parameters"], lines)
-
-
-def readme() -> dict[str, str]:
-    return {"quickstart": quickstart(QUICKSTART)}
-
-
 def compared(recipe: str) -> dict[str, list[Run]]:
     """The rows of results/RECIPE/compare.csv, which `compare --baseline sinusoidal --format csv` wrote, by test set.
 
@@ -196,20 +182,32 @@ def results() -> dict[str, str]:
         ]
         for row in found
     ]
-    of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared("multi30k").items()}
-    captions = [
-        [f"`{name}`", *(pooled_score(of_test[test][name]) for test in MULTI30K)] for name in of_test[MULTI30K[0]]
-    ]
     return {
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
-        "multi30k": table(["experiment", *MULTI30K], captions),
+        "multi30k": captions(),
     }
 
 
-def draw(path: Path) -> None:
-    """Draws the quickstart's BLEU against clipping distance."""
-    runs = [one for one in read_experiments([RESULTS / "quickstart"]) if (one.encoding, one.flag_words) in QUICKSTART]
-    plot.plot(pool(sorted(runs, key=lambda one: QUICKSTART.index((one.encoding, one.flag_words)))), path)
+def captions(names: Collection[str] | None = None) -> str:
+    """BLEU of Multi30k's experiments, by default of all, on each test set."""
+    of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared("multi30k").items()}
+    found = of_test[MULTI30K[0]]
+    rows = [
+        [f"`{name}`", *(pooled_score(of_test[test][name]) for test in MULTI30K)]
+        for name in names or found
+        if name in found
+    ]
+    return table(["experiment", *MULTI30K], rows)
+
+
+def readme() -> dict[str, str]:
+    return {"clipping": captions(CLIPPING)}
+
+
+def draw(path: Path, recipe: str, test: str) -> None:
+    """Draws BLEU against clipping distance."""
+    runs = [one for one in read_experiments([RESULTS / recipe]) if one.test == test and one.name in CLIPPING]
+    plot.plot(pool(sorted(runs, key=lambda one: CLIPPING.index(one.name))), path)
 
 
 def draw_terminal(path: Path) -> None:
@@ -300,5 +298,6 @@ if __name__ == "__main__":
     for name in PAGES:
         page_path, page_text = filled(name)
         page_path.write_text(page_text, encoding="utf-8")
-    draw(PLOT)
+    for picture, chosen in PLOTS.items():
+        draw(IMAGES / picture, *chosen)
     draw_terminal(TERMINAL)
