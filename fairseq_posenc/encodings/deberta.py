@@ -160,13 +160,17 @@ class DeBERTa(PositionEncoding):
         return query if self.position_to_content else None, key if self.content_to_position else None
 
     def _vectors(self, projection: Projection, rows: slice, positions: Positions) -> Tensor:
-        """k^r or q^r of these rows, (H, rows, d); a generation projects all rows once."""
-        if positions.generation is None:
+        """k^r or q^r of these rows, (H, rows, d); a generation projects the rows that it can need once."""
+        if positions.generation is None or positions.queries > 1:
             return self._split_heads(projection(self.relative_vectors[rows]))
-        vectors = positions.cached_for_generation(
-            projection, lambda _: self._split_heads(projection(self.relative_vectors))
-        )
-        return vectors[:, rows]
+
+        def make(keys: int) -> Tensor:
+            needed = rows if rows == slice(None) else self._rows(Positions(1, keys, device=positions.device))[0]
+            return self._split_heads(projection(self.relative_vectors[needed]))
+
+        vectors = positions.cached_for_generation(projection, make)
+        # With more keys there are more rows of larger distances, which are in front.
+        return vectors if rows == slice(None) else vectors[:, vectors.size(1) - (rows.stop - rows.start) :]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)

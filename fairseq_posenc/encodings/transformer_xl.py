@@ -54,13 +54,21 @@ class TransformerXL(PositionEncoding):
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         return {"relative_projection": self._project(positions, self.relative_projection.dtype)}
 
+    def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
+        if self.content_bias is not None:
+            q = q + self.content_bias.to(q.dtype)[:, None]
+        return q, k, v
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         vectors = self._vectors(q, positions)
-        if self.position_bias is None or self.content_bias is None:
-            return logits_of_queries(q, vectors, positions.span_index)
-        u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
-        of_keys = u @ k.transpose(-2, -1)  # (B, H, 1, S)
-        return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
+        query = q if self.position_bias is None else self._with_bias(q, self.position_bias)
+        return logits_of_queries(query, vectors, positions.span_index)
+
+    def _with_bias(self, q: Tensor, bias: Tensor) -> Tensor:
+        """The scaled query with this learned bias instead of u, which ``transform`` has added."""
+        if self.content_bias is not None:
+            bias = bias - self.content_bias
+        return q + bias.to(q.dtype)[:, None] * self.scaling
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
         """R_t W_R for all distances of ``positions.span``, (H, distances, d), cached for the generation."""
@@ -128,7 +136,7 @@ class XLNet(TransformerXL):
         bias = super().bias(q, k, positions)
         if self.segment_vectors is None or self.segment_query_bias is None:
             return bias
-        query = q + self.segment_query_bias.to(q.dtype)[:, None] * self.scaling
+        query = self._with_bias(q, self.segment_query_bias)
         same_or_other = per_head(query, self.segment_vectors.permute(1, 2, 0))  # (B, H, T, 2)
         of_queries, of_keys = positions.segment_pairs
         other = (of_queries[:, None, :, None] != of_keys[:, None, None, :]).long()  # (B, 1, T, S)
