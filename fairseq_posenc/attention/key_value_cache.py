@@ -38,6 +38,6 @@ def append(saved: Saved, name: str, new: Tensor) -> Tensor:
         return torch.cat([cached if order is None else cached.index_select(0, order), new], dim=2)
     batch, heads, length, width = new.shape
     joined = new.new_empty(batch, heads, cached.size(2) + length, width)
-    torch.index_select(cached, 0, order, out=joined[:, :, : cached.size(2)])  # one copy instead of two
-    joined[:, :, cached.size(2) :] = new
+    torch.index_select(cached, 0, order, out=joined.narrow(2, 0, cached.size(2)))  # one copy instead of two
+    joined.narrow(2, cached.size(2), length).copy_(new)
     return joined

@@ -93,6 +93,11 @@ class PositionEncoding(LearnedScalars):
         return self.urpe is not None or self.overrides("factors")
 
     @property
+    def changes_attention(self) -> bool:
+        """Whether it changes attention at all; if not, the result must be bitwise equal to stock fairseq's."""
+        return self.adds_bias or self.needs_weights or self.multiplies_weights or self.overrides("transform")
+
+    @property
     def projects_length(self) -> bool:
         """Whether ``transform`` changes the number of keys.
 

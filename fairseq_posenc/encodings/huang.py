@@ -90,7 +90,7 @@ class Huang3(ClippedEncoding):
         rows, index = self.rows_and_index(positions)
         table = self.relative_vectors[:, rows].to(q.dtype)
         if positions.queries == 1:
-            return triple_product(q, index, k, table)
+            return q @ (k * table.index_select(1, index[0])).transpose(-2, -1)
         block = max(1, positions.keys // self.head_dim)
         parts = zip(q.split(block, dim=2), index.split(block), strict=True)
         return torch.cat(

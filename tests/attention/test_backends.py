@@ -4,12 +4,14 @@ import copy
 
 import pytest
 import torch
+from fairseq.modules import MultiheadAttention
 from torch.nn.attention import flex_attention as torch_flex
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends, flex_kernel
 from fairseq_posenc.attention.backends import BACKENDS, check_backend
 from fairseq_posenc.attention.masks import Masks
+from fairseq_posenc.attention.module import PositionAttention
 from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings.shared import band
 from fairseq_posenc.positions import Positions
@@ -304,3 +306,15 @@ def test_a_model_computes_the_same_with_every_backend_and_in_incremental_decodin
 def test_the_checkpoint_does_not_depend_on_the_backend():
     model = build_model("transformer_t5_tiny", "--attention-backend", "blocks")
     build_model("transformer_t5_tiny", seed=2).load_state_dict(model.state_dict())
+
+
+def test_decoding_without_positions_in_attention_equals_stock_bitwise():
+    torch.manual_seed(0)
+    stock = MultiheadAttention(32, 4, self_attention=True).eval()
+    own = PositionAttention(32, 4, build_encoding("sinusoidal", 4, 8), dropout=0.0, self_attention=True).eval()
+    own.load_state_dict(stock.state_dict())
+    states: list[dict] = [{}, {}]
+    for step in range(15):  # with few keys, other encodings' softmax rounds in another way
+        x = torch.randn(1, 6, 32)
+        outputs = [m(x, x, x, incremental_state=s)[0] for m, s in zip((stock, own), states, strict=True)]
+        assert torch.equal(*outputs), step

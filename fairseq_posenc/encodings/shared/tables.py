@@ -12,12 +12,14 @@ from ..base import PositionEncoding
 def per_head(x: Tensor, tables: Tensor) -> Tensor:
     """Multiplies x (B, H, T, m) by the table of each head (H, m, n), or of all heads (1, m, n): (B, H, T, n).
 
-    Unlike ``x @ tables``, it does not copy the tables for each sentence of the batch.
+    Unlike ``x @ tables``, it does not copy the tables for each sentence of the batch; it costs less Python than einsum.
     """
     tables = tables.to(x.dtype)
     if tables.size(0) == 1:
         return x @ tables[0]
-    return torch.einsum("bhtm,hmn->bhtn", x, tables)
+    batch, heads, length, _ = x.shape
+    products = torch.bmm(x.transpose(0, 1).flatten(1, 2), tables)  # (H, B T, n)
+    return products.view(heads, batch, length, -1).transpose(0, 1)
 
 
 def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
@@ -28,25 +30,29 @@ def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
 def logits_of_queries(q: Tensor, table: Tensor, index: Tensor) -> Tensor:
     """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
     if len(index) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
-        return per_head(q, table[:, index[0]].transpose(-2, -1))
+        return per_head(q, table.index_select(1, index[0]).transpose(-2, -1))
     return take_distances(per_head(q, table.transpose(-2, -1)), index)
 
 
 def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
     """k_j a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
     if len(index) == 1:
-        return (k * table[:, index[0]].to(k.dtype)).sum(-1)[:, :, None]
+        batch, heads, keys, width = k.shape
+        vectors = table.index_select(1, index[0]).to(k.dtype).expand(heads, -1, -1)
+        # One product for each head and key, with the keys of all sentences: of cached keys this copies nothing.
+        products = torch.bmm(k.permute(1, 2, 0, 3).flatten(0, 1), vectors.reshape(heads * keys, width, 1))
+        return products.view(heads, keys, batch).permute(2, 0, 1)[:, :, None]
     return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
 
 
 def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
     """sum_j w_{ij} a_{ij}, (B, H, T, d), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
     if len(index) == 1:
-        return per_head(weights, table[:, index[0]])
+        return per_head(weights, table.index_select(1, index[0]))
     # Sum in float32: many keys may share a clipped distance, and half precision would lose their small weights.
     sum_dtype = torch.promote_types(weights.dtype, torch.float32)
     by_row = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
-    by_row = by_row.scatter_add(-1, index.expand_as(weights), weights.to(sum_dtype))
+    by_row.scatter_add_(-1, index.expand_as(weights), weights.to(sum_dtype))
     return per_head(by_row.to(weights.dtype), table)
 
 
