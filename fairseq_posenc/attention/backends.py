@@ -111,8 +111,8 @@ def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[T
         logits += inputs.masks.additive
     weights = attention_weights(logits, inputs.encoding, inputs.positions).to(inputs.v.dtype)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout > 0 else weights
-    output = dropped @ inputs.v
     extra = inputs.encoding.context(dropped, inputs.positions)
+    output = dropped @ inputs.v  # last: a checkpoint that recomputes the weights then leaves this product out
     return output if extra is None else output + extra, weights
 
 

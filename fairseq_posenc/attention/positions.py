@@ -211,6 +211,11 @@ class Positions:
 
         return self.cached(("clipped", left, right), find)
 
+    def band(self, left: int, right: int) -> tuple[int, int]:
+        """The keys, from and to, outside of which :meth:`clipped` clips the distances of every query."""
+        start = min(max(self.first - left + 1, 0), self.keys)
+        return start, min(max(self.first + self.queries - 1 + right, start), self.keys)
+
     def by_position(self, matrix: Tensor) -> Tensor:
         """Indexes a matrix (H, n, m) by the absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
         if self.is_right_padded:
@@ -358,6 +363,9 @@ class CrossPositions(Positions):
     @property
     def _span_ends(self) -> tuple[int, int]:
         return 1 - self._query_extent, self._key_extent
+
+    def band(self, left: int, right: int) -> tuple[int, int]:
+        return 0, self.keys  # a block's distances can be any
 
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:
