@@ -142,7 +142,12 @@ def blocks(inputs: AttentionInputs) -> Tensor:
     size = max(16, BLOCK_LOGITS // max(1, batch * heads * keys))
     if size >= queries:
         return eager(inputs)
-    bias = None if encoding.bias_by_blocks else inputs.bias(inputs.scaled_q)
+    if encoding.bias_by_blocks:
+        # Outside of the checkpoints, so that the backward pass does not prepare again.
+        prepared, bias = encoding.prepare(inputs.positions, inputs.q.dtype), None
+        inputs = replace(inputs, positions=inputs.positions.with_prepared(prepared))
+    else:
+        bias = inputs.bias(inputs.scaled_q)
     explicit = encoding.needs_weights or encoding.multiplies_weights or inputs.dropout > 0
 
     def attend_block(q: Tensor, start: int, visible: int, is_recomputed: list[bool]) -> Tensor:
@@ -165,9 +170,7 @@ def blocks(inputs: AttentionInputs) -> Tensor:
         # Positions of a block require at least the keys up to its last query.
         visible = max(inputs.positions.first + stop, *last) if last else keys
         outputs.append(
-            checkpoint(
-                attend_block, q, start, visible, [], use_reentrant=False, preserve_rng_state=inputs.dropout > 0
-            )
+            checkpoint(attend_block, q, start, visible, [], use_reentrant=False, preserve_rng_state=inputs.dropout > 0)
         )
     return torch.cat(outputs, dim=2)
 
@@ -189,7 +192,7 @@ class FusedWithLearnedMask(torch.autograd.Function):
         return F.scaled_dot_product_attention(q, k, v, mask.detach(), scale=1.0)  # else the kernel would not be fused
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, mask = ctx.saved_tensors
         logits = q @ k.transpose(-2, -1)
