@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from ..encodings.base import PositionEncoding
@@ -59,16 +61,20 @@ class AttentionInputs:
             logits += bias  # in place: from some hundred tokens on attention is bound by memory
         return logits
 
-    def block(self, start: int, stop: int, keys: int) -> AttentionInputs:
-        """The inputs for queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""
-        return replace(
-            self,
-            q=self.q[:, :, start:stop],
-            k=self.k[:, :, :keys],
-            v=self.v[:, :, :keys],
-            positions=self.positions.block(start, stop, keys),
-            masks=self.masks.block(start, stop, keys),
-        )
+    def masked_bias(self, q: Tensor, bias: Tensor | None = None) -> Tensor | None:
+        """The bias plus the masks, broadcastable to (B, H, T, S); the bias is the encoding's unless given."""
+        bias, mask = self.bias(q) if bias is None else bias, self.masks.additive
+        if bias is None or mask is None:
+            return mask if bias is None else bias
+        return bias + mask
+
+    def block(self, q: Tensor, start: int, keys: int) -> AttentionInputs:
+        """The inputs for q, the queries from ``start`` on, and the first ``keys`` keys."""
+        stop = start + q.size(2)
+        # Keys are sliced only if some are left out: the gradient of a slice fills a tensor of all keys with zeros.
+        k, v = (x if x.size(2) == keys else x[:, :, :keys] for x in (self.k, self.v))
+        positions, masks = self.positions.block(start, stop, keys), self.masks.block(start, stop, keys)
+        return replace(self, q=q, k=k, v=v, positions=positions, masks=masks)
 
 
 #: returns the output, (B, H, T, d)
@@ -77,15 +83,13 @@ Backend = Callable[[AttentionInputs], Tensor]
 
 def sdpa(inputs: AttentionInputs) -> Tensor:
     """PyTorch's fused kernel."""
-    k, v, encoding, mask = inputs.k, inputs.v, inputs.encoding, inputs.masks.additive
+    k, v, encoding = inputs.k, inputs.v, inputs.encoding
     if not encoding.adds_bias:
         # Let the kernel scale q: without a bias the result is then bitwise equal to stock fairseq's.
+        mask = inputs.masks.additive
         return F.scaled_dot_product_attention(inputs.q, k, v, mask, inputs.dropout, scale=encoding.scaling)
     q = inputs.scaled_q
-    bias = inputs.bias(q)
-    if bias is not None:
-        mask = bias if mask is None else bias + mask
-    return F.scaled_dot_product_attention(q, k, v, mask, inputs.dropout, scale=1.0)
+    return F.scaled_dot_product_attention(q, k, v, inputs.masked_bias(q), inputs.dropout, scale=1.0)
 
 
 def eager(inputs: AttentionInputs) -> Tensor:
@@ -107,8 +111,8 @@ def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[T
         logits += inputs.masks.additive
     weights = attention_weights(logits, inputs.encoding, inputs.positions).to(inputs.v.dtype)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout > 0 else weights
-    output = dropped @ inputs.v
     extra = inputs.encoding.context(dropped, inputs.positions)
+    output = dropped @ inputs.v  # last: a checkpoint that recomputes the weights then leaves this product out
     if extra is not None:
         output += extra
     return output, weights
@@ -120,18 +124,20 @@ SHORT = 16
 
 def attention_weights(logits: Tensor, encoding: PositionEncoding, positions: Positions) -> Tensor:
     """The weights of masked logits before dropout, in single precision at least."""
-    dtype = torch.promote_types(logits.dtype, torch.float32)
     if logits.size(-1) < SHORT and logits.device.type == "cpu" and encoding.changes_attention:
-        by_key = torch.softmax(logits.permute(3, 0, 1, 2), dim=0, dtype=dtype)
-        weights = by_key.permute(1, 2, 3, 0).contiguous()
+        weights = _softmax(logits.permute(3, 0, 1, 2), dim=0).permute(1, 2, 3, 0).contiguous()
     else:
-        weights = torch.softmax(logits, dim=-1, dtype=dtype)
+        weights = _softmax(logits)
     factors = encoding.factors(positions)
     return weights if factors is None else weights * factors.to(weights.dtype)
 
 
-#: maximum number of logits in one block, so that a block fits in a CPU's cache
-BLOCK_LOGITS = 1 << 19
+def _softmax(logits: Tensor, dim: int = -1) -> Tensor:
+    return torch.softmax(logits, dim=dim, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+#: maximum number of logits in one block: with fewer, products are slower; with more, they do not fit in a CPU's cache
+BLOCK_LOGITS = 1 << 20
 
 
 def blocks(inputs: AttentionInputs) -> Tensor:
@@ -141,26 +147,75 @@ def blocks(inputs: AttentionInputs) -> Tensor:
     is false). A block skips keys that the mask hides from all of its queries.
     """
     batch, heads, queries, _ = inputs.q.shape
-    keys = inputs.k.size(2)
+    keys, encoding = inputs.k.size(2), inputs.encoding
     size = max(16, BLOCK_LOGITS // max(1, batch * heads * keys))
     if size >= queries:
         return eager(inputs)
-    bias = None if inputs.encoding.bias_by_blocks else inputs.bias(inputs.scaled_q)
+    if encoding.bias_by_blocks:
+        # Outside of the checkpoints, so that the backward pass does not prepare again.
+        prepared, bias = encoding.prepare(inputs.positions, inputs.q.dtype), None
+        inputs = replace(inputs, positions=inputs.positions.with_prepared(prepared))
+    else:
+        bias = inputs.bias(inputs.scaled_q)
+    explicit = encoding.needs_weights or encoding.multiplies_weights or inputs.dropout > 0
 
-    def attend_block(start: int, stop: int, visible: int) -> Tensor:
-        block_bias = None if bias is None else _slice_bias(bias, start, stop, visible)
-        return with_weights(inputs.block(start, stop, visible), block_bias)[0]
+    def attend_block(q: Tensor, start: int, visible: int, is_recomputed: list[bool]) -> Tensor:
+        block = inputs.block(q, start, visible)
+        block_bias = None if bias is None else _slice_bias(bias, start, start + q.size(2), visible)
+        if explicit:
+            return with_weights(block, block_bias)[0]
+        scaled_q = block.scaled_q
+        mask = block.masked_bias(scaled_q, block_bias)
+        if mask is None or not mask.requires_grad:
+            return F.scaled_dot_product_attention(scaled_q, block.k, block.v, mask, scale=1.0)
+        output: Tensor = FusedWithLearnedMask.apply(scaled_q, block.k, block.v, mask, bool(is_recomputed))
+        is_recomputed.append(True)
+        return output
 
     outputs = []
-    for start in range(0, queries, size):
-        stop = min(start + size, queries)
+    for start, q in zip(range(0, queries, size), inputs.q.split(size, dim=2), strict=True):
+        stop = start + q.size(2)
         last = inputs.masks.last_visible[start:stop]
         # Positions of a block require at least the keys up to its last query.
         visible = max(inputs.positions.first + stop, *last) if last else keys
         outputs.append(
-            checkpoint(attend_block, start, stop, visible, use_reentrant=False, preserve_rng_state=inputs.dropout > 0)
+            checkpoint(attend_block, q, start, visible, [], use_reentrant=False, preserve_rng_state=inputs.dropout > 0)
         )
     return torch.cat(outputs, dim=2)
+
+
+class FusedWithLearnedMask(torch.autograd.Function):
+    """PyTorch's fused kernel, and the gradient of its mask, which the kernel does not compute on a CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, only_save: bool) -> Tensor:
+        """The output (B, H, T, d).
+
+        Args:
+            mask: added to the logits, broadcastable to (B, H, T, S).
+            only_save: whether a checkpoint recomputes what the gradient needs; the output is then arbitrary.
+        """
+        ctx.save_for_backward(q, k, v, mask)
+        if only_save:
+            return torch.empty_like(q)
+        return F.scaled_dot_product_attention(q, k, v, mask.detach(), scale=1.0)  # else the kernel would not be fused
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, mask = ctx.saved_tensors
+        logits = q @ k.transpose(-2, -1)
+        logits += mask
+        weights = _softmax(logits).to(v.dtype)
+        of_weights = of_output @ v.transpose(-2, -1)
+        of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        return (
+            of_logits @ k,
+            of_logits.transpose(-2, -1) @ q,
+            weights.transpose(-2, -1) @ of_output,
+            of_logits.sum_to_size(mask.shape),
+            None,
+        )
 
 
 def _slice_bias(bias: Tensor, start: int, stop: int, keys: int) -> Tensor:

@@ -74,6 +74,8 @@ class Positions:
     is_cross_attention = False
     #: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.from_input
     from_input: Tensor | None = None
+    #: in a block of queries: what PositionEncoding.prepare computed for all queries
+    prepared: Any = None
     #: whether positions are given for each token, instead of 0, 1, 2, ... (see :class:`GivenPositions`)
     are_given = False
 
@@ -119,6 +121,7 @@ class Positions:
             first=self.first + start,
         )
         block.lengths = self.lengths  # those of whole sentences
+        block.prepared = self.prepared
         return block.with_input(None if self.from_input is None else self.from_input[:, :, :keys])
 
     def with_input(self, from_input: Tensor | None) -> Positions:
@@ -127,6 +130,12 @@ class Positions:
             return self
         copied = copy.copy(self)
         copied.from_input = from_input
+        return copied
+
+    def with_prepared(self, prepared: Any) -> Positions:
+        """The same positions and caches for one layer, whose encoding prepared this for blocks of queries."""
+        copied = copy.copy(self)
+        copied.prepared = prepared
         return copied
 
     def without_gradients(self) -> Positions:
@@ -211,6 +220,11 @@ class Positions:
 
         return self.cached(("clipped", left, right), find)
 
+    def band(self, left: int, right: int) -> tuple[int, int]:
+        """The keys, from and to, outside of which :meth:`clipped` clips the distances of every query."""
+        start = min(max(self.first - left + 1, 0), self.keys)
+        return start, min(max(self.first + self.queries - 1 + right, start), self.keys)
+
     def by_position(self, matrix: Tensor) -> Tensor:
         """Indexes a matrix (H, n, m) by the absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
         if self.is_right_padded:
@@ -287,6 +301,7 @@ class GivenPositions(Positions):
             first=of.first,
         )
         self.from_input = of.from_input
+        self.prepared = of.prepared
         self._key_positions = key_positions
         self._extent = extent
 
@@ -358,6 +373,9 @@ class CrossPositions(Positions):
     @property
     def _span_ends(self) -> tuple[int, int]:
         return 1 - self._query_extent, self._key_extent
+
+    def band(self, left: int, right: int) -> tuple[int, int]:
+        return 0, self.keys  # a block's distances can be any
 
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:

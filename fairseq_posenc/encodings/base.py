@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from ..attention.flex_kernel import ScoreMod, chained, dense_score_mod, flex_kernel
@@ -28,8 +29,8 @@ class PositionEncoding(LearnedScalars):
     Attention projects, splits heads, applies masks and dropout, and caches keys and values. An encoding reads the
     padding from ``positions.padding_mask``; it needs the padding only if it mixes keys. Only ``attend_with_flex``
     receives the masks, and ``bind_projections`` attention's projections. To compute a value once, use
-    ``positions.cached`` (for one pass), ``cached_for_layers`` (for one pass, if layers share the encoding) or
-    ``positions.cached_for_generation`` (for all steps of a generation).
+    ``positions.cached`` (for one pass), ``cached_for_layers`` (for one pass, if layers share the encoding),
+    ``prepare`` (for all blocks of queries) or ``positions.cached_for_generation`` (for all steps of a generation).
 
     A subclass lists its options in ``options`` and accepts them as keyword arguments with defaults; the default is None
     if it depends on num_heads or head_dim. A subclass with learned scalars in the logits lists them in ``scalars`` and
@@ -221,6 +222,14 @@ class PositionEncoding(LearnedScalars):
         In incremental decoding k and v contain the new keys only; attention caches the result.
         """
         return q, k, v
+
+    def prepare(self, positions: Positions, dtype: torch.dtype) -> Any:
+        """What ``bias`` reads from parameters for all queries at once; None if nothing is worth it.
+
+        Called once for a pass that goes by blocks of queries, so that no block computes it again. In a block, ``bias``
+        finds it in ``positions.prepared``, which is None elsewhere.
+        """
+        return None
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
         """The bias on the content logits, broadcastable to (B, H, T, S); q is scaled."""

@@ -130,16 +130,24 @@ class DeBERTa(PositionEncoding):
         row_of_span = index.new_zeros(len(positions.span)).scatter(0, positions.span_index.flatten(), index.flatten())
         return {"relative_vectors": self.relative_vectors[None, rows][:, row_of_span]}
 
+    def prepare(self, positions: Positions, dtype: torch.dtype) -> list[Tensor | None]:
+        """q^r and k^r of all rows."""
+        return [
+            None if projection is None else self._split_heads(projection(self.relative_vectors))
+            for projection in self._projections()
+        ]
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index = self._rows(positions)
         of_query, of_key = self._projections()
+        prepared = [None, None] if positions.prepared is None else positions.prepared
         terms = []
         if of_key is not None:
-            terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions), index))
+            terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions, prepared[1]), index))
         if of_query is not None:
             if self.position_index == "paper":
                 rows, index = self._rows_of_opposite_distance(positions)
-            vectors = self._vectors(of_query, rows, positions)
+            vectors = self._vectors(of_query, rows, positions, prepared[0])
             terms.append(logits_of_keys(k, vectors * self.scaling, index))
         return sum(terms[1:], start=terms[0])
 
@@ -159,8 +167,10 @@ class DeBERTa(PositionEncoding):
         query, key = self.content_projections
         return query if self.position_to_content else None, key if self.content_to_position else None
 
-    def _vectors(self, projection: Projection, rows: slice, positions: Positions) -> Tensor:
-        """k^r or q^r of these rows, (H, rows, d); a generation projects all rows once."""
+    def _vectors(self, projection: Projection, rows: slice, positions: Positions, prepared: Tensor | None) -> Tensor:
+        """k^r or q^r of these rows, (H, rows, d); blocks and a generation project all rows once."""
+        if prepared is not None:
+            return prepared[:, rows]
         if positions.generation is None:
             return self._split_heads(projection(self.relative_vectors[rows]))
         vectors = positions.cached_for_generation(

@@ -6,9 +6,12 @@ to 4 clip as Shaw's does (clipping_distance = n - 1 gives the paper's tables), a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from ..attention.positions import Positions, look_up
 from .base import PositionEncoding
@@ -76,8 +79,8 @@ class Huang3(ClippedEncoding):
     .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
 
     The authors' implementation makes a (T, S, d) tensor for each head and fits 2 sequences on a GPU instead of 20. Here
-    blocks of queries are computed one after the other, so that the tensor of a block is no larger than the logits (or
-    than (S, d), the tensor of one query). The backward pass recomputes each block.
+    one diagonal of the logits is computed after the other, since it has one vector a, and the backward pass computes
+    the products again. So no tensor of products is larger than q.
 
     Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) if heads share it; row t is distance t - K.
     Time O(B H T S d), with no matrix product to speed it up; extra memory O(B H T S).
@@ -87,32 +90,50 @@ class Huang3(ClippedEncoding):
         self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(self.head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.rows_and_index(positions)
-        table = self.relative_vectors[:, rows].to(q.dtype)
+        vectors = self.learned_by_distance(positions)["relative_vectors"].to(q.dtype)
         if positions.queries == 1:
-            return q @ (k * table.index_select(1, index[0])).transpose(-2, -1)
-        block = max(1, positions.keys // self.head_dim)
-        parts = zip(q.split(block, dim=2), index.split(block), strict=True)
-        return torch.cat(
-            [
-                checkpoint(triple_product, *part, k, table, use_reentrant=False, preserve_rng_state=False)
-                for part in parts
-            ],
-            dim=2,
+            return q @ (k * vectors).transpose(-2, -1)
+        logits: Tensor = ProductsByDiagonal.apply(q, k, vectors)
+        return logits
+
+
+class ProductsByDiagonal(torch.autograd.Function):
+    """sum_c q_ic k_jc a_{j - i, c}, (B, H, T, S), of vectors a (H or 1, T + S - 1, d) by ascending distance."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, vectors: Tensor) -> Tensor:
+        ctx.save_for_backward(q, k, vectors)
+        logits = q.new_empty(*q.shape[:3], k.size(2))
+        for number, offset, i, j in _diagonals(q, k):
+            products = q[:, :, i] * k[:, :, j] @ vectors[:, number, :, None]
+            logits.diagonal(offset, 2, 3).copy_(products[..., 0])
+        return logits
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, vectors = ctx.saved_tensors
+        # Sum in float32: each gradient is a sum over as many diagonals as there are distances.
+        of_q, of_k, of_vectors = (
+            torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k, vectors)
         )
+        for number, offset, i, j in _diagonals(q, k):
+            of_products = of_logits.diagonal(offset, 2, 3)[..., None]
+            by_head = (q[:, :, i] * k[:, :, j]).transpose(-2, -1) @ of_products  # (B, H, d, 1)
+            of_vectors[:, number] = by_head[..., 0].sum(0).sum_to_size(of_vectors[:, number].shape)
+            scaled = of_products * vectors[:, number, None]
+            of_q[:, :, i].addcmul_(scaled, k[:, :, j])
+            of_k[:, :, j].addcmul_(scaled, q[:, :, i])
+        return of_q.to(q.dtype), of_k.to(k.dtype), of_vectors.to(vectors.dtype)
 
 
-def triple_product(q: Tensor, index: Tensor, k: Tensor, table: Tensor) -> Tensor:
-    """The logits (B, H, t, S) of a block of queries.
-
-    Args:
-        q: (B, H, t, d).
-        index: (t, S), rows of the table.
-        k: (B, H, S, d).
-        table: (H or 1, rows, d).
-    """
-    vectors = table[:, index] * k[:, :, None]  # (B, H, t, S, d)
-    return (vectors @ q[..., None])[..., 0]
+def _diagonals(q: Tensor, k: Tensor) -> Iterator[tuple[int, int, slice, slice]]:
+    """For each distance, ascending: its number, the offset of its diagonal, and the queries and keys on it."""
+    queries, keys = q.size(2), k.size(2)
+    for number, offset in enumerate(range(1 - queries, keys)):
+        i, j = max(0, -offset), max(0, offset)
+        length = min(queries - i, keys - j)
+        yield number, offset, slice(i, i + length), slice(j, j + length)
 
 
 @register_encoding("huang4")

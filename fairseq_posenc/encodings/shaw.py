@@ -62,13 +62,13 @@ class Shaw(ClippedEncoding):
         if self.relative_keys is None:
             return None
         rows, index = self.rows_and_index(positions)
-        return logits_of_queries(q, self.relative_keys[:, rows], index)
+        return logits_of_queries(q, self.relative_keys[:, rows], index, self.band(positions))
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_values is None:
             return None
         rows, index = self.rows_and_index(positions)
-        return weighted_sum(weights, self.relative_values[:, rows], index)
+        return weighted_sum(weights, self.relative_values[:, rows], index, self.band(positions))
 
     def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))

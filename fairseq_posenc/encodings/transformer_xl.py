@@ -54,6 +54,10 @@ class TransformerXL(PositionEncoding):
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         return {"relative_projection": self._project(positions, self.relative_projection.dtype)}
 
+    def prepare(self, positions: Positions, dtype: torch.dtype) -> tuple[Tensor, int]:
+        """The vectors of all distances, and the index of distance 0."""
+        return self._project(positions, dtype), _index_of_zero(positions)
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         vectors = self._vectors(q, positions)
         if self.position_bias is None or self.content_bias is None:
@@ -64,6 +68,10 @@ class TransformerXL(PositionEncoding):
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
         """R_t W_R for all distances of ``positions.span``, (H, distances, d), cached for the generation."""
+        if positions.prepared is not None:
+            vectors, zero = positions.prepared
+            start = zero - _index_of_zero(positions)
+            return vectors[:, start : start + len(positions.span)]
         if positions.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
 
@@ -76,6 +84,11 @@ class TransformerXL(PositionEncoding):
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
         sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)
         return sinusoids.to(dtype) @ self.relative_projection.to(dtype).transpose(-2, -1)
+
+
+def _index_of_zero(positions: Positions) -> int:
+    """The index of distance 0 in ``positions.span``, beyond its end if no key has it."""
+    return positions.first + positions.queries - 1
 
 
 def relative_sinusoids(positions: Positions, width: int) -> Tensor:

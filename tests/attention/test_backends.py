@@ -181,6 +181,34 @@ def test_memory_of_blocks_does_not_grow_at_constant_tokens(name):
     assert peak(name, "blocks", 512) < 2.5 * peak(name, "blocks", 128)
 
 
+@pytest.mark.parametrize("share_key_projection", [False, True])
+def test_blocks_project_position_vectors_once(share_key_projection):
+    encoding = make("deberta", {"share_key_projection": share_key_projection})
+    projections = [torch.nn.Linear(HEADS * DIM, HEADS * DIM, dtype=torch.float64) for _ in range(2)]
+    if not share_key_projection:
+        projections = [encoding.query_projection, encoding.key_projection]
+    encoding.bind_projections(*projections)
+    calls = []
+    for projection in projections:
+        projection.register_forward_hook(lambda module, *_: calls.append(module))
+    attend(*inputs(), encoding, backend="blocks")[0].sum().backward()
+    assert calls == projections
+
+
+def test_blocks_call_the_fused_kernel_once_for_a_bias_that_learns(monkeypatch):
+    """The backward pass of a block computes the weights, and not the output again."""
+    calls = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(*given, **options):
+        calls.append(given[3].requires_grad)  # of the mask; with it PyTorch would not fuse the kernel
+        return kernel(*given, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
+    attend(*inputs(), make("diet_rel", {}), backend="blocks")[0].sum().backward()
+    assert calls == [False] * 3  # blocks
+
+
 def test_blocks_skip_keys_that_no_query_sees():
     def last_visible(mask, future):
         return Masks(mask, future, torch.float64).last_visible

@@ -49,3 +49,7 @@ class ClippedEncoding(PositionEncoding):
     def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
         """The rows of a table that can occur, and indices (T, S) into them."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)
+
+    def band(self, positions: Positions) -> tuple[int, int]:
+        """The keys, from and to, outside of which distances are clipped for every query."""
+        return positions.band(self.clipping_distance, self.clipping_distance)

@@ -22,16 +22,32 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
     return products.view(heads, batch, length, -1).transpose(0, 1)
 
 
-def take_distances(by_distance: Tensor, index: Tensor) -> Tensor:
-    """Gathers logits by table row, (B, H, T, rows), at the rows ``index`` (T, S): (B, H, T, S)."""
-    return by_distance.gather(-1, index.expand(*by_distance.shape[:2], -1, -1))
+def take_distances(by_distance: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
+    """Gathers logits by table row, (B, H, T, rows), at the rows ``index`` (T, S): (B, H, T, S).
+
+    Args:
+        band: keys left of ``band[0]`` have the first row, and those from ``band[1]`` on the last, for every query;
+            they are filled, which is faster.
+    """
+    left, right = (0, index.size(1)) if band is None else band
+    within = by_distance.gather(-1, index[:, left:right].expand(*by_distance.shape[:2], -1, -1))
+    if right - left == index.size(1):
+        return within
+    ends = by_distance[..., :1], by_distance[..., -1:]
+    widths = left, index.size(1) - right
+    filled = [end.expand(*end.shape[:3], width) for end, width in zip(ends, widths, strict=True)]
+    return torch.cat([filled[0], within, filled[1]], dim=-1)
 
 
-def logits_of_queries(q: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
+def logits_of_queries(q: Tensor, table: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
+    """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d).
+
+    Args:
+        band: see :func:`take_distances`.
+    """
     if len(index) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
         return per_head(q, table.index_select(1, index[0]).transpose(-2, -1))
-    return take_distances(per_head(q, table.transpose(-2, -1)), index)
+    return take_distances(per_head(q, table.transpose(-2, -1)), index, band)
 
 
 def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
@@ -45,14 +61,24 @@ def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
     return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
 
 
-def weighted_sum(weights: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """sum_j w_{ij} a_{ij}, (B, H, T, d), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d)."""
+def weighted_sum(weights: Tensor, table: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
+    """sum_j w_{ij} a_{ij}, (B, H, T, d), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d).
+
+    Args:
+        band: see :func:`take_distances`.
+    """
     if len(index) == 1:
         return per_head(weights, table.index_select(1, index[0]))
     # Sum in float32: many keys may share a clipped distance, and half precision would lose their small weights.
     sum_dtype = torch.promote_types(weights.dtype, torch.float32)
+    left, right = (0, index.size(1)) if band is None else band
+    on_left, within, on_right = weights.split([left, right - left, index.size(1) - right], dim=-1)
     by_row = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
-    by_row.scatter_add_(-1, index.expand_as(weights), weights.to(sum_dtype))
+    by_row.scatter_add_(-1, index[:, left:right].expand_as(within), within.to(sum_dtype))
+    if left:
+        by_row[..., 0] += on_left.sum(-1, dtype=sum_dtype)
+    if right < index.size(1):
+        by_row[..., -1] += on_right.sum(-1, dtype=sum_dtype)
     return per_head(by_row.to(weights.dtype), table)
 
 
