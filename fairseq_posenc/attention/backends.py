@@ -224,19 +224,20 @@ def _slice_bias(bias: Tensor, start: int, stop: int, keys: int) -> Tensor:
 
 
 def flex(inputs: AttentionInputs) -> Tensor:
-    """PyTorch's FlexAttention, compiled on a GPU.
+    """PyTorch's FlexAttention, compiled; on a CPU without gradients.
 
     Raises:
         FlagError: a gradient is needed on a CPU.
     """
-    if (
-        inputs.q.device.type == "cpu"
-        and torch.is_grad_enabled()
-        and inputs.q.requires_grad
-        and not flex_kernel.TRAINS_ON_CPU
-    ):
-        raise FlagError("--attention-backend flex trains on a GPU only: leave it out or use auto.")
-    return inputs.encoding.attend_with_flex(inputs.scaled_q, inputs.k, inputs.v, inputs.positions, inputs.masks)
+    q, k, v, encoding = inputs.scaled_q, inputs.k, inputs.v, inputs.encoding
+    if q.device.type == "cpu" and flex_kernel.COMPILED and torch.is_grad_enabled():
+        needs_gradient = any(x.requires_grad for x in (q, k, v, *encoding.parameters()))
+        if needs_gradient:
+            raise FlagError(
+                "--attention-backend flex trains on a GPU only: leave it out or use auto, or call attention under "
+                "torch.no_grad() if you need no gradients."
+            )
+    return encoding.attend_with_flex(q, k, v, inputs.positions, inputs.masks)
 
 
 def auto(inputs: AttentionInputs) -> Tensor:

@@ -1,10 +1,13 @@
 """A wrapper of PyTorch's FlexAttention, https://pytorch.org/blog/flexattention/.
 
 FlexAttention compiles a fused kernel from a Python function that modifies one logit. Memory is linear in the length.
+On a CPU it has no gradients, and where PyTorch cannot compile it there, PyTorch's plain form computes the same from all
+logits.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -13,11 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from . import flex_on_cpu
 from .masks import Masks
 from .positions import Positions
 
-#: PyTorch refuses gradients on a CPU, though its uncompiled implementation supports them; tests set this to True
-TRAINS_ON_CPU = False
+#: tests set this to False: PyTorch's plain form is quick to start and has gradients on a CPU too
+COMPILED = True
+#: maximum number of kernels in a process; there is one for each kind of encoding and masks, not for each length
+MOST_KERNELS = 64
 
 #: (logit, sentence, head, query, key) to the new logit
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -32,44 +38,87 @@ def flex_kernel(
     positions: Positions,
     masks: Masks,
     score_mod: ScoreMod | None = None,
-    pair_mask: tuple[str, PairMask] | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """Computes attention with FlexAttention.
 
     Args:
         q: (B, H, T, d), scaled.
         k, v: (B, H, S, d).
         score_mod: modifies the logits before the masks.
+
+    Returns:
+        output (B, H, T, d).
+    """
+    return _call(q, k, v, positions, masks, score_mod, None, {})
+
+
+def flex_kernel_with_logsumexp(
+    q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, pair_mask: tuple[str, PairMask] | None
+) -> tuple[Tensor, Tensor]:
+    """Computes attention without a score_mod, and its logsumexp.
+
+    Args:
         pair_mask: a name and a function that restricts attention to some pairs; the name is part of the key under
             which the block mask is cached for the pass.
 
     Returns:
         output (B, H, T, d), and the logsumexp of the logits (B, H, T), -inf where a query attends to no key.
     """
+    # return_lse is deprecated for return_aux, which the oldest supported PyTorch does not have
+    return _call(q, k, v, positions, masks, None, pair_mask, {"return_lse": True})
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Positions,
+    masks: Masks,
+    score_mod: ScoreMod | None,
+    pair_mask: tuple[str, PairMask] | None,
+    options: dict[str, Any],
+) -> Any:
     if masks.attn_bias is not None:
         score_mod = chained(score_mod, dense_score_mod(masks.attn_bias))
-    attention: Any = _compiled() if q.is_cuda else flex_attention
-    output, logsumexp = attention(
-        q,
-        k,
-        v,
-        score_mod=score_mod,
-        block_mask=_block_mask(q, k, positions, masks, pair_mask),
-        scale=1.0,
-        return_lse=True,  # deprecated for return_aux, which the oldest supported PyTorch does not have
-    )
-    return output, logsumexp
+    if not torch.is_grad_enabled():
+        # On a CPU PyTorch refuses tensors that require a gradient even where none is computed.
+        q, k, v = q.detach(), k.detach(), v.detach()
+    compiled = _compiles(q.device.type, q.dtype, bool(options))
+    block_mask = _block_mask(q, k, positions, masks, pair_mask, compiled)
+    if not compiled:
+        return flex_attention(q, k, v, score_mod, block_mask, scale=1.0, **options)
+    if q.is_cuda:
+        return _compiled()(q, k, v, score_mod, block_mask, scale=1.0, **options)
+    if block_mask is None:
+        block_mask = positions.cached("blocks of all pairs", lambda: flex_on_cpu.all_pairs(q.size(2), k.size(2)))
+    with flex_on_cpu.distinct_names():
+        return _compiled()(q, k, v, score_mod, block_mask, scale=1.0)
+
+
+def _compiles(device: str, dtype: torch.dtype, logsumexp: bool) -> bool:
+    """Whether the kernel is compiled; says once if PyTorch cannot."""
+    reason = flex_on_cpu.why_uncompiled(dtype, logsumexp) if COMPILED and device == "cpu" else None
+    if reason is not None:
+        flex_on_cpu.warn(reason)
+    return COMPILED and reason is None
 
 
 @cache
 def _compiled_block_mask() -> Any:
-    return torch.compile(create_block_mask)
+    return _compile(create_block_mask)
 
 
 @cache
 def _compiled() -> Any:
     # fullgraph: fail rather than fall back to the uncompiled implementation, which materializes all logits.
-    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
+    return _compile(flex_attention, dynamic=True, fullgraph=True)
+
+
+def _compile(function: Any, **options: Any) -> Any:
+    # Without a limit of its own, PyTorch compiles 8 kernels in a process. Older versions have no such option.
+    if "recompile_limit" in inspect.signature(torch.compile).parameters:
+        options["recompile_limit"] = MOST_KERNELS
+    return torch.compile(function, **options)
 
 
 def dense_score_mod(bias: Tensor) -> ScoreMod:
@@ -92,7 +141,12 @@ def chained(first: ScoreMod | None, second: ScoreMod) -> ScoreMod:
 
 
 def _block_mask(
-    q: Tensor, k: Tensor, positions: Positions, masks: Masks, pair_mask: tuple[str, PairMask] | None
+    q: Tensor,
+    k: Tensor,
+    positions: Positions,
+    masks: Masks,
+    pair_mask: tuple[str, PairMask] | None,
+    compiled: bool,
 ) -> BlockMask | None:
     """FlexAttention's block mask, cached for the pass; None if every query attends to every key."""
     padding, forbidden = masks.key_padding_mask, masks.forbidden
@@ -115,7 +169,7 @@ def _block_mask(
     by_head = forbidden is not None and forbidden.size(1) > 1
 
     def make() -> BlockMask:
-        make_mask: Any = _compiled_block_mask() if q.is_cuda else create_block_mask
+        make_mask: Any = _compiled_block_mask() if compiled else create_block_mask
         return make_mask(
             visible,
             q.size(0) if by_sentence else None,

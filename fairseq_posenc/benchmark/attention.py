@@ -1,4 +1,4 @@
-"""Benchmarks attention alone, forward and backward, with 8 heads of width 64, without projections and masks.
+"""Benchmarks attention alone, with 8 heads of width 64, without projections and masks.
 
 :func:`attend` with an encoding is compared with torch's scaled_dot_product_attention without positions.
 """
@@ -23,7 +23,6 @@ from .results import Result
 from .rounds import Clock, race
 
 HEADS, HEAD_DIM = 8, 64
-TIME, MEMORY = "attention: time", "attention: memory"
 
 
 def make_inputs(length: int, tokens: int, setup: Setup) -> list[Tensor]:
@@ -34,8 +33,13 @@ def make_inputs(length: int, tokens: int, setup: Setup) -> list[Tensor]:
     return [*(tensor.requires_grad_() for tensor in made[:3]), made[3]]
 
 
-def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[[list[Tensor]], Any]:
-    """Makes a function that runs forward and backward of one attention.
+def attention_step(
+    candidate: Candidate, setup: Setup, length: int, backward: bool = True
+) -> Callable[[list[Tensor]], Any]:
+    """Makes a function that runs one attention.
+
+    Args:
+        backward: whether it also computes all gradients.
 
     Raises:
         ValueError: the encoding cannot be used without a model with these options.
@@ -63,6 +67,10 @@ def attention_step(candidate: Candidate, setup: Setup, length: int) -> Callable[
 
     def step(inputs: list[Tensor]) -> None:
         *qkv, gradient = inputs
+        if not backward:
+            with torch.no_grad():
+                run(*qkv)
+            return
         torch.autograd.grad(run(*qkv), [*qkv, *parameters], gradient, allow_unused=True)
 
     return step
@@ -80,29 +88,35 @@ def _options(candidate: Candidate, setup: Setup, length: int) -> dict[str, Any]:
 
 
 def measure_attention(
+    measure: str,
     setup: Setup,
     candidates: Sequence[Candidate],
     lengths: Sequence[int],
     tokens: int,
     rounds: int,
     clock: Clock,
+    backward: bool,
 ) -> list[Result]:
     """Measures milliseconds, and MiB of inputs, outputs and gradients, at each length."""
+    time, memory = f"{measure}: time", f"{measure}: memory"
     times: list[Result] = []
     memories: list[Result] = []
     for length in lengths:
         setting = f"n = {length}"
+        build = partial(attention_step, setup=setup, length=length, backward=backward)
+        builders = {candidate.name: partial(build, candidate) for candidate in candidates}
         inputs = make_inputs(length, tokens, setup)
-        builders = {candidate.name: partial(attention_step, candidate, setup, length) for candidate in candidates}
         for name, timing in race(builders, [inputs] * (rounds + 1), clock, group=len(candidates)).items():
             own, stock = ([1000 * taken for taken in seconds] for seconds in (timing.own, timing.stock))
-            times.append(Result(TIME, setting, name, "ms", own, stock, timing.refused))
+            times.append(Result(time, setting, name, "ms", own, stock, timing.refused))
         del inputs
-        prepares = {candidate.name: partial(_alone, candidate, setup, length, tokens) for candidate in candidates}
-        memories += compare_peaks(MEMORY, setting, prepares, setup.device)
+        prepares = {name: partial(_alone, made, setup, length, tokens) for name, made in builders.items()}
+        memories += compare_peaks(memory, setting, prepares, setup.device)
     return times + memories
 
 
-def _alone(candidate: Candidate, setup: Setup, length: int, tokens: int) -> Callable[[], Any]:
-    step = attention_step(candidate, setup, length)
+def _alone(
+    build: Callable[[], Callable[[list[Tensor]], Any]], setup: Setup, length: int, tokens: int
+) -> Callable[[], Any]:
+    step = build()
     return partial(step, make_inputs(length, tokens, setup))

@@ -101,9 +101,11 @@ def _growth(plan: Plan) -> list[Result]:
     )
 
 
-def _attention(plan: Plan) -> list[Result]:
+def _attention(plan: Plan, measure: str, backward: bool) -> list[Result]:
     lengths = _lengths(plan, (128, 256, 512, 1024))
-    return measure_attention(plan.setup, plan.candidates, lengths, plan.tokens, plan.rounds, plan.clock)
+    return measure_attention(
+        measure, plan.setup, plan.candidates, lengths, plan.tokens, plan.rounds, plan.clock, backward
+    )
 
 
 def _table1(plan: Plan) -> list[Result]:
@@ -137,6 +139,7 @@ MEASURES: dict[str, Callable[[Plan], list[Result]]] = {
     "generation": _generation,
     "memory": _memory,
     "growth": _growth,
-    "attention": _attention,
+    "attention": lambda plan: _attention(plan, "attention", backward=True),
+    "attention-forward": lambda plan: _attention(plan, "attention-forward", backward=False),
     "table1": _table1,
 }

@@ -264,4 +264,4 @@ class PositionEncoding(LearnedScalars):
         score_mod = self.score_mod(q, k, positions) if self.overrides("bias") else None
         if self.segments is not None:
             score_mod = chained(score_mod, dense_score_mod(self.segments(positions).to(q.dtype)))
-        return flex_kernel(q, k, v, positions, masks, score_mod)[0]
+        return flex_kernel(q, k, v, positions, masks, score_mod)

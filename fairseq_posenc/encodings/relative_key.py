@@ -12,7 +12,7 @@ from ..errors import FlagError
 from .base import PositionEncoding
 from .options import POSITION_SHARING, Option, integer
 from .registry import register_encoding
-from .shared.tables import logits_of_queries, per_head, table_heads
+from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
 
 
 @register_encoding("relative_key")
@@ -56,5 +56,4 @@ class RelativeKey(PositionEncoding):
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, L + R + 1)
-        first, left, right = positions.first, self.left_clip, self.right_clip
-        return lambda score, b, h, i, j: score + by_row[b, h, i, (j - i - first).clamp(-left, right) + left]
+        return clipped_score_mod(by_row, positions, self.left_clip, self.right_clip)

@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor, nn
 
+from ..attention.flex_kernel import ScoreMod
 from ..attention.masks import Masks
 from ..attention.positions import Positions
 from .options import Option, parse_bool
 from .registry import register_encoding
 from .shared.band import flex_clipped_attention
 from .shared.clipped import CLIPPED, ClippedEncoding
-from .shared.tables import logits_of_queries, per_head, weighted_sum
+from .shared.tables import clipped_score_mod, logits_of_queries, per_head, weighted_sum
 
 
 @register_encoding("shaw")
@@ -70,6 +71,14 @@ class Shaw(ClippedEncoding):
         rows, index = self.rows_and_index(positions)
         return weighted_sum(weights, self.relative_values[:, rows], index, self.band(positions))
 
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
+        if self.relative_keys is None:
+            return None
+        by_row = per_head(q, self.relative_keys.transpose(-2, -1))
+        return clipped_score_mod(by_row, positions, self.clipping_distance, self.clipping_distance)
+
     def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
+        if self.relative_values is None:
+            return super().attend_with_flex(q, k, v, positions, masks)
         by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
         return flex_clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)

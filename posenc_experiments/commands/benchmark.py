@@ -117,8 +117,8 @@ def check_writable(path: Path) -> None:
 @click.option(
     "--lengths",
     callback=parse_lengths,
-    help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048; attention 128,256,...,1024; table1 "
-    "128]",
+    help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048; attention and "
+    "attention-forward 128,256,...,1024; table1 128]",
 )
 @click.option(
     "--group", type=click.IntRange(min=1), default=6, show_default=True, help="Models in memory at once, beside stock."
@@ -166,7 +166,8 @@ def main(
 
     MEASURES: training (words/s of whole updates), forward (words/s without gradients), generation (sentences/s of
     cached beam search), memory (peak in training), growth (time and memory with the length), attention (alone, beside
-    torch's scaled_dot_product_attention), table1 (DIET's Table 1, beside the paper's figures).
+    torch's scaled_dot_product_attention), attention-forward (the same without gradients), table1 (DIET's Table 1,
+    beside the paper's figures).
 
     FLAGS are flags of fairseq-train for every model; stock does not get those that only this package has.
     """

@@ -401,6 +401,7 @@ def test_every_measure_of_two_encodings(binarized):
         "memory": {"memory": "MiB"},
         "growth": {"growth of time": "s", "growth of memory": "MiB"},
         "attention": {"attention: time": "ms", "attention: memory": "MiB"},
+        "attention-forward": {"attention-forward: time": "ms", "attention-forward: memory": "MiB"},
     }
     assert set(figures) | {"table1"} == set(run.MEASURES)
     for measure, units in figures.items():
@@ -426,6 +427,14 @@ def test_attention_alone_ignores_flags_of_the_model():
         "clipping_distance": 4,
     }
     attention.attention_step(Candidate("shaw", "shaw"), setup, 8)
+
+
+def test_attention_without_gradients_runs_backends_that_have_none():
+    """A CPU computes no gradients with flex; shaw's plain form needs no compiler."""
+    found = run.MEASURES["attention-forward"](plan("shaw:attention_backend=flex", lengths=(8,)))
+    assert [result.refused for result in found] == [None] * 4
+    (_, refused, *_) = run.MEASURES["attention"](plan("shaw:attention_backend=flex", lengths=(8,)))
+    assert "--attention-backend flex trains on a GPU only" in refused.refused
 
 
 def test_attention_alone_provides_projections_to_an_encoding_that_shares_them():

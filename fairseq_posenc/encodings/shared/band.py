@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...attention.flex_kernel import PairMask, flex_kernel
+from ...attention.flex_kernel import PairMask, flex_kernel_with_logsumexp
 from ...attention.masks import Masks
 from ...attention.positions import Positions
 from .tables import take_distances, weighted_sum
@@ -20,7 +20,7 @@ def flex_clipped_attention(
     masks: Masks,
     clipping_distance: int,
     key_logits: Tensor | None,
-    value_table: Tensor | None,
+    value_table: Tensor,
 ) -> Tensor:
     r"""Shaw's attention in three parts p: keys clipped on the left, keys clipped on the right, and the band between.
 
@@ -37,7 +37,7 @@ def flex_clipped_attention(
         k, v: (B, H, S, d).
         clipping_distance: K.
         key_logits: q_i a^K_c for each row c of the table, (B, H, T, 2K + 1), or None without relative keys.
-        value_table: a^V (H or 1, 2K + 1, d), or None without relative values.
+        value_table: a^V (H or 1, 2K + 1, d).
 
     Returns:
         output (B, H, T, d).
@@ -52,12 +52,10 @@ def flex_clipped_attention(
         ]
     outputs, sums = [], []
     for row, pair_mask in sides:
-        output, logsumexp = flex_kernel(q, k, v, positions, masks, pair_mask=pair_mask)
+        output, logsumexp = flex_kernel_with_logsumexp(q, k, v, positions, masks, pair_mask)
         if key_logits is not None:
             logsumexp = logsumexp + key_logits[..., row]
-        if value_table is not None:
-            output = output + value_table[:, row, None].to(output.dtype)
-        outputs.append(output)
+        outputs.append(output + value_table[:, row, None].to(output.dtype))
         sums.append(logsumexp.clamp(min=masks.forbidden_logit))
     if reach > 0:
         output, logsumexp = _band(q, k, v, positions, masks, reach, key_logits, value_table)
@@ -79,7 +77,7 @@ def _band(
     masks: Masks,
     reach: int,
     key_logits: Tensor | None,
-    value_table: Tensor | None,
+    value_table: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Attention at distances less than ``reach``. Each block of queries attends to a window of keys; windows overlap.
 
@@ -116,10 +114,7 @@ def _band(
         exists = exists & ~masks.key_padding_mask[:, None][:, :, j]
     logits = logits.masked_fill(~exists, masks.forbidden_logit)
     weights = logits.softmax(-1).to(v.dtype)
-    output = weights @ windows(v)
-    output = output.flatten(2, 3)
-    if value_table is not None:
-        output = output + weighted_sum(weights.flatten(2, 3), value_table, rows)
+    output = (weights @ windows(v)).flatten(2, 3) + weighted_sum(weights.flatten(2, 3), value_table, rows)
     return output[:, :, :queries], logits.logsumexp(-1).flatten(2)[:, :, :queries]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...attention.flex_kernel import ScoreMod
+from ...attention.positions import Positions
 from ...errors import FlagError
 from ..base import PositionEncoding
 
@@ -59,6 +61,12 @@ def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
         products = torch.bmm(k.permute(1, 2, 0, 3).flatten(0, 1), vectors.reshape(heads * keys, width, 1))
         return products.view(heads, keys, batch).permute(2, 0, 1)[:, :, None]
     return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
+
+
+def clipped_score_mod(by_row: Tensor, positions: Positions, left: int, right: int) -> ScoreMod:
+    """A score_mod that adds by_row (B, H, T, left + right + 1) at the row of the clipped distance; row 0 is -left."""
+    first, lowest = positions.first, -left  # the compiler takes numbers, but no expressions of them
+    return lambda score, b, h, i, j: score + by_row[b, h, i, (j - i - first).clamp(lowest, right) - lowest]
 
 
 def weighted_sum(weights: Tensor, table: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
