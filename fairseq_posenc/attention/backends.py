@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from ..encodings.base import PositionEncoding
 from ..errors import FlagError
 from . import flex_kernel
+from .learned_mask import FusedWithLearnedMask, softmax
 from .masks import Masks, four_dimensions
 from .positions import Positions
 
@@ -125,15 +124,11 @@ SHORT = 16
 def attention_weights(logits: Tensor, encoding: PositionEncoding, positions: Positions) -> Tensor:
     """The weights of masked logits before dropout, in single precision at least."""
     if logits.size(-1) < SHORT and logits.device.type == "cpu" and encoding.changes_attention:
-        weights = _softmax(logits.permute(3, 0, 1, 2), dim=0).permute(1, 2, 3, 0).contiguous()
+        weights = softmax(logits.permute(3, 0, 1, 2), dim=0).permute(1, 2, 3, 0).contiguous()
     else:
-        weights = _softmax(logits)
+        weights = softmax(logits)
     factors = encoding.factors(positions)
     return weights if factors is None else weights * factors.to(weights.dtype)
-
-
-def _softmax(logits: Tensor, dim: int = -1) -> Tensor:
-    return torch.softmax(logits, dim=dim, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 #: maximum number of logits in one block: with fewer, products are slower; with more, they do not fit in a CPU's cache
@@ -159,68 +154,32 @@ def blocks(inputs: AttentionInputs) -> Tensor:
         bias = inputs.bias(inputs.scaled_q)
     explicit = encoding.needs_weights or encoding.multiplies_weights or inputs.dropout > 0
 
-    def attend_block(q: Tensor, start: int, visible: int, is_recomputed: list[bool]) -> Tensor:
+    def attend_block(q: Tensor, bias: Tensor | None, start: int, visible: int, earlier_runs: list[None]) -> Tensor:
         block = inputs.block(q, start, visible)
-        block_bias = None if bias is None else _slice_bias(bias, start, start + q.size(2), visible)
+        block_bias = bias if bias is None or visible == keys else bias[..., :visible]
         if explicit:
             return with_weights(block, block_bias)[0]
         scaled_q = block.scaled_q
         mask = block.masked_bias(scaled_q, block_bias)
         if mask is None or not mask.requires_grad:
             return F.scaled_dot_product_attention(scaled_q, block.k, block.v, mask, scale=1.0)
-        output: Tensor = FusedWithLearnedMask.apply(scaled_q, block.k, block.v, mask, bool(is_recomputed))
-        is_recomputed.append(True)
+        output: Tensor = FusedWithLearnedMask.apply(scaled_q, block.k, block.v, mask, bool(earlier_runs))
+        earlier_runs.append(None)
         return output
 
     outputs = []
-    for start, q in zip(range(0, queries, size), inputs.q.split(size, dim=2), strict=True):
+    starts = range(0, queries, size)
+    # Split, not sliced: the gradient of each slice fills a tensor of all queries with zeros.
+    biases = [bias] * len(starts) if bias is None or bias.size(-2) == 1 else bias.split(size, dim=-2)
+    for start, q, block_bias in zip(starts, inputs.q.split(size, dim=2), biases, strict=True):
         stop = start + q.size(2)
         last = inputs.masks.last_visible[start:stop]
         # Positions of a block require at least the keys up to its last query.
         visible = max(inputs.positions.first + stop, *last) if last else keys
-        outputs.append(
-            checkpoint(attend_block, q, start, visible, [], use_reentrant=False, preserve_rng_state=inputs.dropout > 0)
-        )
+        earlier_runs: list[None] = []  # the checkpoint passes the same list to both runs of the block
+        arguments = q, block_bias, start, visible, earlier_runs
+        outputs.append(checkpoint(attend_block, *arguments, use_reentrant=False, preserve_rng_state=inputs.dropout > 0))
     return torch.cat(outputs, dim=2)
-
-
-class FusedWithLearnedMask(torch.autograd.Function):
-    """PyTorch's fused kernel, and the gradient of its mask, which the kernel does not compute on a CPU."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, only_save: bool) -> Tensor:
-        """The output (B, H, T, d).
-
-        Args:
-            mask: added to the logits, broadcastable to (B, H, T, S).
-            only_save: whether a checkpoint recomputes what the gradient needs; the output is then arbitrary.
-        """
-        ctx.save_for_backward(q, k, v, mask)
-        if only_save:
-            return torch.empty_like(q)
-        return F.scaled_dot_product_attention(q, k, v, mask.detach(), scale=1.0)  # else the kernel would not be fused
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mask = ctx.saved_tensors
-        logits = q @ k.transpose(-2, -1)
-        logits += mask
-        weights = _softmax(logits).to(v.dtype)
-        of_weights = of_output @ v.transpose(-2, -1)
-        of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-        return (
-            of_logits @ k,
-            of_logits.transpose(-2, -1) @ q,
-            weights.transpose(-2, -1) @ of_output,
-            of_logits.sum_to_size(mask.shape),
-            None,
-        )
-
-
-def _slice_bias(bias: Tensor, start: int, stop: int, keys: int) -> Tensor:
-    """Slices a bias (..., T or 1, S) to queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""
-    return bias[..., :keys] if bias.size(-2) == 1 else bias[..., start:stop, :keys]
 
 
 def flex(inputs: AttentionInputs) -> Tensor:

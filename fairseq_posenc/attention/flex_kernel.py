@@ -49,7 +49,7 @@ def flex_kernel(
     Returns:
         output (B, H, T, d).
     """
-    return _call(q, k, v, positions, masks, score_mod, None, {})
+    return _call(q, k, v, positions, masks, score_mod)
 
 
 def flex_kernel_with_logsumexp(
@@ -64,8 +64,7 @@ def flex_kernel_with_logsumexp(
     Returns:
         output (B, H, T, d), and the logsumexp of the logits (B, H, T), -inf where a query attends to no key.
     """
-    # return_lse is deprecated for return_aux, which the oldest supported PyTorch does not have
-    return _call(q, k, v, positions, masks, None, pair_mask, {"return_lse": True})
+    return _call(q, k, v, positions, masks, None, pair_mask, logsumexp=True)
 
 
 def _call(
@@ -75,20 +74,20 @@ def _call(
     positions: Positions,
     masks: Masks,
     score_mod: ScoreMod | None,
-    pair_mask: tuple[str, PairMask] | None,
-    options: dict[str, Any],
+    pair_mask: tuple[str, PairMask] | None = None,
+    logsumexp: bool = False,
 ) -> Any:
     if masks.attn_bias is not None:
         score_mod = chained(score_mod, dense_score_mod(masks.attn_bias))
     if not torch.is_grad_enabled():
         # On a CPU PyTorch refuses tensors that require a gradient even where none is computed.
         q, k, v = q.detach(), k.detach(), v.detach()
-    compiled = _compiles(q.device.type, q.dtype, bool(options))
+    compiled = _compiles(q.device.type, q.dtype, logsumexp)
     block_mask = _block_mask(q, k, positions, masks, pair_mask, compiled)
-    if not compiled:
-        return flex_attention(q, k, v, score_mod, block_mask, scale=1.0, **options)
-    if q.is_cuda:
-        return _compiled()(q, k, v, score_mod, block_mask, scale=1.0, **options)
+    if q.device.type != "cpu" or not compiled:
+        attention = _compiled() if compiled else flex_attention
+        # return_lse is deprecated for return_aux, which the oldest supported PyTorch does not have
+        return attention(q, k, v, score_mod, block_mask, scale=1.0, **({"return_lse": True} if logsumexp else {}))
     if block_mask is None:
         block_mask = positions.cached("blocks of all pairs", lambda: flex_on_cpu.all_pairs(q.size(2), k.size(2)))
     with flex_on_cpu.distinct_names():
@@ -100,7 +99,7 @@ def _compiles(device: str, dtype: torch.dtype, logsumexp: bool) -> bool:
     reason = flex_on_cpu.why_uncompiled(dtype, logsumexp) if COMPILED and device == "cpu" else None
     if reason is not None:
         flex_on_cpu.warn(reason)
-    return COMPILED and reason is None
+    return COMPILED and device in ("cpu", "cuda") and reason is None
 
 
 @cache

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask
@@ -23,7 +22,7 @@ OLDEST = (2, 13)
 def why_uncompiled(dtype: torch.dtype, logsumexp: bool = False) -> str | None:
     """Why PyTorch cannot compile FlexAttention for this machine's CPU, as a clause; None if it can."""
     compiler = os.environ.get("CXX", "g++")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
+    if _version() < OLDEST:
         return f"that takes PyTorch {OLDEST[0]}.{OLDEST[1]} or newer"
     if logsumexp:
         return "on a CPU it returns no logsumexp, which relative values need"
@@ -31,9 +30,19 @@ def why_uncompiled(dtype: torch.dtype, logsumexp: bool = False) -> str | None:
         return "on a CPU it has no double precision"
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
         return "it supports no CPU without AVX2"
-    if shutil.which(compiler) is None:
+    if not _is_installed(compiler):
         return f"there is no C++ compiler {compiler} (install g++, or set CXX)"
     return None
+
+
+def _version() -> tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+@cache
+def _is_installed(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 @cache
@@ -53,6 +62,9 @@ def distinct_names() -> Iterator[None]:
     name, also at the start of ks17, which is another size: the code does not compile, or reads the wrong numbers. Here
     the names of such sizes end in an underscore.
     """
+    if _version() != (2, 13):
+        yield
+        return
     from torch._inductor.codegen.common import KernelArgs  # slow to import, and needed only here
 
     name_size = KernelArgs.size
@@ -62,8 +74,11 @@ def distinct_names() -> Iterator[None]:
             return args.sizevars.setdefault(symbol, f"k{symbol}_")
         return name_size(args, symbol)
 
-    with mock.patch.object(KernelArgs, "size", size):
+    KernelArgs.size = size  # type: ignore[assignment,method-assign]
+    try:
         yield
+    finally:
+        KernelArgs.size = name_size  # type: ignore[method-assign]
 
 
 def all_pairs(queries: int, keys: int) -> BlockMask:

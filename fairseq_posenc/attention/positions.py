@@ -196,6 +196,11 @@ class Positions:
         """The smallest distance, and the largest plus 1."""
         return 1 - self.first - self.queries, self.keys - self.first
 
+    @property
+    def index_of_zero(self) -> int:
+        """The index of distance 0 in ``span``."""
+        return -self._span_ends[0]
+
     @cached_property
     def span_index(self) -> Tensor:
         """Index in ``span`` of the distance of each query and key, of the shape of ``distances``."""
@@ -373,9 +378,6 @@ class CrossPositions(Positions):
     @property
     def _span_ends(self) -> tuple[int, int]:
         return 1 - self._query_extent, self._key_extent
-
-    def band(self, left: int, right: int) -> tuple[int, int]:
-        return 0, self.keys  # a block's distances can be any
 
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:

@@ -113,10 +113,9 @@ class ProductsByDiagonal(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, vectors = ctx.saved_tensors
-        # Sum in float32: each gradient is a sum over as many diagonals as there are distances.
-        of_q, of_k, of_vectors = (
-            torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k, vectors)
-        )
+        # Sum in float32: the gradients of q and k are sums over as many diagonals as there are distances.
+        of_q, of_k = (torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        of_vectors = torch.empty_like(vectors)
         for number, offset, i, j in _diagonals(q, k):
             of_products = of_logits.diagonal(offset, 2, 3)[..., None]
             by_head = (q[:, :, i] * k[:, :, j]).transpose(-2, -1) @ of_products  # (B, H, d, 1)
@@ -124,7 +123,7 @@ class ProductsByDiagonal(torch.autograd.Function):
             scaled = of_products * vectors[:, number, None]
             of_q[:, :, i].addcmul_(scaled, k[:, :, j])
             of_k[:, :, j].addcmul_(scaled, q[:, :, i])
-        return of_q.to(q.dtype), of_k.to(k.dtype), of_vectors.to(vectors.dtype)
+        return of_q.to(q.dtype), of_k.to(k.dtype), of_vectors
 
 
 def _diagonals(q: Tensor, k: Tensor) -> Iterator[tuple[int, int, slice, slice]]:

@@ -56,7 +56,7 @@ class TransformerXL(PositionEncoding):
 
     def prepare(self, positions: Positions, dtype: torch.dtype) -> tuple[Tensor, int]:
         """The vectors of all distances, and the index of distance 0."""
-        return self._project(positions, dtype), _index_of_zero(positions)
+        return self._project(positions, dtype), positions.index_of_zero
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         vectors = self._vectors(q, positions)
@@ -70,7 +70,7 @@ class TransformerXL(PositionEncoding):
         """R_t W_R for all distances of ``positions.span``, (H, distances, d), cached for the generation."""
         if positions.prepared is not None:
             vectors, zero = positions.prepared
-            start = zero - _index_of_zero(positions)
+            start = zero - positions.index_of_zero
             return vectors[:, start : start + len(positions.span)]
         if positions.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
@@ -84,11 +84,6 @@ class TransformerXL(PositionEncoding):
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
         sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)
         return sinusoids.to(dtype) @ self.relative_projection.to(dtype).transpose(-2, -1)
-
-
-def _index_of_zero(positions: Positions) -> int:
-    """The index of distance 0 in ``positions.span``, beyond its end if no key has it."""
-    return positions.first + positions.queries - 1
 
 
 def relative_sinusoids(positions: Positions, width: int) -> Tensor:

@@ -1,11 +1,13 @@
 """Every backend computes the same result as the eager one, for every encoding in every variant."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention
 from torch.nn.attention import flex_attention as torch_flex
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends, flex_kernel
@@ -193,6 +195,53 @@ def test_blocks_project_position_vectors_once(share_key_projection):
         projection.register_forward_hook(lambda module, *_: calls.append(module))
     attend(*inputs(), encoding, backend="blocks")[0].sum().backward()
     assert calls == projections
+
+
+LEARN_IN_BLOCKS = pytest.mark.parametrize("name", ["diet_rel", "shaw", "huang3", "transformer_xl", "diet_abs"])
+
+
+def gradients(name, backend, call):
+    """Gradients of q, k, v and all parameters; `call` computes the loss from a function of q, k, v, and backward."""
+    encoding, leaves = make(name, {}), [x.requires_grad_() for x in inputs()]
+    call(lambda *qkv: attend(*qkv, encoding, backend=backend)[0], leaves)
+    return [x.grad for x in (*leaves, *encoding.parameters())]
+
+
+def backward(attention, leaves):
+    attention(*leaves).square().sum().backward()
+
+
+def backward_twice(attention, leaves):
+    loss = attention(*leaves).square().sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def backward_in_a_checkpoint(reentrant, attention, leaves):
+    checkpoint(attention, *leaves, use_reentrant=reentrant).square().sum().backward()
+
+
+@LEARN_IN_BLOCKS
+@pytest.mark.parametrize(
+    "call",
+    [backward, backward_twice, *(partial(backward_in_a_checkpoint, reentrant) for reentrant in (True, False))],
+    ids=["once", "twice", "reentrant", "checkpoint"],
+)
+def test_blocks_recompute_the_same_gradients(name, call):
+    torch.testing.assert_close(gradients(name, "blocks", call), gradients(name, "eager", call), rtol=0, atol=1e-10)
+
+
+@LEARN_IN_BLOCKS
+@pytest.mark.parametrize("inside", [True, False], ids=["backward-inside", "backward-outside"])
+def test_blocks_have_gradients_under_autocast(name, inside):
+    encoding, leaves = make(name, {}, torch.float32), [x.detach().float().requires_grad_() for x in inputs()]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = attend(*leaves, encoding, backend="blocks")[0].float().sum()
+        if inside:
+            loss.backward()
+    if not inside:
+        loss.backward()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in (*leaves, *encoding.parameters()))
 
 
 def test_blocks_call_the_fused_kernel_once_for_a_bias_that_learns(monkeypatch):

@@ -135,6 +135,7 @@ def test_what_cannot_be_compiled_takes_the_plain_form_and_says_why(name, dtype, 
 
 
 def test_a_compiler_is_found_by_cxx(monkeypatch):
+    monkeypatch.setattr(flex_on_cpu, "OLDEST", (2, 0))
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setenv("CXX", shutil.which("true"))
     assert flex_on_cpu.why_uncompiled(torch.bfloat16) is None

@@ -1,0 +1,59 @@
+"""The fused kernel with a mask that learns, whose gradient PyTorch does not compute on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def softmax(logits: Tensor, dim: int = -1) -> Tensor:
+    """The softmax in single precision at least."""
+    return torch.softmax(logits, dim=dim, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+class FusedWithLearnedMask(torch.autograd.Function):
+    """PyTorch's fused kernel, and the gradient of its mask.
+
+    It has no gradient of second order.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, only_save: bool) -> Tensor:
+        """The output (B, H, T, d).
+
+        Args:
+            q: (B, H, T, d), scaled.
+            k, v: (B, H, S, d).
+            mask: added to the logits, broadcastable to (B, H, T, S).
+            only_save: whether a checkpoint recomputes what the gradient needs; the output is then arbitrary.
+        """
+        ctx.save_for_backward(q, k, v, mask)
+        if only_save:
+            return torch.empty_like(q)
+        return F.scaled_dot_product_attention(q, k, v, mask.detach(), scale=1.0)  # else the kernel would not be fused
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, mask = ctx.saved_tensors
+        with torch.autocast(q.device.type, enabled=False):  # autocast would change the types of some of these only
+            of_output = of_output.to(v.dtype)
+            logits = q @ k.transpose(-2, -1)
+            logits += mask
+            weights = softmax(logits).to(v.dtype)
+            del logits
+            of_weights = of_output @ v.transpose(-2, -1)
+            of_v = weights.transpose(-2, -1) @ of_output
+            of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+            del of_weights, weights
+            return (
+                of_logits @ k,
+                of_logits.transpose(-2, -1) @ q,
+                of_v,
+                of_logits.sum_to_size(mask.shape).to(mask.dtype),
+                None,
+            )
