@@ -184,11 +184,11 @@ def results() -> dict[str, str]:
     ]
     return {
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
-        "multi30k": captions(),
+        "multi30k": multi30k_scores(),
     }
 
 
-def captions(names: Collection[str] | None = None) -> str:
+def multi30k_scores(names: Collection[str] | None = None) -> str:
     """BLEU of Multi30k's experiments, by default of all, on each test set."""
     of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared("multi30k").items()}
     found = of_test[MULTI30K[0]]
@@ -201,7 +201,7 @@ def captions(names: Collection[str] | None = None) -> str:
 
 
 def readme() -> dict[str, str]:
-    return {"clipping": captions(CLIPPING)}
+    return {"clipping": multi30k_scores(CLIPPING)}
 
 
 def draw(path: Path, recipe: str, test: str) -> None:

@@ -63,6 +63,8 @@ class AttentionInputs:
     def masked_bias(self, q: Tensor, bias: Tensor | None = None) -> Tensor | None:
         """The bias plus the masks, broadcastable to (B, H, T, S); the bias is the encoding's unless given."""
         bias, mask = self.bias(q) if bias is None else bias, self.masks.additive
+        if bias is not None and bias.dtype not in (q.dtype, torch.float32):
+            bias = bias.to(q.dtype)  # the fused kernel takes no others
         if bias is None or mask is None:
             return mask if bias is None else bias
         return bias + mask

@@ -90,8 +90,8 @@ def _call(
         return attention(q, k, v, score_mod, block_mask, scale=1.0, **({"return_lse": True} if logsumexp else {}))
     if block_mask is None:
         block_mask = positions.cached("blocks of all pairs", lambda: flex_on_cpu.all_pairs(q.size(2), k.size(2)))
-    with flex_on_cpu.distinct_names():
-        return _compiled()(q, k, v, score_mod, block_mask, scale=1.0)
+    flex_on_cpu.use_distinct_names()
+    return _compiled()(q, k, v, score_mod, block_mask, scale=1.0)
 
 
 def _compiles(device: str, dtype: torch.dtype, logsumexp: bool) -> bool:

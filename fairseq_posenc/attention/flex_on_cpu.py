@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -54,16 +52,15 @@ def warn(reason: str) -> None:
     )
 
 
-@contextmanager
-def distinct_names() -> Iterator[None]:
+@cache
+def use_distinct_names() -> None:
     """Avoids an error of PyTorch 2.13 in kernels for CPUs, which confuses sizes of tensors.
 
     In the code of a score_mod PyTorch calls a block's size ks1, for example. It then replaces this text by another
-    name, also at the start of ks17, which is another size: the code does not compile, or reads the wrong numbers. Here
-    the names of such sizes end in an underscore.
+    name, also at the start of ks17, which is another size: the code does not compile, or reads the wrong numbers. From
+    the first call on, the names of such sizes end in an underscore.
     """
     if _version() != (2, 13):
-        yield
         return
     from torch._inductor.codegen.common import KernelArgs  # slow to import, and needed only here
 
@@ -75,10 +72,6 @@ def distinct_names() -> Iterator[None]:
         return name_size(args, symbol)
 
     KernelArgs.size = size  # type: ignore[assignment,method-assign]
-    try:
-        yield
-    finally:
-        KernelArgs.size = name_size  # type: ignore[method-assign]
 
 
 def all_pairs(queries: int, keys: int) -> BlockMask:

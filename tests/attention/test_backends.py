@@ -244,6 +244,14 @@ def test_blocks_have_gradients_under_autocast(name, inside):
     assert all(x.grad is not None and x.grad.isfinite().all() for x in (*leaves, *encoding.parameters()))
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "blocks"])
+def test_a_bias_of_double_precision_is_added_to_other_logits(backend):
+    encoding, (q, k, v) = make("t5", {}, torch.float64), [x.detach().float() for x in inputs()]
+    encoding.bias = lambda q, *rest: type(encoding).bias(encoding, q.double(), *rest)
+    found, expected = (attend(q, k, v, encoding, backend=one)[0] for one in (backend, "eager"))
+    torch.testing.assert_close(found, expected)
+
+
 def test_blocks_call_the_fused_kernel_once_for_a_bias_that_learns(monkeypatch):
     """The backward pass of a block computes the weights, and not the output again."""
     calls = []
