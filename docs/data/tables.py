@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import analyses
+import speed
 from rich.console import Console
 
 from fairseq_posenc.augmentation import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
@@ -269,6 +270,10 @@ def analysis() -> dict[str, str]:
     return {rows.__name__: table(*rows()) for rows in (analyses.vectors, analyses.attention, analyses.shift)}
 
 
+def performance() -> dict[str, str]:
+    return {"speed": table(*speed.speed()), "growth": speed.growth()}
+
+
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
     "docs/analysis.md": analysis,
@@ -276,6 +281,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "docs/encodings.md": encodings,
     "docs/fairseq.md": fairseq,
     "docs/learning.md": learning,
+    "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
 }
