@@ -5,8 +5,8 @@ import statistics
 from dataclasses import fields
 from pathlib import Path
 
-from fairseq_posenc.benchmark.report import tables
-from fairseq_posenc.benchmark.results import Result, quartiles
+from fairseq_posenc.benchmark.report import ratio, tables
+from fairseq_posenc.benchmark.results import Result
 from fairseq_posenc.benchmark.rounds import STOCK
 
 BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
@@ -27,12 +27,6 @@ def speed() -> Rows:
     columns = [{one.encoding: ratio(one) for one in results(name)} for name in SPEED.values()]
     names = [name for name in dict.fromkeys(name for column in columns for name in column) if name != STOCK]
     return ["encoding", *SPEED], [[f"`{name}`", *(column.get(name, "") for column in columns)] for name in names]
-
-
-def ratio(result: Result) -> str:
-    """The median ratio to stock and its quartiles."""
-    low, middle, high = quartiles(result.ratios)
-    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
 def growth() -> str:

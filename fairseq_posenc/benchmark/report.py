@@ -114,9 +114,14 @@ def _cells(result: Result) -> tuple[str, str]:
     own = _number(statistics.median(result.own))
     if result.encoding == STOCK:
         return own, "1"
+    return own, ratio(result)
+
+
+def ratio(result: Result) -> str:
+    """The median ratio to stock and, of several rounds, its quartiles."""
     low, middle, high = quartiles(result.ratios)
     spread = f" ({low:.3f} to {high:.3f})" if len(result.ratios) > 1 else ""
-    return own, f"{middle:.3f}{spread}"
+    return f"{middle:.3f}{spread}"
 
 
 def _number(value: float) -> str:
