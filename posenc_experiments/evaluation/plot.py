@@ -80,6 +80,9 @@ def draw(axes: Any, rows: list[Row]) -> None:
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])
         axes.set_xticks([], minor=True)
+        # By itself matplotlib leaves much room beside 0 and none beside the largest distance.
+        least, most = min(distances), max(distances)
+        axes.set_xlim(least / 1.4 if least > 1 else least - 0.4, max(most * 1.4, 0.4))
     else:
         axes.set_xticks([])
     axes.set_xlabel("clipping distance K")
