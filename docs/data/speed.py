@@ -1,17 +1,27 @@
-"""The tables of docs/performance.md, from what `fairseq-posenc benchmark --json` wrote (docs/data/benchmarks/)."""
+"""The tables of docs/performance.md, from docs/data/benchmarks/: what `fairseq-posenc benchmark --json` wrote, and the
+ratios of an earlier version, of which only the table was kept.
+"""
 
+import csv
 import json
 import statistics
 from dataclasses import fields
 from pathlib import Path
 
-from fairseq_posenc.benchmark.report import ratio, tables
+from fairseq_posenc.benchmark import growth as growth_measure
+from fairseq_posenc.benchmark.report import ratio
 from fairseq_posenc.benchmark.results import Result
 from fairseq_posenc.benchmark.rounds import STOCK
+from fairseq_posenc.encodings import ENCODINGS
 
 BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
-#: each column of the table of speed, and the measurement that it is from
-SPEED = {"training, newstest": "training-newstest", "generation, Multi30k": "generation-multi30k"}
+#: each column of the table of speed, and the measurement of the current code that it is from, if there is one
+SPEED = {
+    "training, newstest": "training-newstest",
+    "training, Multi30k": None,
+    "generation, Multi30k": "generation-multi30k",
+}
+EARLIER = " †"  # after a ratio of an earlier version
 EAGER, FLEX = "attention_backend=eager", "attention_backend=flex"
 Rows = tuple[list[str], list[list[str]]]
 
@@ -22,16 +32,39 @@ def results(name: str) -> list[Result]:
     return [Result(**{field.name: one[field.name] for field in fields(Result)}) for one in found]
 
 
+def earlier() -> dict[str, dict[str, str]]:
+    """Ratios that were measured with an earlier version, by column and encoding."""
+    found: dict[str, dict[str, str]] = {column: {} for column in SPEED}
+    with open(BENCHMARKS / "earlier-speed.csv", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            spread = f"({row['lower_quartile']} to {row['upper_quartile']})"
+            found[row["measure"]][row["encoding"]] = f"{row['ratio']} {spread}{EARLIER}"
+    return found
+
+
 def speed() -> Rows:
     """Each encoding's ratio to stock fairseq, with quartiles over the rounds."""
-    columns = [{one.encoding: ratio(one) for one in results(name)} for name in SPEED.values()]
-    names = [name for name in dict.fromkeys(name for column in columns for name in column) if name != STOCK]
-    return ["encoding", *SPEED], [[f"`{name}`", *(column.get(name, "") for column in columns)] for name in names]
+    columns = [
+        of_column | ({one.encoding: ratio(one) for one in results(name)} if name else {})
+        for of_column, name in zip(earlier().values(), SPEED.values(), strict=True)
+    ]
+    return ["encoding", *SPEED], [[f"`{name}`", *(column.get(name, "") for column in columns)] for name in ENCODINGS]
 
 
-def growth() -> str:
-    """Time and memory at each length, as `benchmark growth` printed them."""
-    return tables(results("growth")).strip()
+def growth() -> Rows:
+    """Time and memory of an update at each length: stock's, and each encoding's as a ratio to it."""
+    measured = [*results("growth"), *results("growth-128")]  # the later one has more rounds at n = 128
+    found = {(one.measure, one.encoding, one.setting): one for one in measured}
+    lengths = list(dict.fromkeys(setting for _, _, setting in found))
+    rows = []
+    for measure, name in ((growth_measure.TIME, "time"), (growth_measure.MEMORY, "memory")):
+        for encoding in dict.fromkeys(encoding for _, encoding, _ in found):
+            of_length = [found[measure, encoding, length] for length in lengths]
+            if encoding == STOCK:
+                rows.append([f"{STOCK}: {name}", *(f"{_median(one)} {one.unit}" for one in of_length)])
+            else:
+                rows.append([f"`{encoding}`: {name}", *(f"{statistics.median(one.ratios):.2f}" for one in of_length)])
+    return ["", *lengths], rows
 
 
 def compiled() -> Rows:
@@ -44,7 +77,8 @@ def compiled() -> Rows:
         for measure, length in places
         for backend in ("eager", "flex")
     ]
-    rows = []
+    fused = [cell for place in places for cell in (_median(found[*place, STOCK]), "")]
+    rows = [["no positions, `sdpa`", *fused]]
     for name in names:
         pairs = ((found[*place, name + EAGER], found[*place, name + FLEX]) for place in places)
         rows.append([f"`{name.rstrip(':,')}`", *(_median(one) for pair in pairs for one in pair)])
@@ -52,4 +86,7 @@ def compiled() -> Rows:
 
 
 def _median(result: Result) -> str:
-    return "refused" if result.refused else f"{statistics.median(result.own):,.0f}"
+    if result.refused:
+        return "refused"
+    median = statistics.median(result.own)
+    return f"{median:,.0f}" if median >= 10 else f"{median:.1f}"

@@ -271,7 +271,7 @@ def analysis() -> dict[str, str]:
 
 
 def performance() -> dict[str, str]:
-    return {"speed": table(*speed.speed()), "growth": speed.growth(), "compiled": table(*speed.compiled())}
+    return {"speed": table(*speed.speed()), "growth": table(*speed.growth()), "compiled": table(*speed.compiled())}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
