@@ -131,6 +131,8 @@ def test_the_terminal_is_that_of_its_output(tables, tmp_path):
 def test_every_encoding_is_in_the_readme():
     links = re.findall(r"\[`(\w+)`\]\(docs/encodings.md#(\w+)\)", README)
     assert sorted(links) == sorted((name, name) for name in ENCODINGS)
+    for page in ("README.md", "docs/index.md"):
+        assert f"{len(ENCODINGS)} position encodings" in PAGES[page], page
 
 
 def test_the_page_on_serving_says_which_encodings_are_exported():
