@@ -18,6 +18,7 @@ from rich.console import Console
 from fairseq_posenc.augmentation import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import Accuracy
+from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.pooling import Pooled, pool
@@ -43,6 +44,9 @@ PLOTS = {
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), "sinusoidal", "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
+#: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
+V100 = 40_000
+GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H100, bf16": 3.7 * V100}
 RELATIVE = "Adafactor"  # with steps relative to the parameter's size, rate 0.03
 VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
@@ -122,7 +126,7 @@ def learning() -> dict[str, str]:
     ]
     longer = [
         [g, *(score(of(runs, "diet_rel", flags)) for runs in multi30k().values()), loss(found)]
-        for g, flags in (("1", ""), ("√d", "--bias-gain auto"))
+        for g, flags in (("1", ""), ("√d", "--bias-gain auto"), ("d", "--bias-gain 32"))
         if (found := of(multi30k()[MULTI30K[0]], "diet_rel", flags))
     ]
     return {
@@ -143,7 +147,18 @@ def reproducing() -> dict[str, str]:
         for run in read("multi30k-settings.csv")
     ]
     scores = ["valid", "test_2016_flickr", "valid, last 3 averaged", "test, last 3 averaged"]
-    return {"settings": table([*headers, *scores, "CPU minutes"], rows)}
+    return {"settings": table([*headers, *scores, "CPU minutes"], rows), "cost": cost()}
+
+
+def cost() -> str:
+    """The GPU-hours of each of the papers' tables, by GPU."""
+    recipes = [ROOT / "recipes" / name for name in ("wmt14", "wmt18")]
+    of_tables = zip(*(estimates(recipes, words_per_second) for words_per_second in GPUS.values()), strict=True)
+    rows = [
+        [f"`{of_gpu[0].table}`", f"{of_gpu[0].words / 1e9:.1f}", *(f"{one.hours:,.0f}" for one in of_gpu)]
+        for of_gpu in of_tables
+    ]
+    return table(["table", "billion target words", *GPUS], rows)
 
 
 def compared(recipe: str) -> dict[str, list[Run]]:

@@ -6,7 +6,9 @@ encoder's matrices) and one target token (in the decoder's and the output's) nee
 """
 
 from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from tabulate import tabulate  # type: ignore[import-untyped]
@@ -16,6 +18,16 @@ from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
 
 MEASURED = {"size": "wmt_en_de"}
+WORDS_PER_UPDATE = 25_000  # real target words of the papers' batches
+
+
+class Estimate(NamedTuple):
+    """The cost of a table with one seed."""
+
+    table: str
+    trainings: int
+    words: float
+    hours: float
 
 
 def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
@@ -33,27 +45,14 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     return int(of_encoder + of_decoder + decoder * vocabulary)
 
 
-@click.command()
-@click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--words-per-second",
-    type=click.FloatRange(min=0, min_open=True),
-    required=True,
-    help="Target words/s of one GPU in training transformer_wmt_en_de (d 512, ffn 2048).",
-)
-@click.option(
-    "--words-per-update",
-    type=click.IntRange(min=1),
-    default=25_000,
-    show_default=True,
-    help="Real target words of a batch (wpb in fairseq's log).",
-)
-def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: int) -> None:
-    """Estimates the GPU-hours of papers' tables.
+def estimates(
+    recipes: Sequence[Path], words_per_second: float, words_per_update: int = WORDS_PER_UPDATE
+) -> Iterator[Estimate]:
+    """Estimates the cost of each table of the recipes.
 
-    RECIPES are directories that hold tables, such as recipes/wmt14.
+    Raises:
+        RecipeError: a training has no number of updates.
     """
-    rows = []
     for folder in recipes:
         for path in sorted((folder / "tables").glob("*.tsv")):
             trainings = {(row.pair, row.conf, row.experiment) for row in read_table(folder, path.stem).rows}
@@ -69,5 +68,31 @@ def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: i
                 target_words = float(recipe.train["max-update"]) * words_per_update
                 words += target_words
                 hours += target_words * relative / words_per_second / 3600
-            rows.append([path.stem, len(trainings), f"{words / 1e9:,.1f}", f"{hours:,.0f}"])
+            yield Estimate(path.stem, len(trainings), words, hours)
+
+
+@click.command()
+@click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--words-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    required=True,
+    help="Target words/s of one GPU in training transformer_wmt_en_de (d 512, ffn 2048).",
+)
+@click.option(
+    "--words-per-update",
+    type=click.IntRange(min=1),
+    default=WORDS_PER_UPDATE,
+    show_default=True,
+    help="Real target words of a batch (wpb in fairseq's log).",
+)
+def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: int) -> None:
+    """Estimates the GPU-hours of papers' tables.
+
+    RECIPES are directories that hold tables, such as recipes/wmt14.
+    """
+    rows = [
+        [one.table, one.trainings, f"{one.words / 1e9:,.1f}", f"{one.hours:,.0f}"]
+        for one in estimates(recipes, words_per_second, words_per_update)
+    ]
     click.echo(tabulate(rows, ["table", "trainings", "billion words", "GPU-hours"], tablefmt="github"))
