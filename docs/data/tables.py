@@ -172,7 +172,7 @@ def compared(recipe: str) -> dict[str, list[Run]]:
     pooled = pool(read_experiments([RESULTS / recipe]))
     current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
     if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows}:
-        raise ValueError(f"results/{recipe}/compare.csv is old: make it again as results/README.md says.")
+        raise ValueError(f"results/{recipe}/compare.csv is outdated: regenerate it as results/README.md says.")
     tests: dict[str, list[Run]] = {}
     for row in rows:
         tests.setdefault(row["test"], []).append(row)
@@ -303,7 +303,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
 
 
 def filled(page: str) -> tuple[Path, str]:
-    """A page and its text with the tables made again, each at the place that bears its name."""
+    """A page, and its text with each table filled at the mark with its name."""
     path = ROOT / page
     text = path.read_text(encoding="utf-8")
     for place, made in PAGES[page]().items():
