@@ -7,7 +7,7 @@
 #   PYTHON=/path/python   that Python's virtual environment; if it is in none: <repository>/.venv, made with this Python
 #   VIRTUAL_ENV           (an activated environment, if PYTHON is unset) that environment
 #   neither               <repository>/.venv, made with a Python 3.11 or 3.12 that uv finds or downloads
-# A .venv that this script made is made again after an interrupted set-up, or when the repository or its Python moved.
+# A .venv that this script made is recreated after an interrupted set-up, or when the repository or its Python moved.
 # Other environments are never emptied. `rm -rf .venv .uv` starts over.
 #
 # uv also uses pip's settings (PIP_INDEX_URL, PIP_FIND_LINKS, ..., pip.conf), unless its own (UV_...) are set.

@@ -139,7 +139,7 @@ def learning() -> dict[str, str]:
 
 
 def reproducing() -> dict[str, str]:
-    headers = ["layers", "width, ffn", "tokens a batch", "updates", "rate", "dropout"]
+    headers = ["layers", "width, ffn", "tokens per batch", "updates", "learning rate", "dropout"]
     rows = [
         [run["layers"], f"{run['width']}, {run['ffn']}", run["batch_tokens"], run["updates"], run["lr"], run["dropout"]]
         + [run[key] for key in ("valid_bleu", "test_bleu", "valid_bleu_averaged", "test_bleu_averaged")]
