@@ -68,7 +68,7 @@ class Huang2(ClippedEncoding):
         self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.rows_and_index(positions)
+        rows, index, _ = self.clipped(positions)
         return q @ k.transpose(-2, -1) * look_up(self.effective("relative_factors")[:, rows].to(q.dtype), index)
 
 
@@ -151,6 +151,6 @@ class Huang4(ClippedEncoding):
         nn.init.normal_(self.relative_vectors, std=0.02)  # as BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.rows_and_index(positions)
+        rows, index, band = self.clipped(positions)
         vectors = self.relative_vectors[:, rows]
-        return logits_of_queries(q, vectors, index) + logits_of_keys(k, vectors * self.scaling, index)
+        return logits_of_queries(q, vectors, index, band) + logits_of_keys(k, vectors * self.scaling, index)
