@@ -116,7 +116,7 @@ class Positions:
         self.cross_attention: CrossPositions | None = None
         self._cache: dict[Hashable, Any] = {}
 
-    def block(self, start: int, stop: int, keys: int) -> Positions:
+    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
         """Positions of queries ``start`` to ``stop - 1`` and the first ``keys`` keys.
 
         The keys must include the last of these queries. The backward pass recomputes a block, so values that need a
@@ -132,7 +132,7 @@ class Positions:
             first=self.first + start,
         )
         block.lengths = self.lengths  # those of whole sentences
-        block.prepared = self.prepared
+        block.prepared = prepared
         return block.with_input(None if self.from_input is None else self.from_input[:, :, :keys])
 
     def with_input(self, from_input: Tensor | None) -> Positions:
@@ -141,12 +141,6 @@ class Positions:
             return self
         copied = copy.copy(self)
         copied.from_input = from_input
-        return copied
-
-    def with_prepared(self, prepared: Any) -> Positions:
-        """The same positions and caches for one layer, whose encoding prepared this for blocks of queries."""
-        copied = copy.copy(self)
-        copied.prepared = prepared
         return copied
 
     def without_gradients(self) -> Positions:
@@ -321,8 +315,8 @@ class GivenPositions(Positions):
     def extent(self) -> tuple[int, int]:
         return self._extent, self._extent
 
-    def block(self, start: int, stop: int, keys: int) -> Positions:
-        return GivenPositions(super().block(start, stop, keys), self._key_positions[:, :keys], self._extent)
+    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
+        return GivenPositions(super().block(start, stop, keys, prepared), self._key_positions[:, :keys], self._extent)
 
 
 class CrossPositions(Positions):
