@@ -362,6 +362,21 @@ def test_no_tensor_is_as_large_as_length_squared_times_width(name):
     assert length * dim <= largest < 3 * length * length
 
 
+@pytest.mark.parametrize("position_sharing", ["none", "head"])
+@pytest.mark.parametrize(("clipping_distance", "queries"), [(1, 6), (1, 3), (0, 6), (3, 6), (9, 6), (9, 3)])
+def test_method_3_of_huang_has_the_right_gradients(clipping_distance, queries, position_sharing):
+    """Where the clipped distances are matrix products, and where all distances go by diagonals."""
+    options = {"clipping_distance": clipping_distance, "position_sharing": position_sharing}
+    encoding, (q, k, _) = make("huang3", options), inputs(queries)
+
+    def content(q, k, vectors):
+        return torch.func.functional_call(encoding, {"relative_vectors": vectors}, (q, k))
+
+    encoding.forward = lambda q, k: encoding.content(q, k, Positions(queries, LENGTH))
+    arguments = [x.detach().requires_grad_() for x in (q, k, encoding.relative_vectors)]
+    assert torch.autograd.gradcheck(content, arguments)
+
+
 def test_method_3_of_huang_takes_no_more_memory_than_method_4():
     """The authors could fit 2 sequences with method 3 and 20 with method 4; here it takes at most 1.5 times as much."""
     length, heads, dim = 512, 2, 64
