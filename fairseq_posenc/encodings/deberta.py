@@ -168,15 +168,19 @@ class DeBERTa(PositionEncoding):
         return query if self.position_to_content else None, key if self.content_to_position else None
 
     def _vectors(self, projection: Projection, rows: slice, positions: Positions, prepared: Tensor | None) -> Tensor:
-        """k^r or q^r of these rows, (H, rows, d); blocks and a generation project all rows once."""
+        """k^r or q^r of these rows, (H, rows, d); blocks and a generation project rows once."""
         if prepared is not None:
             return prepared[:, rows]
-        if positions.generation is None:
+        if positions.generation is None or positions.queries > 1:
             return self._split_heads(projection(self.relative_vectors[rows]))
-        vectors = positions.cached_for_generation(
-            projection, lambda _: self._split_heads(projection(self.relative_vectors))
-        )
-        return vectors[:, rows]
+        all_rows = rows.stop is None
+
+        def project(keys: int) -> Tensor:
+            used = rows if all_rows else self._clipped(Positions(1, keys, device=positions.device)).rows
+            return self._split_heads(projection(self.relative_vectors[used])).contiguous()
+
+        vectors = positions.cached_for_generation(projection, project)
+        return vectors if all_rows else vectors[:, vectors.size(1) - (rows.stop - rows.start) :]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
