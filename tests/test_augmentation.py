@@ -464,10 +464,12 @@ def test_random_positions_serve_a_translation_with_a_given_prefix(task):
         torch.testing.assert_close(hypothesis["positional_scores"].double(), full, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["shift", "cape", "random"])
-def test_a_translation_in_training_mode_draws_once(task, mode):
+@pytest.mark.parametrize(
+    ("name", "mode"), [("sinusoidal", "shift"), ("sinusoidal", "cape"), ("sinusoidal", "random"), ("pope", "random")]
+)
+def test_a_translation_in_training_mode_draws_once(task, name, mode):
     """fairseq's modules may stay in training mode while they translate, for example in a loss of sequences."""
-    model = model_with("sinusoidal", mode).train()
+    model = model_with(name, mode).train()
     source = sentences(task, [5])[0][None]
     encoded = model.encoder(source, torch.tensor([6]))
     state, tokens = {}, torch.tensor([[2, 5, 6, 7]])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -69,12 +70,12 @@ class AttentionInputs:
             return mask if bias is None else bias
         return bias + mask
 
-    def block(self, q: Tensor, start: int, keys: int) -> AttentionInputs:
+    def block(self, q: Tensor, start: int, keys: int, prepared: Any) -> AttentionInputs:
         """The inputs for q, the queries from ``start`` on, and the first ``keys`` keys."""
         stop = start + q.size(2)
         # Keys are sliced only if some are left out: the gradient of a slice fills a tensor of all keys with zeros.
         k, v = (x if x.size(2) == keys else x[:, :, :keys] for x in (self.k, self.v))
-        positions, masks = self.positions.block(start, stop, keys), self.masks.block(start, stop, keys)
+        positions, masks = self.positions.block(start, stop, keys, prepared), self.masks.block(start, stop, keys)
         return replace(self, q=q, k=k, v=v, positions=positions, masks=masks)
 
 
@@ -148,16 +149,13 @@ def blocks(inputs: AttentionInputs) -> Tensor:
     size = max(16, BLOCK_LOGITS // max(1, batch * heads * keys))
     if size >= queries:
         return eager(inputs)
-    if encoding.bias_by_blocks:
-        # Outside of the checkpoints, so that the backward pass does not prepare again.
-        prepared, bias = encoding.prepare(inputs.positions, inputs.q.dtype), None
-        inputs = replace(inputs, positions=inputs.positions.with_prepared(prepared))
-    else:
-        bias = inputs.bias(inputs.scaled_q)
+    # Outside of the checkpoints, so that the backward pass computes neither again.
+    prepared = encoding.prepare(inputs.positions, inputs.q.dtype) if encoding.bias_by_blocks else None
+    bias = None if encoding.bias_by_blocks else inputs.bias(inputs.scaled_q)
     explicit = encoding.needs_weights or encoding.multiplies_weights or inputs.dropout > 0
 
     def attend_block(q: Tensor, bias: Tensor | None, start: int, visible: int, earlier_runs: list[None]) -> Tensor:
-        block = inputs.block(q, start, visible)
+        block = inputs.block(q, start, visible, prepared)
         block_bias = bias if bias is None or visible == keys else bias[..., :visible]
         if explicit:
             return with_weights(block, block_bias)[0]
@@ -224,11 +222,9 @@ def choose(inputs: AttentionInputs) -> Backend:
         return sdpa
     # We have not measured blocks on a GPU: users who run out of memory there can select blocks or flex.
     long = on_cpu and inputs.q.size(2) >= LONG
-    return (
-        blocks
-        if long and not _unsupported_reason("blocks", encoding, inputs.dropout, inputs.positions.is_cross_attention)
-        else eager
-    )
+    if long and not _unsupported_reason("blocks", encoding, inputs.dropout, inputs.positions.is_cross_attention):
+        return blocks
+    return eager
 
 
 #: minimum number of queries for which auto uses blocks: from here on the logits would dominate memory

@@ -95,6 +95,8 @@ def attend_transformed(
     """:func:`attend` after the encoding's ``transform``."""
     if encoding.projects_length:
         key_padding_mask = None  # transform has removed the padding from the mixtures of keys
+    if positions.generation is not None:
+        q, k = encoding.recall(q, k, positions)
     masks = Masks.cached(positions, key_padding_mask, attn_mask, q.dtype)
     inputs = AttentionInputs(q, k, v, encoding, positions, masks, dropout)
     if need_weights:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +49,17 @@ def look_up(table: Tensor, index: Tensor) -> Tensor:
     """Gathers from a table (H, rows): (H, T, S) for an index (T, S), (B, H, T, S) for an index (B, T, S)."""
     found = table.index_select(1, index.flatten()).view(-1, *index.shape)
     return found if index.dim() == 2 else found.transpose(0, 1)
+
+
+class Clipped(NamedTuple):
+    """Indices into a table with a row for each clipped distance."""
+
+    #: the rows that occur at these lengths; callers slice the table first, so that other rows cost nothing
+    rows: slice
+    #: into these rows, of the shape of ``distances``
+    indices: Tensor
+    #: the keys, from and to, outside of which the distances of every query are clipped (not in cross-attention)
+    band: tuple[int, int]
 
 
 class Positions:
@@ -105,7 +116,7 @@ class Positions:
         self.cross_attention: CrossPositions | None = None
         self._cache: dict[Hashable, Any] = {}
 
-    def block(self, start: int, stop: int, keys: int) -> Positions:
+    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
         """Positions of queries ``start`` to ``stop - 1`` and the first ``keys`` keys.
 
         The keys must include the last of these queries. The backward pass recomputes a block, so values that need a
@@ -121,7 +132,7 @@ class Positions:
             first=self.first + start,
         )
         block.lengths = self.lengths  # those of whole sentences
-        block.prepared = self.prepared
+        block.prepared = prepared
         return block.with_input(None if self.from_input is None else self.from_input[:, :, :keys])
 
     def with_input(self, from_input: Tensor | None) -> Positions:
@@ -130,12 +141,6 @@ class Positions:
             return self
         copied = copy.copy(self)
         copied.from_input = from_input
-        return copied
-
-    def with_prepared(self, prepared: Any) -> Positions:
-        """The same positions and caches for one layer, whose encoding prepared this for blocks of queries."""
-        copied = copy.copy(self)
-        copied.prepared = prepared
         return copied
 
     def without_gradients(self) -> Positions:
@@ -210,25 +215,17 @@ class Positions:
         """Expands values of each distance of ``span``, (H, distances), to (H, T, S) or (B, H, T, S)."""
         return look_up(values, self.span_index)
 
-    def clipped(self, left: int, right: int) -> tuple[slice, Tensor]:
-        """Indices into a table with a row for each distance from -left to right; distances beyond are clipped.
+    def clipped(self, left: int, right: int) -> Clipped:
+        """Indices into a table with a row for each distance from -left to right; distances beyond are clipped."""
 
-        Returns:
-            the slice of rows that occur at these lengths, and indices into that slice, of the shape of ``distances``.
-            Callers slice the table first, so rows that do not occur cost nothing.
-        """
-
-        def find() -> tuple[slice, Tensor]:
+        def find() -> Clipped:
             lowest, end = self._span_ends
             low, high = max(-left, lowest), min(right, end - 1)
-            return slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
+            start = min(max(self.first - left + 1, 0), self.keys)
+            band = start, min(max(self.first + self.queries - 1 + right, start), self.keys)
+            return Clipped(slice(left + low, left + high + 1), self.distances.clamp(low, high) - low, band)
 
         return self.cached(("clipped", left, right), find)
-
-    def band(self, left: int, right: int) -> tuple[int, int]:
-        """The keys, from and to, outside of which :meth:`clipped` clips the distances of every query."""
-        start = min(max(self.first - left + 1, 0), self.keys)
-        return start, min(max(self.first + self.queries - 1 + right, start), self.keys)
 
     def by_position(self, matrix: Tensor) -> Tensor:
         """Indexes a matrix (H, n, m) by the absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
@@ -318,8 +315,8 @@ class GivenPositions(Positions):
     def extent(self) -> tuple[int, int]:
         return self._extent, self._extent
 
-    def block(self, start: int, stop: int, keys: int) -> Positions:
-        return GivenPositions(super().block(start, stop, keys), self._key_positions[:, :keys], self._extent)
+    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
+        return GivenPositions(super().block(start, stop, keys, prepared), self._key_positions[:, :keys], self._extent)
 
 
 class CrossPositions(Positions):

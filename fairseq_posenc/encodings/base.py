@@ -223,6 +223,13 @@ class PositionEncoding(LearnedScalars):
         """
         return q, k, v
 
+    def recall(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        """Transforms q and all keys in each step of incremental decoding, after attention has cached the keys.
+
+        Override it together with ``transform`` to cache less than attention reads.
+        """
+        return q, k
+
     def prepare(self, positions: Positions, dtype: torch.dtype) -> Any:
         """What ``bias`` reads from parameters for all queries at once; None if nothing is worth it.
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
+from ..attention.positions import Clipped, Positions
 from ..errors import FlagError
 from .base import PositionEncoding, Projection
 from .options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
@@ -126,7 +126,7 @@ class DeBERTa(PositionEncoding):
             self.content_projections = query, key
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        rows, index = self._rows(positions)
+        rows, index, _ = self._clipped(positions)
         row_of_span = index.new_zeros(len(positions.span)).scatter(0, positions.span_index.flatten(), index.flatten())
         return {"relative_vectors": self.relative_vectors[None, rows][:, row_of_span]}
 
@@ -138,12 +138,12 @@ class DeBERTa(PositionEncoding):
         ]
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self._rows(positions)
+        rows, index, band = self._clipped(positions)
         of_query, of_key = self._projections()
         prepared = [None, None] if positions.prepared is None else positions.prepared
         terms = []
         if of_key is not None:
-            terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions, prepared[1]), index))
+            terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions, prepared[1]), index, band))
         if of_query is not None:
             if self.position_index == "paper":
                 rows, index = self._rows_of_opposite_distance(positions)
@@ -168,29 +168,33 @@ class DeBERTa(PositionEncoding):
         return query if self.position_to_content else None, key if self.content_to_position else None
 
     def _vectors(self, projection: Projection, rows: slice, positions: Positions, prepared: Tensor | None) -> Tensor:
-        """k^r or q^r of these rows, (H, rows, d); blocks and a generation project all rows once."""
+        """k^r or q^r of these rows, (H, rows, d); blocks and a generation project rows once."""
         if prepared is not None:
             return prepared[:, rows]
-        if positions.generation is None:
+        if positions.generation is None or positions.queries > 1:
             return self._split_heads(projection(self.relative_vectors[rows]))
-        vectors = positions.cached_for_generation(
-            projection, lambda _: self._split_heads(projection(self.relative_vectors))
-        )
-        return vectors[:, rows]
+        all_rows = rows.stop is None
+
+        def project(keys: int) -> Tensor:
+            used = rows if all_rows else self._clipped(Positions(1, keys, device=positions.device)).rows
+            return self._split_heads(projection(self.relative_vectors[used])).contiguous()
+
+        vectors = positions.cached_for_generation(projection, project)
+        return vectors if all_rows else vectors[:, vectors.size(1) - (rows.stop - rows.start) :]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
-    def _rows(self, positions: Positions) -> tuple[slice, Tensor]:
-        """The rows of the distances j - i that can occur, and indices (T, S) into them."""
+    def _clipped(self, positions: Positions) -> Clipped:
+        """Indices into the table by the distances j - i."""
         if self.position_buckets is None:
             return positions.clipped(self.clipping_distance - 1, self.clipping_distance)
 
-        def find() -> tuple[slice, Tensor]:
+        def find() -> Clipped:
             furthest = self.max_distance - 1
-            distances, index = positions.clipped(furthest, furthest)
+            distances, index, band = positions.clipped(furthest, furthest)
             rows = self._bucket_rows[distances]
-            return slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index]
+            return Clipped(slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index], band)
 
         return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
 

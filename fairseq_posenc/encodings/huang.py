@@ -68,8 +68,12 @@ class Huang2(ClippedEncoding):
         self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.rows_and_index(positions)
+        rows, index, _ = self.clipped(positions)
         return q @ k.transpose(-2, -1) * look_up(self.effective("relative_factors")[:, rows].to(q.dtype), index)
+
+
+#: the largest part of all distances for which the two products of the clipped ones pay
+CLIPPED_PAYS = 2 / 3
 
 
 @register_encoding("huang3")
@@ -80,58 +84,87 @@ class Huang3(ClippedEncoding):
 
     The authors' implementation makes a (T, S, d) tensor for each head and fits 2 sequences on a GPU instead of 20. Here
     one diagonal of the logits is computed after the other, since it has one vector a, and the backward pass computes
-    the products again. So no tensor of products is larger than q.
+    the products again. All clipped distances of one side share a vector, so their logits are one matrix product. No
+    tensor of products is larger than q.
 
     Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) if heads share it; row t is distance t - K.
-    Time O(B H T S d), with no matrix product to speed it up; extra memory O(B H T S).
+    Time O(B H T S d), for K distances on each side with no matrix product to speed it up; extra memory O(B H T S).
     """
 
     def add_tables(self) -> None:
         self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(self.head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        vectors = self.learned_by_distance(positions)["relative_vectors"].to(q.dtype)
+        rows, index, _ = self.clipped(positions)
+        vectors, lowest = self.relative_vectors[:, rows], rows.start - self.clipping_distance
         if positions.queries == 1:
-            return q @ (k * vectors).transpose(-2, -1)
-        logits: Tensor = ProductsByDiagonal.apply(q, k, vectors)
+            return q @ (k * vectors.index_select(1, index[0]).to(q.dtype)).transpose(-2, -1)
+        if vectors.size(1) > CLIPPED_PAYS * len(positions.span):
+            vectors, lowest = self.learned_by_distance(positions)["relative_vectors"], -positions.index_of_zero
+        logits: Tensor = ProductsByDiagonal.apply(q, k, vectors.to(q.dtype), positions.first + lowest)
         return logits
 
 
 class ProductsByDiagonal(torch.autograd.Function):
-    """sum_c q_ic k_jc a_{j - i, c}, (B, H, T, S), of vectors a (H or 1, T + S - 1, d) by ascending distance."""
+    """sum_c q_ic k_jc a_{j - i, c}, (B, H, T, S), of vectors a by ascending distance; those at the ends serve all
+    distances beyond.
+    """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, vectors: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, vectors: Tensor, lowest: int) -> Tensor:
+        """The logits.
+
+        Args:
+            vectors: (H or 1, distances, d).
+            lowest: the offset of the first vector's diagonal, as in :func:`torch.diagonal`.
+        """
         ctx.save_for_backward(q, k, vectors)
-        logits = q.new_empty(*q.shape[:3], k.size(2))
-        for number, offset, i, j in _diagonals(q, k):
+        ctx.lowest = lowest
+        if _covers_all(vectors, q, k):
+            logits = q.new_empty(*q.shape[:3], k.size(2))
+        else:
+            lower, higher = ((q * vectors[:, end, None]) @ k.transpose(-2, -1) for end in (0, -1))
+            logits = lower.tril_(lowest - 1).add_(higher.triu_(lowest + vectors.size(1)))
+        for number, offset, i, j in _diagonals(q, k, vectors, lowest):
             products = q[:, :, i] * k[:, :, j] @ vectors[:, number, :, None]
             logits.diagonal(offset, 2, 3).copy_(products[..., 0])
         return logits
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor | None, ...]:
         q, k, vectors = ctx.saved_tensors
         # Sum in float32: the gradients of q and k are sums over as many diagonals as there are distances.
         of_q, of_k = (torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
         of_vectors = torch.empty_like(vectors)
-        for number, offset, i, j in _diagonals(q, k):
+        for number, offset, i, j in _diagonals(q, k, vectors, ctx.lowest):
             of_products = of_logits.diagonal(offset, 2, 3)[..., None]
             by_head = (q[:, :, i] * k[:, :, j]).transpose(-2, -1) @ of_products  # (B, H, d, 1)
             of_vectors[:, number] = by_head[..., 0].sum(0).sum_to_size(of_vectors[:, number].shape)
             scaled = of_products * vectors[:, number, None]
             of_q[:, :, i].addcmul_(scaled, k[:, :, j])
             of_k[:, :, j].addcmul_(scaled, q[:, :, i])
-        return of_q.to(q.dtype), of_k.to(k.dtype), of_vectors
+        if not _covers_all(vectors, q, k):
+            higher = ctx.lowest + vectors.size(1)
+            for end, beyond in ((0, of_logits.tril(ctx.lowest - 1)), (-1, of_logits.triu(higher))):
+                of_scaled = beyond @ k
+                of_q.addcmul_(of_scaled, vectors[:, end, None])
+                of_k += beyond.transpose(-2, -1) @ (q * vectors[:, end, None])
+                of_vectors[:, end] += (q * of_scaled).sum((0, 2)).sum_to_size(of_vectors[:, end].shape)
+        return of_q.to(q.dtype), of_k.to(k.dtype), of_vectors, None
 
 
-def _diagonals(q: Tensor, k: Tensor) -> Iterator[tuple[int, int, slice, slice]]:
-    """For each distance, ascending: its number, the offset of its diagonal, and the queries and keys on it."""
-    queries, keys = q.size(2), k.size(2)
-    for number, offset in enumerate(range(1 - queries, keys)):
+def _covers_all(vectors: Tensor, q: Tensor, k: Tensor) -> bool:
+    """Whether each distance has a vector of its own."""
+    return vectors.size(1) == q.size(2) + k.size(2) - 1
+
+
+def _diagonals(q: Tensor, k: Tensor, vectors: Tensor, lowest: int) -> Iterator[tuple[int, int, slice, slice]]:
+    """For each vector: its number, the offset of its diagonal, and the queries and keys on it."""
+    for number in range(vectors.size(1)):
+        offset = lowest + number
         i, j = max(0, -offset), max(0, offset)
-        length = min(queries - i, keys - j)
+        length = min(q.size(2) - i, k.size(2) - j)
         yield number, offset, slice(i, i + length), slice(j, j + length)
 
 
@@ -151,6 +184,6 @@ class Huang4(ClippedEncoding):
         nn.init.normal_(self.relative_vectors, std=0.02)  # as BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index = self.rows_and_index(positions)
+        rows, index, band = self.clipped(positions)
         vectors = self.relative_vectors[:, rows]
-        return logits_of_queries(q, vectors, index) + logits_of_keys(k, vectors * self.scaling, index)
+        return logits_of_queries(q, vectors, index, band) + logits_of_keys(k, vectors * self.scaling, index)

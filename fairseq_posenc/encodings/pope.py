@@ -27,8 +27,8 @@ class Pope(PositionEncoding):
         \cos((j - i) \theta_c + \delta_c), \quad \theta_c = 10000^{-c/d}, \quad -2\pi \le \delta_c \le 0
 
     In rotary, words change the phases too. Each of the d components has a frequency of its own, and a complex number
-    takes two dimensions: queries and keys become twice as wide, also in the cache of a translation, which holds the
-    keys with their phases.
+    takes two dimensions: queries and keys become twice as wide. In incremental decoding the cache holds magnitudes,
+    of the head's width, and each query multiplies them by the cosines of its distances.
 
     Parameters: ``phases`` delta, (H, d), of each layer, initialized at 0. Bounds have a straight-through
     gradient, so that a value beyond the one at which all start can come back. Distances are unlimited. Extra time:
@@ -42,8 +42,23 @@ class Pope(PositionEncoding):
         self.phases = nn.Parameter(torch.zeros(num_heads, head_dim))
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        # PyTorch supports few operations on complex numbers in half precision.
-        precise = torch.promote_types(q.dtype, torch.float32)
+        if positions.generation is not None:
+            return F.softplus(q), F.softplus(k), v  # without phases, which would double the width of the cache
+        precise = _at_least_single(q.dtype)
+        of_q, of_k = self._turned(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
+        return of_q.to(q.dtype), of_k.to(k.dtype), v
+
+    def recall(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        if positions.queries > 1 or positions.are_given:
+            return self._turned(q, k, positions)
+        factors = positions.cached_for_generation(
+            self, lambda keys: self._factors(Positions(1, keys, device=q.device)).to(q.dtype)
+        )
+        return q, k * factors[:, factors.size(1) - positions.keys :]
+
+    def _turned(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        """Gives the magnitudes q and k their phases: complex numbers as pairs of real numbers, of width 2d."""
+        precise = _at_least_single(q.dtype)
         of_queries, of_keys = at_positions(
             positions,
             k.size(2),
@@ -53,7 +68,10 @@ class Pope(PositionEncoding):
         )
         delta = self._delta.to(precise)[:, None]  # (H, 1, d)
         of_keys = of_keys * torch.complex(delta.cos(), delta.sin())
-        return self._turn(q, of_queries, precise), self._turn(k, of_keys, precise), v
+        of_q, of_k = (
+            torch.view_as_real(x.to(precise) * by).flatten(-2).to(x.dtype) for x, by in ((q, of_queries), (k, of_keys))
+        )
+        return of_q, of_k
 
     @property
     def _delta(self) -> Tensor:
@@ -64,11 +82,16 @@ class Pope(PositionEncoding):
         component = torch.arange(self.head_dim, device=device, dtype=torch.float64)
         return BASE ** (-component / self.head_dim)
 
-    def _turn(self, x: Tensor, by: Tensor, dtype: torch.dtype) -> Tensor:
-        """Complex numbers of magnitudes softplus(x), (B, H, n, d), as pairs of real numbers, (B, H, n, 2d)."""
-        return torch.view_as_real(F.softplus(x.to(dtype)) * by).flatten(-2).to(x.dtype)
-
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         """The mean over components of what multiplies their magnitudes."""
+        return {"phases": self._factors(positions).mean(-1)}
+
+    def _factors(self, positions: Positions) -> Tensor:
+        """What multiplies the magnitudes at each distance of ``positions.span``, (H, distances, d)."""
         angles = positions.span[:, None] * self._frequencies(positions.span.device)  # (distances, d)
-        return {"phases": (angles + self._delta[:, None]).cos().mean(-1)}
+        return (angles + self._delta[:, None]).cos()
+
+
+def _at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The precision of phases: PyTorch supports few operations on complex numbers in half precision."""
+    return torch.promote_types(dtype, torch.float32)

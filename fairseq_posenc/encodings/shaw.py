@@ -62,14 +62,14 @@ class Shaw(ClippedEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_keys is None:
             return None
-        rows, index = self.rows_and_index(positions)
-        return logits_of_queries(q, self.relative_keys[:, rows], index, self.band(positions))
+        rows, index, band = self.clipped(positions)
+        return logits_of_queries(q, self.relative_keys[:, rows], index, band)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_values is None:
             return None
-        rows, index = self.rows_and_index(positions)
-        return weighted_sum(weights, self.relative_values[:, rows], index, self.band(positions))
+        rows, index, band = self.clipped(positions)
+        return weighted_sum(weights, self.relative_values[:, rows], index, band)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
         if self.relative_keys is None:

@@ -58,13 +58,18 @@ class TransformerXL(PositionEncoding):
         """The vectors of all distances, and the index of distance 0."""
         return self._project(positions, dtype), positions.index_of_zero
 
+    def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
+        """Adds u to q, so that the content logits are (q_i + u) k_j."""
+        return q if self.content_bias is None else q + self.content_bias.to(q.dtype)[:, None], k, v
+
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        vectors = self._vectors(q, positions)
-        if self.position_bias is None or self.content_bias is None:
-            return logits_of_queries(q, vectors, positions.span_index)
-        u, v = (bias.to(q.dtype)[:, None] * self.scaling for bias in (self.content_bias, self.position_bias))
-        of_keys = u @ k.transpose(-2, -1)  # (B, H, 1, S)
-        return logits_of_queries(q + v, vectors, positions.span_index) + of_keys
+        return logits_of_queries(self._with(self.position_bias, q), self._vectors(q, positions), positions.span_index)
+
+    def _with(self, bias: Tensor | None, q: Tensor) -> Tensor:
+        """The scaled query with this bias instead of u."""
+        if bias is None:
+            return q
+        return q + (bias if self.content_bias is None else bias - self.content_bias).to(q.dtype)[:, None] * self.scaling
 
     def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
         """R_t W_R for all distances of ``positions.span``, (H, distances, d), cached for the generation."""
@@ -136,7 +141,7 @@ class XLNet(TransformerXL):
         bias = super().bias(q, k, positions)
         if self.segment_vectors is None or self.segment_query_bias is None:
             return bias
-        query = q + self.segment_query_bias.to(q.dtype)[:, None] * self.scaling
+        query = self._with(self.segment_query_bias, q)
         same_or_other = per_head(query, self.segment_vectors.permute(1, 2, 0))  # (B, H, T, 2)
         of_queries, of_keys = positions.segment_pairs
         other = (of_queries[:, None, :, None] != of_keys[:, None, None, :]).long()  # (B, 1, T, S)

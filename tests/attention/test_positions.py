@@ -31,7 +31,7 @@ def test_positions_are_columns_unless_padding_is_on_the_left():
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 6), (4, 4), (2, 5)])
 def test_clipped_index_reads_the_row_of_each_clipped_distance(left, right, queries, keys):
     table = torch.arange(-left, right + 1)  # row t holds its own distance
-    rows, index = Positions(queries, keys).clipped(left, right)
+    rows, index, _ = Positions(queries, keys).clipped(left, right)
     assert torch.equal(table[rows][index], relative_distances(queries, keys).clamp(-left, right))
     assert len(table[rows]) <= min(left + right, queries + keys - 2) + 1
 
@@ -63,7 +63,7 @@ def test_values_by_distance_and_by_pair_are_indexed_by_position():
 def test_one_object_serves_tables_of_different_clips_and_widths():
     positions = Positions(5, 5)
     for left, right in ((2, 3), (2, 1), (1, 3)):
-        rows, index = positions.clipped(left, right)
+        rows, index, _ = positions.clipped(left, right)
         table = torch.arange(-left, right + 1)
         assert torch.equal(table[rows][index], relative_distances(5, 5).clamp(-left, right))
     assert [relative_sinusoids(positions, width).size(1) for width in (4, 6)] == [4, 6]

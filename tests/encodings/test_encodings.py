@@ -88,14 +88,16 @@ def test_one_query_equals_the_naive_reference(name, options, keys):
 
 @pytest.mark.parametrize(("name", "options"), CAUSAL)
 def test_full_causal_pass_equals_incremental_decoding(name, options):
-    """With and without the cache of a generation."""
-    encoding, (q, k, v), generation = make(name, options), inputs(), {}
+    """With and without the cache of a generation, by steps of one query and of two."""
+    encoding, (q, k, v) = make(name, options), inputs()
     full, _ = attend(q, k, v, encoding, attn_mask=causal_mask())
-    for t in range(LENGTH):
-        step = q[:, :, t : t + 1], k[:, :, : t + 1], v[:, :, : t + 1]
-        for positions in (None, Positions(1, t + 1, generation=generation)):
-            output, _ = attend(*step, encoding, positions=positions)
-            torch.testing.assert_close(output, full[:, :, t : t + 1], rtol=0, atol=1e-12)
+    for queries, generation in ((1, {}), (2, {})):
+        for t in range(queries, LENGTH + 1, queries):
+            step = q[:, :, t - queries : t], k[:, :, :t], v[:, :, :t]
+            attn_mask = causal_mask()[t - queries : t, :t] if queries > 1 else None
+            for positions in (None, Positions(queries, t, generation=generation)):
+                output, _ = attend(*step, encoding, attn_mask=attn_mask, positions=positions)
+                torch.testing.assert_close(output, full[:, :, t - queries : t], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -360,6 +362,27 @@ def test_no_tensor_is_as_large_as_length_squared_times_width(name):
     with Watch():
         attend(q, k, v, encoding)[0].sum().backward()
     assert length * dim <= largest < 3 * length * length
+
+
+@pytest.mark.parametrize("position_sharing", ["none", "head"])
+@pytest.mark.parametrize(("clipping_distance", "queries"), [(1, 6), (1, 3), (0, 6), (3, 6), (9, 6), (9, 3)])
+def test_method_3_of_huang_has_the_right_gradients(clipping_distance, queries, position_sharing):
+    """Where the clipped distances are matrix products, and where all distances go by diagonals."""
+    options = {"clipping_distance": clipping_distance, "position_sharing": position_sharing}
+    encoding, (q, k, _) = make("huang3", options), inputs(queries)
+
+    def content(q, k, vectors):
+        return torch.func.functional_call(encoding, {"relative_vectors": vectors}, (q, k))
+
+    encoding.forward = lambda q, k: encoding.content(q, k, Positions(queries, LENGTH))
+    arguments = [x.detach().requires_grad_() for x in (q, k, encoding.relative_vectors)]
+    assert torch.autograd.gradcheck(content, arguments)
+
+
+def test_pope_caches_keys_of_the_width_of_a_head():
+    q, k, v = inputs(queries=1, keys=1)
+    _, cached, _ = make("pope", {}).transform(q, k, v, Positions(1, 1, generation={}))
+    assert cached.shape == k.shape
 
 
 def test_method_3_of_huang_takes_no_more_memory_than_method_4():

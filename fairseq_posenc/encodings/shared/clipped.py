@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...attention.positions import Positions
+from ...attention.positions import Clipped, Positions
 from ...errors import FlagError
 from ..base import PositionEncoding
 from ..options import CLIPPING_DISTANCE, POSITION_SHARING
@@ -46,10 +46,6 @@ class ClippedEncoding(PositionEncoding):
             for name, table in self.named_parameters(recurse=False)
         }
 
-    def rows_and_index(self, positions: Positions) -> tuple[slice, Tensor]:
-        """The rows of a table that can occur, and indices (T, S) into them."""
+    def clipped(self, positions: Positions) -> Clipped:
+        """Indices into the tables."""
         return positions.clipped(self.clipping_distance, self.clipping_distance)
-
-    def band(self, positions: Positions) -> tuple[int, int]:
-        """The keys, from and to, outside of which distances are clipped for every query."""
-        return positions.band(self.clipping_distance, self.clipping_distance)

@@ -58,7 +58,7 @@ def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
         batch, heads, keys, width = k.shape
         vectors = table.index_select(1, index[0]).to(k.dtype).expand(heads, -1, -1)
         # One product for each head and key, with the keys of all sentences: of cached keys this copies nothing.
-        products = torch.bmm(k.permute(1, 2, 0, 3).flatten(0, 1), vectors.reshape(heads * keys, width, 1))
+        products = torch.bmm(vectors.reshape(heads * keys, 1, width), k.permute(1, 2, 3, 0).flatten(0, 1))
         return products.view(heads, keys, batch).permute(2, 0, 1)[:, :, None]
     return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
 
