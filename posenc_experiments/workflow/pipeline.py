@@ -60,13 +60,13 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
             _check_flags(plan)
             _make_directories(run)
             return _run_jobs(run, plan.to_do, hardware)
-    except KeyboardInterrupt:
+    except Interrupted as interrupted:
         run.say(
             "Interrupted: run again to resume."
             if not hardware.elsewhere
             else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
         )
-        sys.exit(130)
+        sys.exit(128 + interrupted.number)
 
 
 def _make_directories(run: Run) -> None:
@@ -111,21 +111,29 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
         return Runner(executor, slots, progress, failures, together=run.nodes > 1).run(others)
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal interrupted the call; `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 @contextmanager
 def _interruptible(stop: threading.Event) -> Iterator[None]:
-    """Ends the block by KeyboardInterrupt on SIGINT and SIGTERM.
+    """Ends the block by Interrupted on SIGINT and SIGTERM.
 
     An import or a destructor may swallow the exception or raise another, so the signals also set `stop`, which ends all
     commands.
     """
-    interrupted = threading.Event()
+    interrupted: list[Interrupted] = []
 
     def interrupt(number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
         signal.alarm(GRACE_SECONDS)  # then kills this process, and so its commands, if it has not ended
-        interrupted.set()
+        interrupted.append(Interrupted(number))
         stop.set()
-        raise KeyboardInterrupt
+        raise interrupted[0]
 
     handled = [signal.SIGTERM]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # shells make background jobs ignore it
@@ -134,13 +142,13 @@ def _interruptible(stop: threading.Event) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not interrupted.is_set():
+        if not interrupted:
             raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if interrupted.is_set():
-        raise KeyboardInterrupt
+    if interrupted:
+        raise interrupted[0]
 
 
 def _say_missing_tests(plan: Plan) -> None:

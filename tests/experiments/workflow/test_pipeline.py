@@ -613,8 +613,9 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
     # A background job of a shell ignores SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(pipeline.Interrupted) as interrupted:
             work()
+        assert interrupted.value.number == number
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.alarm(0)
