@@ -48,10 +48,9 @@ def find_device(device: str, precision: str, clock: str) -> str:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
-    if device == "cpu" and precision != "fp32":
+    if device == "cpu" and precision == "fp16":
         raise click.UsageError(
-            f"--precision {precision}: fairseq cannot train in it on a CPU (without a GPU, bf16 means a TPU to it); "
-            "give --precision fp32, or use a GPU."
+            "--precision fp16: fairseq cannot train in it on a CPU; give --precision fp32 or bf16, or use a GPU."
         )
     if device == "cuda" and clock == "cpu":
         raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")

@@ -541,8 +541,8 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
         (["training", "shaw", "--size", "huge"], "'--size': 'huge' is not one of"),
         (["training", "shaw", "--rounds", "0"], "'--rounds': 0 is not in the range"),
         (
-            ["training", "shaw", "--device", "cpu", "--precision", "bf16"],
-            "--precision bf16: ",
+            ["training", "shaw", "--device", "cpu", "--precision", "fp16"],
+            "--precision fp16: ",
         ),
         (["speed", "shaw"], "'speed' is no measure"),
         (["memory", "shaw", "--lengths", "8;16"], "'8;16': say numbers of tokens"),
