@@ -45,8 +45,9 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
     """Runs the jobs that are not done; returns those that failed, and why. Nodes other than 0 only join trainings."""
     run = plan.experiments[0].run
     if run.dry_run:
+        _check_flags(plan)
         _say_missing_tests(plan)
-        dry_run(plan, hardware)
+        _dry_run(plan, hardware)
         return {}
     if run.node_rank:
         for number, experiment in enumerate(plan.experiments if "train" in plan.stages else [], 1):
@@ -174,7 +175,7 @@ def _check_flags(plan: Plan) -> None:
             check_data(checked)
 
 
-def dry_run(plan: Plan, hardware: Hardware) -> None:
+def _dry_run(plan: Plan, hardware: Hardware) -> None:
     """Prints every command that would be run, and where it would run."""
     run = plan.experiments[0].run
     for job in [*plan.data, *plan.trainings.values()]:
