@@ -106,7 +106,7 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
         executor: Executor = queue or Local(run.stop, show)
         if queue is not None:
             # Two runners at a time would both submit the same jobs.
-            stack.enter_context(locked(run.output_dir / run.recipe.corpus.name / "jobs"))
+            stack.enter_context(locked(run.jobs_dir))
         stack.enter_context(progress)
         slots = {DATA: ["0"], TRAIN: hardware.slots or [str(number) for number in range(len(others))]}
         return Runner(executor, slots, progress, failures, together=run.nodes > 1).run(others)
