@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc_experiments.analysis.data import Data, data_of, script_words
-from posenc_experiments.analysis.texts import CONFIDENCE, RESAMPLES, SEED, by_length, read_texts
+from posenc_experiments.analysis.texts import CONFIDENCE, RESAMPLES, by_length, read_texts
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
 from posenc_experiments.evaluation.results import Score
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 from posenc_experiments.training.train_log import TrainLog
@@ -55,7 +56,7 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
         "experiment": {key: getattr(first, key) for key in ("corpus", "pair", "setup", "name", "arch", "seed")},
         "fingerprint": first.fingerprint,
         "versions": versions(),
-        "settings": {"resamples": RESAMPLES, "seed": SEED, "confidence": CONFIDENCE},
+        "settings": {"resamples": RESAMPLES, "seed": BOOTSTRAP_SEED, "confidence": CONFIDENCE},
     }
     if first.train_max_words:
         record["settings"]["train_max_words"] = first.train_max_words
