@@ -115,6 +115,11 @@ def test_tables_equal_their_data(tables):
         assert path.read_text(encoding="utf-8") == text
 
 
+def test_a_row_without_results_is_an_error(tables):
+    with pytest.raises(ValueError, match=r"results/multi30k has no shaw-k3: run .*--experiments shaw-k3`"):
+        tables.multi30k_scores(["shaw-k1", "shaw-k3"])
+
+
 def test_plots_are_those_of_their_data(tables, tmp_path):
     for name, chosen in tables.PLOTS.items():
         tables.draw(tmp_path / name, *chosen)

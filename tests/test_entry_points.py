@@ -99,6 +99,13 @@ def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == ended
 
 
+def test_bf16_needs_no_tpu(data, shaw, tmp_path):
+    found = losses(posenc_train(data, tmp_path, SHAW, "--clipping-distance", "4", "--bf16"))
+    assert found[2] == pytest.approx(shaw[1][2], rel=0.02)
+    cfg = torch.load(tmp_path / "checkpoint_last.pt")["cfg"]
+    assert (cfg["common"]["bf16"], cfg["common"]["tpu"], cfg["distributed_training"]["tpu"]) == (True, False, False)
+
+
 def test_sinusoidal_has_the_losses_of_stock_fairseq_and_resumes_its_checkpoint(data, stock, tmp_path):
     checkpoint, expected = stock
     assert losses(posenc_train(data, tmp_path, "transformer_sinusoidal_tiny")) == expected

@@ -205,14 +205,20 @@ def results() -> dict[str, str]:
 
 
 def multi30k_scores(names: Collection[str] | None = None) -> str:
-    """BLEU of Multi30k's experiments, by default of all, on each test set."""
+    """BLEU of Multi30k's experiments, by default of all, on each test set.
+
+    Raises:
+        ValueError: results/ has no such experiment.
+    """
     of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared("multi30k").items()}
     found = of_test[MULTI30K[0]]
-    rows = [
-        [f"`{name}`", *(pooled_score(of_test[test][name]) for test in MULTI30K)]
-        for name in names or found
-        if name in found
-    ]
+    chosen = names or list(found)
+    if missing := [name for name in chosen if name not in found]:
+        raise ValueError(
+            f"results/multi30k has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
+            f"{','.join(missing)}`, and keep it as results/README.md says."
+        )
+    rows = [[f"`{name}`", *(pooled_score(of_test[test][name]) for test in MULTI30K)] for name in chosen]
     return table(["experiment", *MULTI30K], rows)
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from posenc_experiments.analysis.contrastive_sets import Contrast
+from posenc_experiments.analysis.contrastive_sets import ALL, Contrast
 from posenc_experiments.analysis.pairs import Pair
 from posenc_experiments.analysis.targets import Model, score_targets, unknown_words
 from posenc_experiments.evaluation.report import Column, Report, Table
 
 #: the highest distance of each bucket but the last
 BUCKETS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
-ALL = "all"
 CONFIDENCE = 0.95
 
 

@@ -17,6 +17,8 @@ from posenc_experiments.data.tsv import read_rows
 COLUMNS = ("phenomenon", "distance", "source", "correct", "contrastive")
 #: files of a DistilLingEval set, without the languages that their names end in
 DISTIL = ("src", "tgt.correct", "tgt.incorrect")
+#: the phenomenon of the row of the whole set, and the distance of a row of all distances
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def read_set(path: Path) -> list[Contrast]:
     if not found:
         raise RecipeError(f"{path} holds no contrastive pair.")
     for one in found:
+        if one.phenomenon == ALL:
+            raise RecipeError(f"{one.where}: its phenomenon is '{ALL}', the name of the whole set's row; rename it.")
         if one.correct.split() == one.contrastive.split():
             raise RecipeError(f"{one.where}: its correct and its contrastive target are equal; fix or remove it.")
     return found

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from markupsafe import Markup
 
 from posenc_experiments.analysis import svg
+from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.svg import COLOURS, Line, chart, style
 from posenc_experiments.analysis.texts import METRICS
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.plot import clipping_curves
 from posenc_experiments.evaluation.pooling import Row
 
-Record = dict[str, Any]
 T = TypeVar("T")
 
 

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from posenc_experiments.analysis import svg
 from posenc_experiments.analysis.figures import (
     Figure,
-    Record,
     cell,
     clipping_figures,
     first_of,
@@ -21,11 +20,11 @@ from posenc_experiments.analysis.figures import (
     pooled,
 )
 from posenc_experiments.analysis.model_figures import model_figures
-from posenc_experiments.analysis.record import versions
+from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
-from posenc_experiments.analysis.texts import RESAMPLES, SEED, read_texts
+from posenc_experiments.analysis.texts import RESAMPLES, read_texts
 from posenc_experiments.evaluation.comparison import notes
-from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
 from posenc_experiments.evaluation.pooling import Row, mean, shown_names
 from posenc_experiments.evaluation.significance import have_common_seeds, holm, paired_bootstrap
 
@@ -84,7 +83,7 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
         style=Markup(files["css"]),
         script=Markup(files["js"]),
         versions=", ".join(f"{name} {version}" for name, version in versions().items()),
-        settings=f"Bootstrap: {RESAMPLES:,} samples, seed {SEED}." if rows else "",
+        settings=f"Bootstrap: {RESAMPLES:,} samples, seed {BOOTSTRAP_SEED}." if rows else "",
     )
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc_experiments.analysis.data import Data, data_of, script_words
-from posenc_experiments.analysis.texts import CONFIDENCE, RESAMPLES, SEED, by_length, read_texts
+from posenc_experiments.analysis.texts import CONFIDENCE, RESAMPLES, by_length, read_texts
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
 from posenc_experiments.evaluation.results import Score
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 from posenc_experiments.training.train_log import TrainLog
@@ -55,7 +56,7 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
         "experiment": {key: getattr(first, key) for key in ("corpus", "pair", "setup", "name", "arch", "seed")},
         "fingerprint": first.fingerprint,
         "versions": versions(),
-        "settings": {"resamples": RESAMPLES, "seed": SEED, "confidence": CONFIDENCE},
+        "settings": {"resamples": RESAMPLES, "seed": BOOTSTRAP_SEED, "confidence": CONFIDENCE},
     }
     if first.train_max_words:
         record["settings"]["train_max_words"] = first.train_max_words
@@ -63,12 +64,12 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
     record["text"] = _kept(known, "text", inputs)
     if record["text"] is None:
         say("texts")
-        record["text"] = {
-            "inputs": inputs,
+        figures = {
             "tests": {score.test: _analyse_texts(score, data[score.test]) for score in scores},
             "valid_losses": valid_losses(files.train_log),
             "position_parameters": position_parameters(files.command, first.arch),
         }
+        record["text"] = _part(inputs, figures)
     # Where models are left out, a record of them is kept if it is there: it may have taken long.
     record["model"] = known.get("model") if settings.test is None else None
     if settings.test is not None:
@@ -113,7 +114,7 @@ def _model(checkpoint: Path, data: Data, settings: ModelSettings, known: Record,
         settings.sentences,
         progress=every_seconds(say),
     )
-    return {"inputs": inputs, **made_by, "subset": data.subset, "vocabulary": data.vocabulary(), **found}
+    return _part(inputs, {**made_by, "subset": data.subset, "vocabulary": data.vocabulary(), **found})
 
 
 def every_seconds(say: Say, seconds: float = 10, what: str = "sentences") -> Progress:
@@ -138,9 +139,19 @@ def read_record(path: Path) -> Record:
     return found if isinstance(found, dict) else {}
 
 
-def _kept(known: Record, part: str, inputs: str) -> Record | None:
-    found = known.get(part)
-    return found if isinstance(found, dict) and found.get("inputs") == inputs else None
+def _part(inputs: str, figures: Record) -> Record:
+    """A part of a record: the fingerprints of its inputs and of its figures, and the figures."""
+    as_read = json.loads(json.dumps(figures))  # with keys that are text
+    return {"inputs": inputs, "contents": fingerprint(as_read), **figures}
+
+
+def _kept(known: Record, name: str, inputs: str) -> Record | None:
+    """A part that an earlier call made from the same inputs; None if there is none, or it was changed since."""
+    found = known.get(name)
+    if not isinstance(found, dict):
+        return None
+    figures = {key: value for key, value in found.items() if key not in ("inputs", "contents")}
+    return found if found == _part(inputs, figures) else None
 
 
 def _text_inputs(scores: Sequence[Score], data: dict[str, Data | None], files: ExperimentDirectory) -> list[Any]:

@@ -7,7 +7,7 @@ from posenc_experiments.experiment.experiment import Experiment
 def analyse_run(run: Run, experiments: list[Experiment]) -> None:
     """Runs the stage; what is unchanged is not analysed again."""
     directories = [experiment.directory for experiment in experiments]
-    page = run.output_dir / run.recipe.corpus.name / run.pair / "analysis.html"
+    page = run.pair_results_dir / "analysis.html"
     if run.dry_run:
         run.dry([*run.module("posenc_experiments"), "analyse", "--output", page, *directories])
         return

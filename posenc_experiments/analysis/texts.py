@@ -15,13 +15,13 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
 from posenc_experiments.evaluation.results import Score, read_lines
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
-RESAMPLES, SEED, CONFIDENCE = 1000, 12345, 0.95
+RESAMPLES, CONFIDENCE = 1000, 0.95
 # Shares of the test's sentences that are no longer than the ends of the buckets.
 ENDS = (0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 Numbers = NDArray[np.float64]
@@ -167,7 +167,7 @@ def by_length(
 
 def interval(numbers: Numbers, score: Callable[[Numbers], float]) -> tuple[float, float]:
     """The ends of the 95 % bootstrap interval of a score over these sentences."""
-    chance = np.random.default_rng(SEED)
+    chance = np.random.default_rng(BOOTSTRAP_SEED)
     samples = chance.choice(len(numbers), size=(RESAMPLES, len(numbers)), replace=True)
     low, high = np.quantile(
         [score(numbers[sample]) for sample in samples], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]

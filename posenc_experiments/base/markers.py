@@ -45,8 +45,8 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def require_output(path: Path, example: str) -> None:
-    """Refuses a path of --output that `atomic_path` cannot write, before the work whose result it is for.
+def require_output(path: Path, example: str, option: str = "--output") -> None:
+    """Refuses a path of an option that `atomic_path` cannot write, before the work whose result it is for.
 
     Args:
         example: a file name, for the message.
@@ -55,16 +55,16 @@ def require_output(path: Path, example: str) -> None:
         RecipeError: it is a directory or a device, or its directory cannot be written.
     """
     if path.is_dir():
-        raise RecipeError(f"--output {path} is a directory: name a file, such as {path / example}.")
+        raise RecipeError(f"{option} {path} is a directory: name a file, such as {path / example}.")
     # The rename would replace a device, and /dev/stdout even where it leads to a file.
     if (path.exists() and not path.is_file()) or path.absolute().parent == Path("/dev"):
-        raise RecipeError(f"--output {path} is a device or a pipe: name a file, such as {example}.")
+        raise RecipeError(f"{option} {path} is a device or a pipe: name a file, such as {example}.")
     try:
         with tempfile.TemporaryFile(dir=next(parent for parent in path.absolute().parents if parent.exists())):
             pass
     except OSError as error:
         raise RecipeError(
-            f"--output {path} cannot be written ({error.strerror}): name a file in a directory that can be."
+            f"{option} {path} cannot be written ({error.strerror}): name a file in a directory that can be."
         ) from None
 
 

@@ -97,6 +97,20 @@ class Run:
     def binarized_dir(self) -> Path:
         return self.prepared_dir / "binarized"
 
+    @property
+    def results_dir(self) -> Path:
+        """The results of all pairs of the corpus."""
+        return self.output_dir / self.recipe.corpus.name
+
+    @property
+    def pair_results_dir(self) -> Path:
+        return self.results_dir / self.pair
+
+    @property
+    def jobs_dir(self) -> Path:
+        """Locks, logs and states of jobs that run in other processes."""
+        return self.results_dir / "jobs"
+
     def say(self, text: str) -> None:
         """Prints one line to the user, without markup."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

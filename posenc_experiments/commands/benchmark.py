@@ -4,7 +4,6 @@ fairseq-posenc benchmark training,generation,memory shaw diet_rel --data DATA-BI
 """
 
 import itertools
-import json
 import logging
 import os
 import shlex
@@ -20,6 +19,7 @@ import torch
 from fairseq_posenc.benchmark import models, report, run
 from fairseq_posenc.benchmark.results import Result
 from fairseq_posenc.benchmark.rounds import CLOCKS, Clock
+from posenc_experiments.base.markers import require_output, write_json
 
 
 def parse_lengths(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -48,31 +48,13 @@ def find_device(device: str, precision: str, clock: str) -> str:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
-    if device == "cpu" and precision != "fp32":
+    if device == "cpu" and precision == "fp16":
         raise click.UsageError(
-            f"--precision {precision}: fairseq cannot train in it on a CPU (without a GPU, bf16 means a TPU to it); "
-            "give --precision fp32, or use a GPU."
+            "--precision fp16: fairseq cannot train in it on a CPU; give --precision fp32 or bf16, or use a GPU."
         )
     if device == "cuda" and clock == "cpu":
         raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")
     return device
-
-
-def write(path: Path, text: str, mode: str = "w") -> None:
-    """Writes the file of --json; UsageError if it cannot be written."""
-    try:
-        with path.open(mode, encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise click.UsageError(f"--json {path} cannot be written ({error.strerror}): name another file.") from None
-
-
-def check_writable(path: Path) -> None:
-    """Checks, before hours of measuring, that a file can be written, and leaves no file behind."""
-    existed = os.path.exists(path)  # Path.exists raises if a name is too long
-    write(path, "", "a")
-    if not existed:
-        path.unlink()
 
 
 @click.command()
@@ -137,7 +119,7 @@ def check_writable(path: Path) -> None:
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Also write all figures to this file.",
 )
 def main(
@@ -175,10 +157,8 @@ def main(
     warnings.simplefilter("ignore")  # and hydra warns about it
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), encodings))
     flags = encodings[len(names) :]
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise click.UsageError(f"--json {json_file}: there is no such directory; make it first.")
     if json_file is not None:
-        check_writable(json_file)
+        require_output(json_file, "figures.json", "--json")
     data = tuple(dict.fromkeys(data))
     device = find_device(device, precision, clock)
     if threads is not None:
@@ -210,4 +190,4 @@ def main(
         click.echo(report.tables(found))
         results += found
         if json_file is not None:  # after each measure, because a later one may be interrupted
-            write(json_file, json.dumps(report.as_json(described, results), indent=2) + "\n")
+            write_json(json_file, report.as_json(described, results))

@@ -263,8 +263,6 @@ def check_hardware(
         )
     if nodes.count > 1 and where == "slurm":
         raise RecipeError("--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.")
-    if precision == "bf16" and not gpus:
-        raise RecipeError("--precision bf16 needs a GPU: without one, fairseq looks for a TPU; leave it out.")
     if precision == "fp16" and not gpus:
         raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
     if wandb and importlib.util.find_spec("wandb") is None:

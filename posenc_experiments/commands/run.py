@@ -115,7 +115,7 @@ def run_conf(
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
     chosen, seeds = [one.name for one in plan.experiments if one.seed == call.seeds[0]], ", ".join(map(str, call.seeds))
     run.say(f"{run.recipe.path.stem} {run.pair}: {', '.join(chosen)}; seed {seeds}; stages {', '.join(wanted)}")
-    run.say(f"results: {run.output_dir / recipe.corpus.name / run.pair}; data: {run.pair_dir}")
+    run.say(f"results: {run.pair_results_dir}; data: {run.pair_dir}")
     finish(run_plan(plan, call.hardware))
     if "compare" in wanted and not node_rank:
         compare(run, plan.experiments)

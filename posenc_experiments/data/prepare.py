@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import (
@@ -303,7 +303,7 @@ def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str)
     return counts
 
 
-def _text(path: Path):  # type: ignore[no-untyped-def]
+def _text(path: Path) -> TextIO:
     return open(path, "w", encoding="utf-8", newline="\n")
 
 

@@ -10,7 +10,7 @@ from posenc_experiments.experiment.experiment import Experiment
 def compare(run: Run, experiments: list[Experiment]) -> None:
     """Runs the stage; it is quick, so it is never skipped."""
     directories = [experiment.directory for experiment in experiments]
-    folder = run.output_dir / run.recipe.corpus.name / run.pair
+    folder = run.pair_results_dir
     if run.dry_run:
         run.dry([*run.module("posenc_experiments"), "compare", "--plot", folder / "compare.png", *directories])
         return

@@ -1,6 +1,8 @@
 """Names of metrics in tables and in the .tsv of a paper's table."""
 
 BLEU, CHRF, TOKENIZED = "BLEU", "chrF", "tok. BLEU"
+#: seed of the bootstrap, SacreBLEU's default
+BOOTSTRAP_SEED = 12345
 #: the kinds of tokenized BLEU, as [score] tokenized names them, and the word for each in tables
 KINDS = {"split": "historical", "lowercase": "lowercased"}
 #: the metrics that a paper's .tsv may name, and the kind of tokenized BLEU of each; None for SacreBLEU's BLEU

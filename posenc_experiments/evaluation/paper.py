@@ -199,7 +199,7 @@ def write_report(table: PaperTable, rows: list[Planned], failed: Iterable[Path])
     made = report(table.title, make_lines(rows, failed))
     files = []
     for kind, style in (("md", "markdown"), ("csv", "csv")):
-        files.append(run.output_dir / run.recipe.corpus.name / "tables" / f"{table.name}.{kind}")
+        files.append(run.results_dir / "tables" / f"{table.name}.{kind}")
         with atomic_path(files[-1]) as temporary:
             temporary.write_text(made.format(style), encoding="utf-8")
     return f"\n{made.format('text')}\nWritten: {' and '.join(map(str, files))}"

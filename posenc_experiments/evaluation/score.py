@@ -14,6 +14,7 @@ from posenc_experiments.base.markers import file_hash, read_json, write_json
 from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
 from posenc_experiments.evaluation.results import require_equal_counts
 from posenc_experiments.evaluation.translate import Translate
 from posenc_experiments.experiment.experiment import Experiment
@@ -143,7 +144,7 @@ def _decoded(path: Path) -> list[str]:
 def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:
     """Runs SacreBLEU and returns the list of metrics that it prints."""
     # SacreBLEU's default seed and the JSON format, so that the user's environment does not change scores.
-    environment = {**os.environ, "SACREBLEU_SEED": "12345", "SACREBLEU_FORMAT": "json"}
+    environment = {**os.environ, "SACREBLEU_SEED": str(BOOTSTRAP_SEED), "SACREBLEU_FORMAT": "json"}
     process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
     if process.returncode != 0:
         reason = (process.stderr.strip().split("\n") or ["no message"])[-1]

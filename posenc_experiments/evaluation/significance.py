@@ -12,6 +12,7 @@ from sacrebleu.metrics import bleu
 from sacrebleu.significance import _compute_p_value
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
 from posenc_experiments.evaluation.results import Score, read_lines
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
@@ -92,8 +93,8 @@ def _resampled(score: Score, samples: int) -> _Resampled:
 
 
 def _random_seed() -> int:
-    seed = os.environ.get("SACREBLEU_SEED", "12345")
-    return int(seed) if seed.isdecimal() else 12345
+    seed = os.environ.get("SACREBLEU_SEED", "")
+    return int(seed) if seed.isdecimal() else BOOTSTRAP_SEED
 
 
 @lru_cache(maxsize=512)

@@ -62,10 +62,8 @@ class Experiment(Layout):
 
     @property
     def directory(self) -> Path:
-        recipe = self.run.recipe
         name = directory_name(self.arch, self.named_flags)
-        pair = self.run.output_dir / recipe.corpus.name / self.run.pair
-        return pair / (recipe.setup or "") / name / f"seed{self.seed}"
+        return self.run.pair_results_dir / (self.run.recipe.setup or "") / name / f"seed{self.seed}"
 
     @property
     def title(self) -> str:

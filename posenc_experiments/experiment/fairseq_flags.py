@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -33,13 +34,15 @@ def read(kind: str, words: Iterable[str]) -> dict[str, Any]:
 
 @cache
 def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
-    # Imported here, because it imports torch, which would slow down --help and --dry-run.
+    # Imported here, because it imports torch, which would slow down --help.
     from fairseq import options
 
     import fairseq_posenc  # noqa: F401 - registers the architectures
 
     def refuse(message: str) -> NoReturn:
-        raise Refused(" ".join(message.split()))
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        near = difflib.get_close_matches(unknown[1], parser._option_string_actions, 1) if unknown else []
+        raise Refused(" ".join(message.split()) + "".join(f"; did you mean {flag}?" for flag in near))
 
     parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()
     parser.error = refuse

@@ -66,7 +66,7 @@ def package_directory() -> Path:
 
 @cache
 def _hardware() -> dict[str, Any]:
-    # Executed as a file, because importing its package imports torch, which would slow down --help and --dry-run.
+    # Executed as a file, because importing its package imports torch, which would slow down --help.
     return runpy.run_path(str(package_directory() / "hardware.py"))
 
 

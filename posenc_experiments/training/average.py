@@ -31,7 +31,7 @@ class Average(Stage):
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         recipe = experiment.run.recipe
         with ONE_AT_A_TIME:
-            # Imported here, because it imports torch and fairseq, which would slow down --help and --dry-run.
+            # Imported here, because it imports torch and fairseq, which would slow down --help.
             from fairseq_posenc import checkpoints
 
             by_updates = recipe.average_by == "updates"

@@ -45,8 +45,9 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
     """Runs the jobs that are not done; returns those that failed, and why. Nodes other than 0 only join trainings."""
     run = plan.experiments[0].run
     if run.dry_run:
+        _check_flags(plan)
         _say_missing_tests(plan)
-        dry_run(plan, hardware)
+        _dry_run(plan, hardware)
         return {}
     if run.node_rank:
         for number, experiment in enumerate(plan.experiments if "train" in plan.stages else [], 1):
@@ -60,13 +61,13 @@ def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
             _check_flags(plan)
             _make_directories(run)
             return _run_jobs(run, plan.to_do, hardware)
-    except KeyboardInterrupt:
+    except Interrupted as interrupted:
         run.say(
             "Interrupted: run again to resume."
             if not hardware.elsewhere
             else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
         )
-        sys.exit(130)
+        sys.exit(128 + interrupted.number)
 
 
 def _make_directories(run: Run) -> None:
@@ -105,27 +106,35 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
         executor: Executor = queue or Local(run.stop, show)
         if queue is not None:
             # Two runners at a time would both submit the same jobs.
-            stack.enter_context(locked(run.output_dir / run.recipe.corpus.name / "jobs"))
+            stack.enter_context(locked(run.jobs_dir))
         stack.enter_context(progress)
         slots = {DATA: ["0"], TRAIN: hardware.slots or [str(number) for number in range(len(others))]}
         return Runner(executor, slots, progress, failures, together=run.nodes > 1).run(others)
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal interrupted the call; `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 @contextmanager
 def _interruptible(stop: threading.Event) -> Iterator[None]:
-    """Ends the block by KeyboardInterrupt on SIGINT and SIGTERM.
+    """Ends the block by Interrupted on SIGINT and SIGTERM.
 
     An import or a destructor may swallow the exception or raise another, so the signals also set `stop`, which ends all
     commands.
     """
-    interrupted = threading.Event()
+    interrupted: list[Interrupted] = []
 
     def interrupt(number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
         signal.alarm(GRACE_SECONDS)  # then kills this process, and so its commands, if it has not ended
-        interrupted.set()
+        interrupted.append(Interrupted(number))
         stop.set()
-        raise KeyboardInterrupt
+        raise interrupted[0]
 
     handled = [signal.SIGTERM]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # shells make background jobs ignore it
@@ -134,13 +143,13 @@ def _interruptible(stop: threading.Event) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not interrupted.is_set():
+        if not interrupted:
             raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if interrupted.is_set():
-        raise KeyboardInterrupt
+    if interrupted:
+        raise interrupted[0]
 
 
 def _say_missing_tests(plan: Plan) -> None:
@@ -166,7 +175,7 @@ def _check_flags(plan: Plan) -> None:
             check_data(checked)
 
 
-def dry_run(plan: Plan, hardware: Hardware) -> None:
+def _dry_run(plan: Plan, hardware: Hardware) -> None:
     """Prints every command that would be run, and where it would run."""
     run = plan.experiments[0].run
     for job in [*plan.data, *plan.trainings.values()]:

@@ -90,10 +90,6 @@ def _command(run: Run, stages: Iterable[str], cpus: int, *options: str) -> list[
     return [*words, "--stages", ",".join(stages), "--cpus", str(cpus), *options]
 
 
-def _jobs_directory(run: Run) -> Path:
-    return run.output_dir / run.recipe.corpus.name / "jobs"
-
-
 def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, list[Checked]]) -> list[Job]:
     """The jobs for `download` and `prepare`; the stages themselves skip what is done."""
 
@@ -114,7 +110,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
             work=fetch,
             command=_command(run, ["download"], run.cpus, "--gpus", "0"),
             is_done=lambda: False,
-            directory=_jobs_directory(run) / run.pair / "download",
+            directory=run.jobs_dir / run.pair / "download",
             locks=[run.download_dir.parent],
             pool=DATA,
             here=True,  # other machines may have no network
@@ -126,7 +122,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
             work=prepare_and_check,
             command=_command(run, ["prepare"], run.cpus, "--gpus", "0"),
             is_done=lambda: prepare.is_prepared(run),
-            directory=_jobs_directory(run) / run.pair / "prepare",
+            directory=run.jobs_dir / run.pair / "prepare",
             locks=[run.pair_dir],
             pool=DATA,
             cpus=run.cpus,
@@ -159,13 +155,12 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
     words += ["--tensorboard"] if run.tensorboard else []
     words += ["--wandb", run.wandb] if run.wandb else []
     extra = ["--", *flag_words(run.extra)] if run.extra else []
-    output = run.output_dir / run.recipe.corpus.name
     return Job(
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
         work=work,
         command=_command(run, [stage.name for stage in stages], run.cpus, *words, *extra),
         is_done=lambda: stages[-1].is_done(experiment) and superseded.is_in_place(experiment),
-        directory=_jobs_directory(run) / experiment.directory.relative_to(output),
+        directory=run.jobs_dir / experiment.directory.relative_to(run.results_dir),
         locks=[experiment.directory],
         pool=TRAIN,
         gpus=run.gpus,

@@ -102,7 +102,7 @@ def _require_known(conf: Recipe, head: str, where: str) -> None:
     """RecipeError if this is neither a name of the .conf nor an encoding."""
     if head in conf.experiments or any(row[0] == head for row in conf.experiments.values()):
         return
-    # Imported here, because it imports torch, which would slow down --dry-run.
+    # Imported here, because it imports torch, which would slow down --help.
     from fairseq_posenc.encodings import ENCODINGS
 
     if head not in ENCODINGS:

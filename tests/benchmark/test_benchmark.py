@@ -4,7 +4,6 @@ import gc
 import json
 import weakref
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -541,8 +540,8 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
         (["training", "shaw", "--size", "huge"], "'--size': 'huge' is not one of"),
         (["training", "shaw", "--rounds", "0"], "'--rounds': 0 is not in the range"),
         (
-            ["training", "shaw", "--device", "cpu", "--precision", "bf16"],
-            "--precision bf16: ",
+            ["training", "shaw", "--device", "cpu", "--precision", "fp16"],
+            "--precision fp16: ",
         ),
         (["speed", "shaw"], "'speed' is no measure"),
         (["memory", "shaw", "--lengths", "8;16"], "'8;16': say numbers of tokens"),
@@ -552,8 +551,8 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
         ),
         (["table1", "--lengths", "8,16"], "--lengths: table1 accepts one length only"),
         (
-            ["training", "shaw", "--json", "no-such-place/a.json"],
-            "--json no-such-place/a.json: ",
+            ["training", "shaw", "--json", "/proc/a.json"],
+            "--json /proc/a.json cannot be written (",
         ),
         (
             ["training", "shaw", "--", "--max-tokens", "9"],
@@ -587,18 +586,10 @@ def test_a_corpus_named_twice_is_used_once(measured, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused_before_measuring(measured, tmp_path):
     said = refusal("forward", "shaw", "--device", "cpu", "--json", tmp_path / ("x" * 300))
-    assert "x cannot be written (File name too long)" in said
+    assert "xx: File name too long: give a shorter path." in said
     refusal("forward", "shaw", "--device", "cpu", "--json", tmp_path / "a", "--", "--max-tokens", "9")
     assert not measured
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_is_one_sentence(measured, monkeypatch, tmp_path):
-    if not Path("/dev/full").exists():
-        pytest.skip("there is no /dev/full")
-    said = refusal("forward", "shaw", "--device", "cpu", "--json", "/dev/full")
-    assert "/dev/full cannot be written (No space left on device)" in said
-    assert len(measured) == 1
 
 
 def test_a_directory_without_a_corpus(tmp_path):

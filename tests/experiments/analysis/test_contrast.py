@@ -88,6 +88,7 @@ def test_distil_lingeval(tmp_path):
             "\t".join(COLUMNS) + "\ncase\t3\ta\tb\tb\n",
             "set.tsv, line 2: its correct and its contrastive target are equal",
         ),
+        ("\t".join(COLUMNS) + "\nall\t3\ta\tb\tc\n", "set.tsv, line 2: its phenomenon is 'all'.*; rename it"),
         ("\t".join(COLUMNS) + "\n", "set.tsv holds no contrastive pair"),
     ],
 )

@@ -343,16 +343,16 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_dry_run_does_not_wait_for_torch(tmp_path: Path) -> None:
+def test_dry_run_refuses_an_unknown_flag_before_it_prints_commands(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
-    words = ["--conf", conf, "--gpus", "0", *directories(tmp_path), "--dry-run"]
-    code = (
-        "import sys; from posenc_experiments.commands.run import main\n"
-        f"main({list(map(str, words))}, standalone_mode=False); print([*sys.modules])"
+    options = ["--dry-run", "--experiments", "shaw --clipping-distanc 8"]
+    process = run_pipeline(conf, *directories(tmp_path), *options)
+    assert process.returncode == 1
+    assert process.stderr == (
+        "Error: --experiments 'shaw --clipping-distanc 8': fairseq says: unrecognized arguments: --clipping-distanc 8; "
+        "did you mean --clipping-distance?\n"
     )
-    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
-    assert "'posenc_experiments.experiment.identity'" in process.stdout
-    assert "'torch'" not in process.stdout
+    assert "fairseq_cli" not in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -613,8 +613,9 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
     # A background job of a shell ignores SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(pipeline.Interrupted) as interrupted:
             work()
+        assert interrupted.value.number == number
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.alarm(0)
