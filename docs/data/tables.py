@@ -4,6 +4,7 @@ package: `python docs/data/tables.py`.
 
 import csv
 import io
+import json
 import logging
 import re
 import runpy
@@ -23,6 +24,7 @@ from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.pooling import Pooled, pool
 from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.experiment.layout import SACREBLEU
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -43,6 +45,8 @@ PLOTS = {
 #: the rows of README and of the plots
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), "sinusoidal", "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
+SHORT = "quickstart-short"
+DEEPER = ("test_depth3", "test_depth4")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
@@ -204,6 +208,37 @@ def results() -> dict[str, str]:
     }
 
 
+def lengths() -> dict[str, str]:
+    """Scores of models that were trained on short sentences."""
+    with open(RESULTS / SHORT / "short.csv", encoding="utf-8", newline="") as file:  # as `table.sh short` wrote it
+        by_words = [row for row in csv.DictReader(file) if not row["missing"]]
+    ranges = [name.removeprefix("bleu ") for name in by_words[0] if name.startswith("bleu ")]
+    short = [
+        [f"`{row['experiment']}`"]
+        + [f"{float(row[f'bleu {words}']):.1f} ± {float(row[f'bleu_interval {words}']):.1f}" for words in ranges]
+        for row in by_words
+    ]
+    of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared(SHORT).items()}
+    ratios = length_ratios(SHORT)
+    deeper = [
+        [f"`{name}`", *(cell for test in DEEPER for cell in (pooled_score(of_test[test][name]), ratios[test, name]))]
+        for name in of_test[DEEPER[0]]
+    ]
+    return {
+        "short": table(["experiment", *(f"{words} words" for words in ranges)], short),
+        "deeper": table(["experiment", *(cell for test in DEEPER for cell in (test, "length ratio"))], deeper),
+    }
+
+
+def length_ratios(recipe: str) -> dict[tuple[str, str], str]:
+    """Words of the translations by words of the references, from SacreBLEU's output, by test set and experiment."""
+    found = {}
+    for row in pool(read_experiments([RESULTS / recipe])):
+        bleu = json.loads(row.first.file(SACREBLEU).read_text(encoding="utf-8"))[0]
+        found[row.first.test, row.first.name] = re.findall(r"ratio = ([\d.]+)", bleu["verbose_score"])[0]
+    return found
+
+
 def multi30k_scores(names: Collection[str] | None = None) -> str:
     """BLEU of Multi30k's experiments, by default of all, on each test set.
 
@@ -302,6 +337,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "docs/encodings.md": encodings,
     "docs/fairseq.md": fairseq,
     "docs/learning.md": learning,
+    "docs/lengths.md": lengths,
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
