@@ -1,8 +1,5 @@
-"""The tables of docs/performance.md, from docs/data/benchmarks/: what `fairseq-posenc benchmark --json` wrote, and the
-ratios of an earlier version, of which only the table was kept.
-"""
+"""The tables of docs/performance.md, from docs/data/benchmarks/: what `fairseq-posenc benchmark --json` wrote."""
 
-import csv
 import json
 import statistics
 from dataclasses import fields
@@ -15,13 +12,12 @@ from fairseq_posenc.benchmark.rounds import STOCK
 from fairseq_posenc.encodings import ENCODINGS
 
 BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
-#: each column of the table of speed, and the measurement of the current code that it is from, if there is one
+#: each column of the table of speed, and its measurement
 SPEED = {
     "training, newstest": "training-newstest",
-    "training, Multi30k": None,
+    "training, Multi30k": "training-multi30k",
     "generation, Multi30k": "generation-multi30k",
 }
-EARLIER = " †"  # after a ratio of an earlier version
 EAGER, FLEX = "attention_backend=eager", "attention_backend=flex"
 Rows = tuple[list[str], list[list[str]]]
 
@@ -32,23 +28,10 @@ def results(name: str) -> list[Result]:
     return [Result(**{field.name: one[field.name] for field in fields(Result)}) for one in found]
 
 
-def earlier() -> dict[str, dict[str, str]]:
-    """Ratios that were measured with an earlier version, by column and encoding."""
-    found: dict[str, dict[str, str]] = {column: {} for column in SPEED}
-    with open(BENCHMARKS / "earlier-speed.csv", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            spread = f"({row['lower_quartile']} to {row['upper_quartile']})"
-            found[row["measure"]][row["encoding"]] = f"{row['ratio']} {spread}{EARLIER}"
-    return found
-
-
 def speed() -> Rows:
     """Each encoding's ratio to stock fairseq, with quartiles over the rounds."""
-    columns = [
-        of_column | ({one.encoding: ratio(one) for one in results(name)} if name else {})
-        for of_column, name in zip(earlier().values(), SPEED.values(), strict=True)
-    ]
-    return ["encoding", *SPEED], [[f"`{name}`", *(column.get(name, "") for column in columns)] for name in ENCODINGS]
+    columns = [{one.encoding: ratio(one) for one in results(name)} for name in SPEED.values()]
+    return ["encoding", *SPEED], [[f"`{name}`", *(column[name] for column in columns)] for name in ENCODINGS]
 
 
 def growth() -> Rows:
