@@ -123,7 +123,8 @@ class ProductsByDiagonal(torch.autograd.Function):
         if _covers_all(vectors, q, k):
             logits = q.new_empty(*q.shape[:3], k.size(2))
         else:
-            lower, higher = ((q * vectors[:, end, None]) @ k.transpose(-2, -1) for end in (0, -1))
+            # Autocast computes products in half precision; backward needs logits of q's type.
+            lower, higher = (((q * vectors[:, end, None]) @ k.transpose(-2, -1)).to(q.dtype) for end in (0, -1))
             logits = lower.tril_(lowest - 1).add_(higher.triu_(lowest + vectors.size(1)))
         for number, offset, i, j in _diagonals(q, k, vectors, lowest):
             products = q[:, :, i] * k[:, :, j] @ vectors[:, number, :, None]

@@ -132,6 +132,16 @@ def test_gradient_reaches_every_parameter_and_input(name, options, need_weights)
             assert parameter.grad.abs().max() > 0, parameter_name
 
 
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_gradients_are_finite_under_autocast(name):
+    options = {"clipping_distance": 1} if "clipping_distance" in ENCODINGS[name].options else {}
+    encoding, tensors = make(name, options, torch.float32), [x.float().requires_grad_() for x in inputs()]
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = attend(*tensors, encoding)
+    output.float().square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in (*tensors, *encoding.parameters()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("name", "options"), ALONE)
 def test_half_precision_is_finite_and_close(name, options, dtype):
