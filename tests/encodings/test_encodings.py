@@ -100,6 +100,18 @@ def test_full_causal_pass_equals_incremental_decoding(name, options):
                 torch.testing.assert_close(output, full[:, :, t - queries : t], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "options"), CAUSAL)
+def test_a_generation_may_outgrow_its_cache(name, options):
+    """Values are first cached for 64 positions."""
+    length = min(70, getattr(make(name, options), "max_positions", 70))
+    encoding, (q, k, v), generation = make(name, options), inputs(length, length), {}
+    full, _ = attend(q, k, v, encoding, attn_mask=causal_mask(length))
+    for t in (1, min(60, length), length):
+        step = q[:, :, t - 1 : t], k[:, :, :t], v[:, :, :t]
+        output, _ = attend(*step, encoding, positions=Positions(1, t, generation=generation))
+        torch.testing.assert_close(output, full[:, :, t - 1 : t], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize(("name", "options"), ALONE)
 def test_sentence_alone_equals_sentence_in_a_padded_batch(name, options, side):
