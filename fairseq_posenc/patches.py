@@ -7,7 +7,7 @@
   epoch. The trainer then ignores the sizes of the real batches before it, and the gradient of the update is too large.
 * A training that resumes after its last update makes one more, since ``--max-update`` is checked after an update only.
 * The worker processes of a killed torchrun continue to train, and write to the same directory as the resumed training.
-* ``--bf16`` implies ``--tpu``, so it trains on no GPU, and ends in a traceback where PyTorch/XLA is not installed.
+* ``--bf16`` implies ``--tpu``, so fairseq never uses a GPU with it, and without PyTorch/XLA it ends in a traceback.
 * Errors in reading checkpoints: see :mod:`.checkpoint_patches`.
 """
 
@@ -52,7 +52,7 @@ def install() -> None:
         (tasks, "setup_task", checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY)),
         (models, "build_model", checkpoint_patches.refuse_unknown("arch", architectures)),
         (Trainer, "load_checkpoint", lambda function: checkpoint_patches.check_start(stop_if_finished(function))),
-        (dataclass_utils, "convert_namespace_to_omegaconf", leave_missing_tpu),
+        (dataclass_utils, "convert_namespace_to_omegaconf", allow_bf16_without_tpu),
         (FastaDataset, "_build_index", checkpoint_patches.refuse_shell_characters),
         (utils, "eval_str_list", lambda _: literals.eval_str_list),
         (utils, "eval_str_dict", lambda _: literals.eval_str_dict),
@@ -139,8 +139,8 @@ def stop_if_finished(load_checkpoint: Any) -> Any:
     return load
 
 
-def leave_missing_tpu(convert: Any) -> Any:
-    """Lets --bf16 train on the GPU or the CPU where PyTorch/XLA, without which no TPU can be used, is not installed."""
+def allow_bf16_without_tpu(convert: Any) -> Any:
+    """Lets --bf16 train on a GPU or a CPU if PyTorch/XLA, which a TPU needs, is not installed."""
 
     @functools.wraps(convert)
     def converted(args: Any) -> Any:

@@ -266,8 +266,8 @@ class PositionEncoding(LearnedScalars):
     def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         """Computes attention with FlexAttention, (B, H, T, d); q is scaled.
 
-        An encoding that overrides ``context`` must override this method too, and apply all masks. Segments with an
-        encoding that needs the weights are refused before; any other must add them here.
+        An encoding that overrides ``context`` must override this method too, and apply all masks. An override must
+        also add the bias of segments, unless the encoding needs the weights: attention refuses segments then.
         """
         score_mod = self.score_mod(q, k, positions) if self.overrides("bias") else None
         if self.segments is not None:

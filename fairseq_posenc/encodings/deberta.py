@@ -173,14 +173,13 @@ class DeBERTa(PositionEncoding):
             return prepared[:, rows]
         if positions.generation is None or positions.queries > 1:
             return self._split_heads(projection(self.relative_vectors[rows]))
-        all_rows = rows.stop is None
 
         def project(keys: int) -> Tensor:
-            used = rows if all_rows else self._clipped(Positions(1, keys, device=positions.device)).rows
-            return self._split_heads(projection(self.relative_vectors[used])).contiguous()
+            first = min(rows.start, self._clipped(Positions(1, keys, device=positions.device)).rows.start)
+            return self._split_heads(projection(self.relative_vectors[first : rows.stop])).contiguous()
 
-        vectors = positions.cached_for_generation(projection, project)
-        return vectors if all_rows else vectors[:, vectors.size(1) - (rows.stop - rows.start) :]
+        # The rows of one query end at the same row for any number of keys: more keys only add rows before them.
+        return positions.cached_for_generation(projection, project)[:, rows.start - rows.stop :]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
@@ -200,10 +199,9 @@ class DeBERTa(PositionEncoding):
 
     def _rows_of_opposite_distance(self, positions: Positions) -> tuple[slice, Tensor]:
         """All rows, and indices (T, S) into them by the distance i - j."""
+        all_rows = slice(0, len(self.relative_vectors))
         if self.position_buckets is not None:
             key = "opposite log buckets", self.position_buckets, self.max_distance
-            return slice(None), positions.cached(
-                key, lambda: by_clamped_distance(self.bucket_rows, -positions.distances)
-            )
+            return all_rows, positions.cached(key, lambda: by_clamped_distance(self.bucket_rows, -positions.distances))
         k = self.clipping_distance
-        return slice(None), positions.cached(("opposite", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)
+        return all_rows, positions.cached(("opposite", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)

@@ -72,8 +72,8 @@ class Huang2(ClippedEncoding):
         return q @ k.transpose(-2, -1) * look_up(self.effective("relative_factors")[:, rows].to(q.dtype), index)
 
 
-#: the largest part of all distances for which the two products of the clipped ones pay
-CLIPPED_PAYS = 2 / 3
+#: clipped distances are computed by two matrix products if at most this share of all distances is not clipped
+MOST_UNCLIPPED = 2 / 3
 
 
 @register_encoding("huang3")
@@ -99,7 +99,7 @@ class Huang3(ClippedEncoding):
         vectors, lowest = self.relative_vectors[:, rows], rows.start - self.clipping_distance
         if positions.queries == 1:
             return q @ (k * vectors.index_select(1, index[0]).to(q.dtype)).transpose(-2, -1)
-        if vectors.size(1) > CLIPPED_PAYS * len(positions.span):
+        if vectors.size(1) > MOST_UNCLIPPED * len(positions.span):
             vectors, lowest = self.learned_by_distance(positions)["relative_vectors"], -positions.index_of_zero
         logits: Tensor = ProductsByDiagonal.apply(q, k, vectors.to(q.dtype), positions.first + lowest)
         return logits
@@ -123,7 +123,8 @@ class ProductsByDiagonal(torch.autograd.Function):
         if _covers_all(vectors, q, k):
             logits = q.new_empty(*q.shape[:3], k.size(2))
         else:
-            lower, higher = ((q * vectors[:, end, None]) @ k.transpose(-2, -1) for end in (0, -1))
+            # Autocast computes products in half precision; backward needs logits of q's type.
+            lower, higher = (((q * vectors[:, end, None]) @ k.transpose(-2, -1)).to(q.dtype) for end in (0, -1))
             logits = lower.tril_(lowest - 1).add_(higher.triu_(lowest + vectors.size(1)))
         for number, offset, i, j in _diagonals(q, k, vectors, lowest):
             products = q[:, :, i] * k[:, :, j] @ vectors[:, number, :, None]

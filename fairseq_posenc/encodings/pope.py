@@ -45,18 +45,19 @@ class Pope(PositionEncoding):
         if positions.generation is not None:
             return F.softplus(q), F.softplus(k), v  # without phases, which would double the width of the cache
         precise = _at_least_single(q.dtype)
-        of_q, of_k = self._turned(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
+        of_q, of_k = self._with_phases(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
         return of_q.to(q.dtype), of_k.to(k.dtype), v
 
     def recall(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        # With one query, the phases amount to a real factor for each distance, so q and k keep width d.
         if positions.queries > 1 or positions.are_given:
-            return self._turned(q, k, positions)
+            return self._with_phases(q, k, positions)
         factors = positions.cached_for_generation(
             self, lambda keys: self._factors(Positions(1, keys, device=q.device)).to(q.dtype)
         )
         return q, k * factors[:, factors.size(1) - positions.keys :]
 
-    def _turned(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+    def _with_phases(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """Gives the magnitudes q and k their phases: complex numbers as pairs of real numbers, of width 2d."""
         precise = _at_least_single(q.dtype)
         of_queries, of_keys = at_positions(

@@ -63,9 +63,10 @@ class TransformerXL(PositionEncoding):
         return q if self.content_bias is None else q + self.content_bias.to(q.dtype)[:, None], k, v
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        return logits_of_queries(self._with(self.position_bias, q), self._vectors(q, positions), positions.span_index)
+        query = self._query_with(self.position_bias, q)
+        return logits_of_queries(query, self._vectors(q, positions), positions.span_index)
 
-    def _with(self, bias: Tensor | None, q: Tensor) -> Tensor:
+    def _query_with(self, bias: Tensor | None, q: Tensor) -> Tensor:
         """The scaled query with this bias instead of u."""
         if bias is None:
             return q
@@ -141,7 +142,7 @@ class XLNet(TransformerXL):
         bias = super().bias(q, k, positions)
         if self.segment_vectors is None or self.segment_query_bias is None:
             return bias
-        query = self._with(self.segment_query_bias, q)
+        query = self._query_with(self.segment_query_bias, q)
         same_or_other = per_head(query, self.segment_vectors.permute(1, 2, 0))  # (B, H, T, 2)
         of_queries, of_keys = positions.segment_pairs
         other = (of_queries[:, None, :, None] != of_keys[:, None, None, :]).long()  # (B, 1, T, S)

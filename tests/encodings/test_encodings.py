@@ -100,6 +100,18 @@ def test_full_causal_pass_equals_incremental_decoding(name, options):
                 torch.testing.assert_close(output, full[:, :, t - queries : t], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "options"), CAUSAL)
+def test_a_generation_may_outgrow_its_cache(name, options):
+    """Values are first cached for 64 positions."""
+    length = min(70, getattr(make(name, options), "max_positions", 70))
+    encoding, (q, k, v), generation = make(name, options), inputs(length, length), {}
+    full, _ = attend(q, k, v, encoding, attn_mask=causal_mask(length))
+    for t in (1, min(60, length), length):
+        step = q[:, :, t - 1 : t], k[:, :, :t], v[:, :, :t]
+        output, _ = attend(*step, encoding, positions=Positions(1, t, generation=generation))
+        torch.testing.assert_close(output, full[:, :, t - 1 : t], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize(("name", "options"), ALONE)
 def test_sentence_alone_equals_sentence_in_a_padded_batch(name, options, side):
@@ -130,6 +142,16 @@ def test_gradient_reaches_every_parameter_and_input(name, options, need_weights)
         invisible |= "fire_threshold" in options and parameter_name == "threshold_scale"
         if not invisible:
             assert parameter.grad.abs().max() > 0, parameter_name
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_gradients_are_finite_under_autocast(name):
+    options = {"clipping_distance": 1} if "clipping_distance" in ENCODINGS[name].options else {}
+    encoding, tensors = make(name, options, torch.float32), [x.float().requires_grad_() for x in inputs()]
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = attend(*tensors, encoding)
+    output.float().square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in (*tensors, *encoding.parameters()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
