@@ -75,8 +75,6 @@ def analyse(
         title = f"{mine[0].name} seed {mine[0].seed} ({done} of {len(by_directory)})"
         path = _record_path(directory, ANALYSIS, output)
         records[directory] = analyse_experiment(mine, settings, path, _titled(say, title))
-        if models and records[directory]["model"] is None:
-            say(f"analyse: {title}: no model: averaged.pt or the binarized data is not there (--data names the data)")
     bare = []
     if checkpoints is not None:
         asked = ModelSettings(checkpoints.data.subset, sentences)
@@ -85,7 +83,7 @@ def analyse(
             found = analyse_checkpoint(path, checkpoints.data, asked, record, _titled(say, name))
             bare.append({**found, "checkpoint": name})
     say("analyse: comparing and drawing")
-    analysed = [Analysed(row, [_shown(records[score.directory], models) for score in row.scores]) for row in rows]
+    analysed = [Analysed(row, [records[score.directory] for score in row.scores]) for row in rows]
     page = render(analysed, bare, number).encode("utf-8")
     if len(page) > MOST_BYTES:
         raise RecipeError(
@@ -99,10 +97,6 @@ def analyse(
 
 def _titled(say: Callable[[str], None], title: str) -> Callable[[str], None]:
     return lambda text: say(f"analyse: {title}: {text}")
-
-
-def _shown(record: Record, models: bool) -> Record:
-    return record if models else {**record, "model": None}
 
 
 def _rows(scores: Sequence[Score], test: str | None) -> list[Row]:

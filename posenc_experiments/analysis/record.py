@@ -46,7 +46,7 @@ def versions() -> dict[str, str]:
 
 def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: Path, say: Say) -> Record:
     """The record of an experiment with these scores, one a test set; written to `path` unless it stands there with the
-    same inputs.
+    same inputs. A model's figures of an earlier call stay in that file where this call finds none.
     """
     directory, first = scores[0].directory, scores[0]
     files = ExperimentDirectory(directory)
@@ -70,15 +70,17 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
             "position_parameters": position_parameters(files.command, first.arch),
         }
         record["text"] = _part(inputs, figures)
-    # Where models are left out, a record of them is kept if it is there: it may have taken long.
-    record["model"] = known.get("model") if settings.test is None else None
-    if settings.test is not None:
-        of_test = data[settings.test]
-        if files.averaged.is_file() and of_test is not None:
-            record["model"] = _model(files.averaged, of_test, settings, known, say)
+    of_test = None if settings.test is None else data[settings.test]
+    earlier, model = known.get("model"), None
+    if of_test is not None and files.averaged.is_file():
+        model = _model(files.averaged, of_test, settings, known, say)
+    elif settings.test is not None:
+        kept = f"; {path.name} keeps the figures of an earlier call, which the page leaves out" if earlier else ""
+        say(f"no model: averaged.pt or the binarized data is not there (--data names the data){kept}")
+    record["model"] = model or earlier  # which may have taken long
     if record != known:
         write_json(path, record)
-    return record
+    return {**record, "model": model}
 
 
 def analyse_checkpoint(checkpoint: Path, data: Data, settings: ModelSettings, path: Path, say: Say) -> Record:

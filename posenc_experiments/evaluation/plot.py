@@ -24,7 +24,8 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     groups = comparable_groups(rows)
     if not groups:
         raise RecipeError("There are no scores to plot.")
-    figure = Figure(figsize=(7, 4.5 * len(groups)), layout="constrained")
+    beside = max(_legend_columns(len(group)) for group in groups)
+    figure = Figure(figsize=(7 + 2 * beside, 4.5 * len(groups)), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
         draw(axes, group)
@@ -89,4 +90,13 @@ def draw(axes: Any, rows: list[Row]) -> None:
     axes.set_ylabel("BLEU")
     axes.set_title(" ".join(rows[0].group))
     axes.grid(alpha=0.3)
-    axes.legend(handles=[shown[id(row)] for row in rows if id(row) in shown])
+    handles = [shown[id(row)] for row in rows if id(row) in shown]
+    if columns := _legend_columns(len(rows)):
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", ncols=columns)
+    else:
+        axes.legend(handles=handles)
+
+
+def _legend_columns(rows: int) -> int:
+    """The columns of a legend beside the axes, which a long one would cover; 0 for one within them."""
+    return 0 if rows <= 12 else -(-rows // 20)

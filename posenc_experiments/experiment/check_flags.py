@@ -1,5 +1,6 @@
 """Checks command lines with fairseq's own parser, before hours of work depend on them."""
 
+from argparse import Namespace
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
@@ -32,9 +33,16 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checke
 
 def read_training(experiment: Experiment) -> Checked:
     """The training command of an experiment, as fairseq reads it."""
+    # Imported here, because it imports torch, which would slow down --help.
+    from fairseq_posenc.arguments import check_arguments
+    from fairseq_posenc.errors import FlagError
+
     try:
-        return Checked(experiment, experiment.run, _read("train", train_command(experiment)))
-    except Refused as error:
+        settings = _read("train", train_command(experiment))
+        if "position_encoding" in settings:  # an architecture of this package
+            check_arguments(Namespace(**settings))  # as fairseq-train does when it builds the model
+        return Checked(experiment, experiment.run, settings)
+    except (Refused, FlagError) as error:
         raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
 
 

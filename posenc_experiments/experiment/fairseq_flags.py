@@ -80,6 +80,6 @@ def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> s
     if experiment is not None and complaint.startswith("argument --arch"):
         where = f"{recipe.where('experiments', experiment.name)}, or {recipe.where('model', 'size')}"
         return f"{where}: there is no architecture '{experiment.arch}'."
-    flags = re.findall(r"--([a-z][a-z0-9-]*)", complaint)
+    flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
     found = next(filter(None, (where_set(run, experiment, flag) for flag in flags)), None)
     return f"{found or recipe.path}: fairseq says: {complaint}"

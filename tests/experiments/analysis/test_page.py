@@ -151,11 +151,15 @@ def test_a_damaged_record_is_made_again(copy: Path) -> None:
         assert path.read_text() == whole
 
 
-def test_without_models_those_of_an_earlier_call_are_kept(copy: Path) -> None:
+@pytest.mark.parametrize(("options", "said"), [(["--no-models"], 0), ([], 1)])
+def test_without_models_those_of_an_earlier_call_are_kept(copy: Path, options: list[str], said: int) -> None:
+    """Where models are left out, and where averaged.pt was deleted."""
     path = one(copy, "sinusoidal") / ANALYSIS
     record = json.loads(path.read_text()) | {"model": model()}
     path.write_text(json.dumps(record))
-    assert call(copy, "--no-models", "--output", copy / "page.html").exit_code == 0
+    result = call(copy, *options, "--output", copy / "page.html")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("analysis.json keeps the figures of an earlier call, which the page leaves out") == said
     assert json.loads(path.read_text())["model"] == model()
     assert "Attention by layer" not in (copy / "page.html").read_text()
 

@@ -580,6 +580,13 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
         plot.plot(rows, tmp_path / "plot.xyz")
 
 
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_a_long_legend_stands_beside_the_plot(tmp_path: Path) -> None:
+    """Within it, matplotlib warns and draws no curve that can be seen."""
+    rows = pooling.pool(results.read_experiments([ROOT / "results" / "quickstart" / "xa-xb"]))
+    plot.plot(rows, tmp_path / "plot.png")
+
+
 def test_the_command(made: Path, tmp_path: Path) -> None:
     command: list[str | Path] = [sys.executable, ROOT / "scripts" / "compare.py"]
     options: list[str | Path] = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]

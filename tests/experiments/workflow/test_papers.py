@@ -178,4 +178,8 @@ def test_training_short_prepares_in_directories_of_its_own(corpus: str) -> None:
     short, usual = (read_recipe(RECIPES / corpus / f"{name}.conf") for name in ("short", corpus))
     assert short.corpus.name != usual.corpus.name
     assert short.prepare == replace(usual.prepare, train_max_words=short.prepare.train_max_words)
-    assert (short.model, short.generate, short.experiments) == (usual.model, usual.generate, usual.experiments)
+    assert (short.model, short.generate) == (usual.model, usual.generate)
+    others = {name for name, row in short.experiments.items() if usual.experiments.get(name) != row}
+    # SHAPE's range depends on the lengths of the training.
+    assert others == ({"sinusoidal-shape", "learned-shape"} if corpus == "quickstart" else set())
+    assert [*short.experiments] == [*usual.experiments]
