@@ -128,10 +128,11 @@ def learning() -> dict[str, str]:
         for run in changed
         if run["changed"] == RELATIVE
     ]
+    captions = multi30k()
     longer = [
-        [g, *(score(of(runs, "diet_rel", flags)) for runs in multi30k().values()), loss(found)]
+        [g, *(score(of(runs, "diet_rel", flags)) for runs in captions.values()), loss(found)]
         for g, flags in (("1", ""), ("√d", "--bias-gain auto"), ("d", "--bias-gain 32"))
-        if (found := of(multi30k()[MULTI30K[0]], "diet_rel", flags))
+        if (found := of(captions[MULTI30K[0]], "diet_rel", flags))
     ]
     return {
         "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
@@ -165,8 +166,9 @@ def cost() -> str:
     return table(["table", "billion target words", *GPUS], rows)
 
 
-def compared(recipe: str) -> dict[str, list[Run]]:
-    """The rows of results/RECIPE/compare.csv, which `compare --baseline sinusoidal --format csv` wrote, by test set.
+def compared(recipe: str) -> dict[str, dict[str, Run]]:
+    """The rows of results/RECIPE/compare.csv, which `compare --baseline sinusoidal --format csv` wrote, by test set and
+    experiment.
 
     Raises:
         ValueError: they are not those of the experiments in results/.
@@ -177,21 +179,27 @@ def compared(recipe: str) -> dict[str, list[Run]]:
     current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
     if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows}:
         raise ValueError(f"results/{recipe}/compare.csv is outdated: regenerate it as results/README.md says.")
-    tests: dict[str, list[Run]] = {}
+    tests: dict[str, dict[str, Run]] = {}
     for row in rows:
-        tests.setdefault(row["test"], []).append(row)
+        tests.setdefault(row["test"], {})[row["experiment"]] = row
     return tests
+
+
+def with_error(row: Run, words: str = "") -> str:
+    """BLEU with its spread over seeds or its interval, of all sentences or of those with so many words."""
+    suffix = words and f" {words}"
+    error = row[f"bleu_spread{suffix}"] or row[f"bleu_interval{suffix}"]
+    return f"{float(row[f'bleu{suffix}']):.2f} ± {float(error):.2f}"
 
 
 def pooled_score(row: Run) -> str:
     """BLEU with its spread or interval, and a star if it differs from the baseline's."""
-    error = row["bleu_spread"] or row["bleu_interval"]
     star = "*" if row["holm_p_value"] and float(row["holm_p_value"]) <= ALPHA else ""
-    return f"{float(row['bleu']):.2f} ± {float(error):.2f}{star}"
+    return f"{with_error(row)}{star}"
 
 
 def results() -> dict[str, str]:
-    found = sorted(compared("quickstart")["test"], key=lambda row: -float(row["bleu"]))
+    found = sorted(compared("quickstart")["test"].values(), key=lambda row: -float(row["bleu"]))
     generated = [
         [
             f"`{row['experiment']}`",
@@ -213,12 +221,8 @@ def lengths() -> dict[str, str]:
     with open(RESULTS / SHORT / "short.csv", encoding="utf-8", newline="") as file:  # as `table.sh short` wrote it
         by_words = [row for row in csv.DictReader(file) if not row["missing"]]
     ranges = [name.removeprefix("bleu ") for name in by_words[0] if name.startswith("bleu ")]
-    short = [
-        [f"`{row['experiment']}`"]
-        + [f"{float(row[f'bleu {words}']):.1f} ± {float(row[f'bleu_interval {words}']):.1f}" for words in ranges]
-        for row in by_words
-    ]
-    of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared(SHORT).items()}
+    short = [[f"`{row['experiment']}`", *(with_error(row, words) for words in ranges)] for row in by_words]
+    of_test = compared(SHORT)
     ratios = length_ratios(SHORT)
     deeper = [
         [f"`{name}`", *(cell for test in DEEPER for cell in (pooled_score(of_test[test][name]), ratios[test, name]))]
@@ -231,12 +235,13 @@ def lengths() -> dict[str, str]:
 
 
 def length_ratios(recipe: str) -> dict[tuple[str, str], str]:
-    """Words of the translations by words of the references, from SacreBLEU's output, by test set and experiment."""
-    found = {}
-    for row in pool(read_experiments([RESULTS / recipe])):
-        bleu = json.loads(row.first.file(SACREBLEU).read_text(encoding="utf-8"))[0]
-        found[row.first.test, row.first.name] = re.findall(r"ratio = ([\d.]+)", bleu["verbose_score"])[0]
-    return found
+    """Words of the translations by words of the references, the mean over seeds, by test set and experiment."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for one in read_experiments([RESULTS / recipe]):
+        bleu = json.loads(one.file(SACREBLEU).read_text(encoding="utf-8"))[0]
+        (ratio,) = re.findall(r"ratio = ([\d.]+)", bleu["verbose_score"])
+        found.setdefault((one.test, one.name), []).append(float(ratio))
+    return {key: f"{statistics.fmean(ratios):.3f}" for key, ratios in found.items()}
 
 
 def multi30k_scores(names: Collection[str] | None = None) -> str:
@@ -245,7 +250,7 @@ def multi30k_scores(names: Collection[str] | None = None) -> str:
     Raises:
         ValueError: results/ has no such experiment.
     """
-    of_test = {test: {row["experiment"]: row for row in rows} for test, rows in compared("multi30k").items()}
+    of_test = compared("multi30k")
     found = of_test[MULTI30K[0]]
     chosen = names or list(found)
     if missing := [name for name in chosen if name not in found]:
