@@ -236,11 +236,14 @@ def test_learned_vectors_beyond_the_table_are_refused():
         embed(torch.full((3, 7), 5))
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_an_encoding_reads_what_it_declares(name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in ENCODINGS), ("fire", {"fire_threshold": 1e-3, "bidirectional": False})],
+)
+def test_an_encoding_reads_what_it_declares(name, options):
     """Attention changes with a shift or with gaps exactly if the encoding's class says so."""
     torch.manual_seed(2)
-    encoding = build_encoding(name, num_heads=2, head_dim=8).double()
+    encoding = build_encoding(name, num_heads=2, head_dim=8, **options).double()
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter)
     q, k, v = torch.randn(3, 3, 2, 7, 8, dtype=torch.float64)

@@ -170,11 +170,16 @@ class Positions:
         return (~self.padding_mask).sum(dim=1, keepdim=True)
 
     @cached_property
-    def key_positions(self) -> Tensor:
-        """Position of each key, from 0, not counting padding, (batch, keys), or (1, keys) if right-padded; int64."""
+    def tokens_before(self) -> Tensor:
+        """The number of tokens before each key, without padding, (batch, keys), or (1, keys) if right-padded; int64."""
         if self.padding_mask is None or self.is_right_padded:
             return torch.arange(self.keys, device=self.device)[None, :]
         return absolute_positions(self.padding_mask)
+
+    @property
+    def key_positions(self) -> Tensor:
+        """Position of each key, from 0, not counting padding, (batch, keys), or (1, keys) if right-padded; int64."""
+        return self.tokens_before
 
     @property
     def query_positions(self) -> Tensor:

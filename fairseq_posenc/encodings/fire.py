@@ -76,7 +76,9 @@ class FIRE(PositionEncoding):
 
     def _of_queries(self, positions: Positions) -> Tensor:
         """The bias in a decoder, (B or 1, H, T, S)."""
-        return self._f(positions.distances, positions.query_positions[:, :, None]).permute(0, 3, 1, 2)
+        # counted in columns, as the distances are, whatever positions an augmentation gives
+        before = positions.tokens_before[:, positions.first : positions.first + positions.queries]
+        return self._f(positions.distances, before[:, :, None]).permute(0, 3, 1, 2)
 
     def _f(self, distances: Tensor, last: Tensor) -> Tensor:
         """f of the distances, normalized by the positions or lengths ``last``: of their common shape, then heads."""
