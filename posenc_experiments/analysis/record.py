@@ -193,10 +193,10 @@ def valid_losses(log: Path) -> list[tuple[int, float | None]]:
 def position_parameters(command: Path, arch: str) -> int | None:
     """How many parameters the model has for positions, by the flags of its training; None if these are not known."""
     # Here, because it imports torch and fairseq.
-    from posenc_experiments.evaluation.parameters import DescriptionError, describe
+    from posenc_experiments.evaluation.parameters import describe
 
     try:
         words = script_words(command)
         return describe(arch, words[words.index("--arch") + 2 :]).positions
-    except (ValueError, DescriptionError):  # ValueError: without --arch
+    except ValueError:  # no --arch, or no model with these flags
         return None

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
-import fairseq.models
-import torch
 from fairseq import options
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_posenc.architectures import SIZES
 from fairseq_posenc.arguments import SIDES, encoding_of
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionTransformer
 from posenc_experiments.evaluation.report import Column, Report, Table
+from posenc_experiments.experiment.unallocated import ModelError, build_unallocated
 
 VOCABULARY = 32768
 COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "cross", "input", "total", "share")
@@ -28,10 +23,6 @@ NOTE = (
     "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
     "their part of the total, in %. Parameters that layers or embeddings share count once."
 )
-
-
-class DescriptionError(FlagError):
-    """An error for an architecture or flags that no model can be built with: its text is one sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -89,28 +80,18 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
         vocabulary: entries of each language's dictionary, fairseq's four special ones included.
 
     Raises:
-        DescriptionError: there is no such architecture, or no model can be built with these flags.
+        ModelError: there is no such architecture, or no model can be built with these flags.
     """
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
-        raise DescriptionError(
+        raise ModelError(
             f"there is no architecture {arch!r} here; it is transformer_ENCODING_SIZE with ENCODING one of "
             f"{', '.join(sorted(ENCODINGS))} and SIZE one of {', '.join(SIZES)}."
         )
     try:
         args = _parse(arch, flags)
-        dictionary = _dictionary(vocabulary, args.segment_separator)
-        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-        with torch.device("meta"):  # tensors have shapes, but no memory
-            model = fairseq.models.build_model(args, task)
-    except DescriptionError:
-        raise
-    except ValueError as error:  # its text is a sentence, by this package or by fairseq
-        raise DescriptionError(str(error) if arch in str(error) else f"{arch}: {error}") from error
-    except (AssertionError, RuntimeError, TypeError, ZeroDivisionError, AttributeError) as error:
-        # fairseq and torch raise any of these for values that do not fit together.
-        raise DescriptionError(
-            f"no model of {arch} can be built with {' '.join(flags)} ({type(error).__name__}: {error})."
-        ) from error
+        model = build_unallocated(args, vocabulary)
+    except ValueError as error:
+        raise ModelError(str(error) if arch in str(error) else f"{arch}: {error}") from error
     source, target = (encoding_of(args, side) for side in SIDES)
     return Description(arch=arch, source_encoding=source, target_encoding=target, **count(model))
 
@@ -133,30 +114,17 @@ def count(model: Any) -> dict[str, int]:
 
 
 def _parse(arch: str, flags: Sequence[str]) -> Namespace:
-    """Parses flags as fairseq-train does; raises DescriptionError where fairseq would print its usage and exit."""
+    """Parses flags as fairseq-train does; raises ModelError where fairseq would print its usage and exit."""
 
     def refuse(message: str) -> NoReturn:
-        raise DescriptionError(f"{arch}: {message}.")
+        raise ModelError(f"{arch}: {message}.")
 
     parser: ArgumentParser = options.get_training_parser()
     parser.error = refuse  # type: ignore[method-assign]
     args: Namespace = options.parse_args_and_arch(parser, ["no-data", "--arch", arch, *flags])
     if args.arch != arch:
-        raise DescriptionError(f"--arch {args.arch} is no flag here: name it with the other architectures.")
+        raise ModelError(f"--arch {args.arch} is no flag here: name it with the other architectures.")
     return args
-
-
-def _dictionary(size: int, separator: str | None) -> Dictionary:
-    """A dictionary of `size` entries, which include the separator of segments, if there is one."""
-    dictionary = Dictionary()
-    if size <= len(dictionary):
-        raise DescriptionError(
-            f"a vocabulary has fairseq's {len(dictionary)} special entries and at least one word, so it is not {size}."
-        )
-    words = itertools.chain([] if separator is None else [separator], (f"w{number}" for number in itertools.count()))
-    while len(dictionary) < size:
-        dictionary.add_symbol(next(words))
-    return dictionary
 
 
 def report(rows: Sequence[Description]) -> Report:

@@ -1,4 +1,4 @@
-"""Checks command lines with fairseq's own parser, before hours of work depend on them."""
+"""Checks command lines with fairseq's own parser, and builds their models, before hours of work depend on them."""
 
 from argparse import Namespace
 from typing import Any
@@ -9,6 +9,9 @@ from posenc_experiments.experiment.check_settings import Checked, check_settings
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
+
+#: entries of the dictionaries of models that are built only to find flags that do not fit together
+SOME_VOCABULARY = 8
 
 
 def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checked]:
@@ -34,13 +37,13 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checke
 def read_training(experiment: Experiment) -> Checked:
     """The training command of an experiment, as fairseq reads it."""
     # Imported here, because it imports torch, which would slow down --help.
-    from fairseq_posenc.arguments import check_arguments
     from fairseq_posenc.errors import FlagError
+    from posenc_experiments.experiment.unallocated import build_unallocated
 
     try:
         settings = _read("train", train_command(experiment))
         if "position_encoding" in settings:  # an architecture of this package
-            check_arguments(Namespace(**settings))  # as fairseq-train does when it builds the model
+            build_unallocated(Namespace(**settings), SOME_VOCABULARY)
         return Checked(experiment, experiment.run, settings)
     except (Refused, FlagError) as error:
         raise RecipeError(refusal(experiment.run, str(error), experiment)) from None

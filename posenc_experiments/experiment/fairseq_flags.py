@@ -82,4 +82,6 @@ def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> s
         return f"{where}: there is no architecture '{experiment.arch}'."
     flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
     found = next(filter(None, (where_set(run, experiment, flag) for flag in flags)), None)
+    if found is None and experiment:  # the complaint names no flag that was set
+        found = recipe.where("experiments", experiment.name)
     return f"{found or recipe.path}: fairseq says: {complaint}"

@@ -17,7 +17,8 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.export.positions import export_encoding
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.signature import SIGNATURE, decode_signature
-from posenc_experiments.evaluation.parameters import DescriptionError, describe
+from posenc_experiments.evaluation.parameters import describe
+from posenc_experiments.experiment.unallocated import ModelError
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.references import bias, factor, numpy
 
@@ -324,7 +325,7 @@ def test_it_costs_no_parameter(arch):
 
 
 def test_describe_refuses_it_too():
-    with pytest.raises(DescriptionError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
+    with pytest.raises(ModelError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
         describe("transformer_shaw_tiny", ["--bias-gain", "auto"])
 
 

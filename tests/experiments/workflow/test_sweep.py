@@ -155,12 +155,22 @@ def test_misuse_is_one_sentence(recipe: Recipe, text: str, words: str) -> None:
     [
         *("--clipping-distance", "--clipping-distance far", "--clipping 2", "--clipping_distance 2"),
         "--left-clip 2",  # of another encoding
+        "--clipping-distance=-1",  # refused when the model is built
     ],
 )
 def test_flags_that_fairseq_refuses_are_named_as_typed(tmp_path: Path, flags: str) -> None:
     run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
-    with pytest.raises(RecipeError, match=rf"^--experiments 'shaw {flags}': fairseq says: .*{flags.split()[0]}"):
+    flag = flags.replace("=", " ").split()[0]
+    with pytest.raises(RecipeError, match=rf"^--experiments 'shaw {flags}': fairseq says: .*{flag}"):
+        check_flags([Experiment(run, name, 1) for name in names], ["train"])
+
+
+def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
+    run.recipe, names = choose_experiments(run.recipe, ["shaw --decoder-attention-heads 7"])
+    refusal = "^--experiments 'shaw --decoder-attention-heads 7': fairseq says: no model can be built with these flags"
+    with pytest.raises(RecipeError, match=refusal):
         check_flags([Experiment(run, name, 1) for name in names], ["train"])
 
 

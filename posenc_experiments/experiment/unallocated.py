@@ -1,0 +1,55 @@
+"""Builds the model of a training without data and without allocating it."""
+
+from __future__ import annotations
+
+import itertools
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import fairseq.models
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_posenc.errors import FlagError
+
+
+class ModelError(FlagError):
+    """An error for an architecture or flags that no model can be built with: its text is one sentence for the user."""
+
+
+def build_unallocated(args: Namespace, vocabulary: int) -> Any:
+    """The model that fairseq-train would build; its parameters have shapes, but no memory.
+
+    Args:
+        args: fairseq-train's arguments, with an architecture of this package.
+        vocabulary: entries of each language's dictionary, fairseq's four special ones included.
+
+    Raises:
+        ModelError: no model can be built with these arguments.
+    """
+    # Vectors from files would be read now, for no shape that is not known.
+    args = Namespace(**vars(args) | {"encoder_embed_path": None, "decoder_embed_path": None})
+    dictionary = _dictionary(vocabulary, args.segment_separator)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    try:
+        with torch.device("meta"):
+            return fairseq.models.build_model(args, task)
+    except ValueError as error:  # its text is a sentence, by this package or by fairseq
+        raise ModelError(str(error)) from error
+    except (AssertionError, RuntimeError, TypeError, ZeroDivisionError, AttributeError) as error:
+        # fairseq and torch raise any of these for values that do not fit together.
+        raise ModelError(f"no model can be built with these flags ({type(error).__name__}: {error}).") from error
+
+
+def _dictionary(size: int, separator: str | None) -> Dictionary:
+    """A dictionary of `size` entries, which include the separator of segments, if there is one."""
+    dictionary = Dictionary()
+    if size <= len(dictionary):
+        raise ModelError(
+            f"a vocabulary has fairseq's {len(dictionary)} special entries and at least one word, so it is not {size}."
+        )
+    words = itertools.chain([] if separator is None else [separator], (f"w{number}" for number in itertools.count()))
+    while len(dictionary) < size:
+        dictionary.add_symbol(next(words))
+    return dictionary
