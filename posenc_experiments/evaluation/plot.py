@@ -1,5 +1,6 @@
 """Plots BLEU against clipping distance."""
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.pooling import Row, comparable_groups, shown_names
+
+#: matplotlib has ten colours, from C0 to C9, after which the next of these lines continues
+LINES = ("--", ":", "-.", (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
@@ -30,8 +35,8 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
         draw(axes, group)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or None)
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"{path}: the plot cannot be written ({error}): give a path that ends in .png, .pdf or .svg."
@@ -64,7 +69,7 @@ def draw(axes: Any, rows: list[Row]) -> None:
     """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
     names = dict(zip(map(id, rows), shown_names(rows), strict=True))
     drawn = clipping_curves(rows)
-    colours = iter(f"C{number}" for number in range(len(rows) + 1))
+    numbers = itertools.count()
     distances: set[int] = set()
     shown: dict[int, Any] = {}  # curves and lines for the legend, by the id of their first row
     for label, curve in drawn:
@@ -72,11 +77,15 @@ def draw(axes: Any, rows: list[Row]) -> None:
         distances.update(row.clipping_distance or 0 for row in curve)
         errors = [row.bleu.error or 0.0 for row in curve]
         xs, ys = [row.clipping_distance for row in curve], [row.bleu.mean for row in curve]
-        shown[id(first)] = axes.errorbar(xs, ys, yerr=errors, marker="o", capsize=3, color=next(colours), label=label)
+        shown[id(first)] = axes.errorbar(
+            xs, ys, yerr=errors, marker="o", capsize=3, color=f"C{next(numbers)}", label=label
+        )
     in_curves = [row for _, curve in drawn for row in curve]
     for row in rows:
         if row not in in_curves:
-            shown[id(row)] = axes.axhline(row.bleu.mean, linestyle="--", color=next(colours), label=names[id(row)])
+            line, colour = divmod(next(numbers), 10)
+            style = {"linestyle": LINES[line % len(LINES)], "color": f"C{colour}"}
+            shown[id(row)] = axes.axhline(row.bleu.mean, label=names[id(row)], **style)
     if distances:
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])

@@ -583,8 +583,14 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
 @pytest.mark.filterwarnings("error:constrained_layout")
 def test_a_long_legend_stands_beside_the_plot(tmp_path: Path) -> None:
     """Within it, matplotlib warns and draws no curve that can be seen."""
+    from matplotlib.figure import Figure
+
     rows = pooling.pool(results.read_experiments([ROOT / "results" / "quickstart" / "xa-xb"]))
     plot.plot(rows, tmp_path / "plot.png")
+    axes: Any = Figure().subplots()
+    plot.draw(axes, rows)
+    lines = [line for line in axes.lines if line.get_linestyle() not in ("-", "None")]
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in lines}) == len(lines) > 40
 
 
 def test_the_command(made: Path, tmp_path: Path) -> None:
