@@ -12,7 +12,13 @@ import click
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY, empty_directory, replace_directory
 from posenc_experiments.evaluation.results import read_experiments
-from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, SACREBLEU, ExperimentDirectory
+from posenc_experiments.experiment.layout import (
+    HISTORICAL,
+    HYPOTHESES,
+    SACREBLEU,
+    ExperimentDirectory,
+    find_experiments,
+)
 
 KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL)  # of each test set
 
@@ -27,7 +33,8 @@ def main(output: Path, results: Path) -> None:
     training, paths become those of a run from the repository with the default directories.
     """
     output, target = output.resolve(), results.resolve()
-    finished = sorted(marker.parents[1] for marker in output.rglob("done/score*"))
+    found = sorted(find_experiments(output))
+    finished = [one for one in found if ExperimentDirectory(one).markers.path("score").is_file()]
     if not finished or finished == [output]:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):
@@ -58,6 +65,6 @@ def _command(experiment: Path, output: Path) -> str:
 def _portable(command: str, output: Path) -> str:
     """The command with the paths of a run from the repository with the default directories."""
     command = command.replace(f"{output}/", "output/")
-    command = re.sub(r"\S+/(?=\w+/\S+/prepared/binarized)", "data/", command)
+    command = re.sub(r"\S+/(?=[^\s/]+/[^\s/]+/prepared/binarized)", "data/", command)
     command = re.sub(r"(--user-dir) \S+/(?=fairseq_posenc\b)", r"\1 ", command)
     return re.sub(r"\S+/bin/python\S*", "python", command)

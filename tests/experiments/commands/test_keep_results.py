@@ -27,10 +27,13 @@ def output(tmp_path: Path) -> Path:
     (experiment / "done").mkdir(parents=True)
     (experiment / "done/score.json").touch()
     (output / "quickstart/xa-xb/transformer_unfinished_tiny/seed1").mkdir(parents=True)
+    superseded = experiment / "superseded-1/done"
+    superseded.mkdir(parents=True)
+    (superseded / "score.json").touch()
     (experiment / "analysis.json").write_text("{}")
     for name in ("averaged.pt", "train.log"):
         (experiment / name).touch()
-    data = tmp_path / "elsewhere/data/quickstart/xa-xb/prepared/binarized"
+    data = tmp_path / "elsewhere/data/quickstart-short/xa-xb/prepared/binarized"
     (experiment / "command.sh").write_text(
         f"exec {tmp_path}/.venv/bin/python -m fairseq_cli.train {data} --user-dir {tmp_path}/fairseq_posenc "
         f"--seed 1 --save-dir {experiment}/checkpoints\n"
@@ -50,7 +53,7 @@ def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path, output:
     }
     kept = tmp_path / "results" / HERE
     assert (kept / "command.sh").read_text() == (
-        "exec python -m fairseq_cli.train data/quickstart/xa-xb/prepared/binarized --user-dir fairseq_posenc "
+        "exec python -m fairseq_cli.train data/quickstart-short/xa-xb/prepared/binarized --user-dir fairseq_posenc "
         f"--seed 1 --save-dir output/{HERE}/checkpoints\n"
     )
 
