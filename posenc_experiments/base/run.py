@@ -153,6 +153,7 @@ def run_command(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
+        began = file.tell()
         process = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.DEVNULL,
@@ -173,7 +174,7 @@ def run_command(
                 process.terminate()
                 process.wait()
     if code != 0:
-        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log)}; the whole log is {log}.")
+        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log, began)}; the whole log is {log}.")
 
 
 def _visible(run: Run) -> dict[str, str]:
@@ -200,16 +201,11 @@ def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[
         temporary.chmod(0o755)
 
 
-def last_words(log: Path, start: str | None = None) -> str:
-    """The last line of a log that names an error, or the last line if none does.
-
-    With `start`, only the lines after the last one that begins with `start` count.
-    """
+def last_words(log: Path, begin: int = 0) -> str:
+    """The last line of a log after its first `begin` bytes that names an error, or the last line if none does."""
     with open(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 100_000))
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - 100_000))
         lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n") if line.strip()]
-    starts = [number for number, line in enumerate(lines, 1) if start is not None and line.startswith(start)]
-    lines = lines[starts[-1] :] if starts else lines
     errors = [line for line in lines if "Error" in line or "error:" in line]
     return (
         (errors or lines or ["it printed nothing"])[-1]

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import empty_directory, read_json, write_json
@@ -25,7 +25,6 @@ from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.runner import NotAccepted
 
 LOCK, ABOUT = "lock", "job.json"
-STARTED = "=== "  # begins the line that each start writes to the log
 GRACE_SECONDS = 20.0  # time for a network file system to show what another machine wrote
 # Parameters of a SLURM job, unless --slurm gives others.
 SLURM_DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
@@ -67,31 +66,32 @@ class Work:
         with open(self.directory / LOCK, "a") as lock:
             # Waits for the lock: the same job may still run, submitted by a runner that was killed.
             fcntl.flock(lock, fcntl.LOCK_EX)
-            write_json(self.directory / ABOUT, known)
-            code = self._run(lock.fileno())
+            with open(self.log, "ab") as log:
+                now = time.strftime("%Y-%m-%d %H:%M:%S")
+                log.write(f"=== {now} on {known['host']}: {known['command']}\n".encode())
+                log.flush()
+                known["log_begins"] = log.tell()
+                write_json(self.directory / ABOUT, known)
+                code = self._run(log, lock.fileno())
             write_json(self.directory / ABOUT, {**known, "exit": code})
         if code != 0:
             raise RuntimeError(f"The command ended with {code}; its log is {self.log}.")
 
-    def _run(self, lock: int) -> int:
-        with open(self.log, "ab") as log:
-            now = time.strftime("%Y-%m-%d %H:%M:%S")
-            log.write(f"{STARTED}{now} on {socket.gethostname()}: {shlex.join(self.command)}\n".encode())
-            log.flush()
-            process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                preexec_fn=_prepare_child,
-                pass_fds=(lock,),
-            )
-            try:
-                return process.wait()
-            finally:
-                if process.poll() is None:
-                    process.terminate()
-                    process.wait()
+    def _run(self, log: IO[bytes], lock: int) -> int:
+        process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_prepare_child,
+            pass_fds=(lock,),
+        )
+        try:
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
 
     def checkpoint(self) -> Any:
         """The function that submitit requeues before a job's time is up: the same one, because every stage resumes."""
@@ -187,7 +187,7 @@ def _reason(job: Job) -> str:
         return f"{job.title} failed: it did not start; see {job.directory / 'submitit'}."
     if "exit" not in known:
         return f"{job.title} failed: it was ended from outside (killed, cancelled, or out of memory); see {log}."
-    said = last_words(log, STARTED) if log.is_file() else "it wrote no log"
+    said = last_words(log, known.get("log_begins", 0)) if log.is_file() else "it wrote no log"
     # An error of the pipeline already names the log with details.
     whole = "" if "the whole log is" in said else f"; the whole log is {log}"
     return f"{job.title} failed: {said}{whole}."
