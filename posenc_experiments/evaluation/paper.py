@@ -74,12 +74,11 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
 
 
 def _why_missing(experiment: Experiment, failed: set[Path]) -> str:
-    markers = experiment.markers
-    if markers.is_done("score", experiment.score_inputs()):
+    if experiment.is_done("score"):
         return ""
     if experiment.directory in failed:
         return "failed"
-    if markers.is_done("train", experiment.train_inputs()):
+    if experiment.is_done("train"):
         return "not scored"
     return "not trained" if not experiment.train_log.is_file() else "training not finished"
 

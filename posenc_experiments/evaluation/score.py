@@ -26,9 +26,6 @@ class Score(Stage):
     name = "score"
     after = Translate()
 
-    def inputs(self, experiment: Experiment) -> str:
-        return experiment.score_inputs()
-
     def dry_run(self, experiment: Experiment) -> None:
         for test in pair_tests(experiment.run):
             _dry_run(experiment, test)

@@ -28,9 +28,6 @@ class Translate(Stage):
     missing = "has no translations yet"
     reads_data = True
 
-    def inputs(self, experiment: Experiment) -> str:
-        return experiment.translate_inputs()
-
     def dry_run(self, experiment: Experiment) -> None:
         for test in pair_tests(experiment.run):
             experiment.run.dry(generate_command(experiment, test, experiment.generate_results))

@@ -23,11 +23,9 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checke
     Raises:
         RecipeError: fairseq refuses a flag, or a flag cannot lead to a result; names file, section and key.
     """
-    waiting = [one for one in experiments if not one.markers.is_done("train", one.train_inputs())]
+    waiting = [one for one in experiments if not one.is_done("train")]
     checked = [read_training(one) for one in waiting if "train" in stages]
-    if "translate" in stages and not all(
-        one.markers.is_done("translate", one.translate_inputs()) for one in experiments
-    ):
+    if "translate" in stages and not all(one.is_done("translate") for one in experiments):
         checked.append(read_generation(experiments[0]))
     for each in checked:
         check_settings(each)

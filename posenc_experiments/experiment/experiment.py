@@ -133,6 +133,20 @@ class Experiment(Layout):
                 "updates."
             )
 
+    def inputs(self, stage: str) -> str:
+        """The fingerprint of all that the outputs of a stage depend on."""
+        fingerprints = {
+            "train": self.train_inputs,
+            "average": self.average_inputs,
+            "translate": self.translate_inputs,
+            "score": self.score_inputs,
+        }
+        return fingerprints[stage]()
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage finished with the current inputs, and its outputs exist."""
+        return self.is_in_place and self.markers.is_done(stage, self.inputs(stage))
+
     def train_inputs(self) -> str:
         """The fingerprint of all that the trained weights depend on; no training matches it while data is missing."""
         return fingerprint([fingerprint(self.made_from()), self.seed])

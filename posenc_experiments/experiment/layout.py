@@ -41,6 +41,9 @@ class Layout(ABC):
     generate_results = _Inside("generate.tmp")  # the output of fairseq-generate while it runs
     tensorboard = _Inside("tensorboard")
     analysis = _Inside(ANALYSIS)  # figures of `analyse`
+    # Files of a training are moved aside and restored by way of these directories. If a run is killed while it moves
+    # them, the next run moves the rest.
+    leaving, returning = _Inside("superseding"), _Inside("taking-back")
 
     @property
     @abstractmethod
@@ -50,6 +53,11 @@ class Layout(ABC):
     @property
     def markers(self) -> Markers:
         return Markers(self.directory)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the directory holds a described training, and no exchange with an earlier one was interrupted."""
+        return self.about.is_file() and not self.leaving.exists() and not self.returning.exists()
 
     def node_log(self, rank: int) -> Path:
         """The log of its training on a node other than node 0."""

@@ -26,10 +26,6 @@ class Stage(ABC):
     reads_data: ClassVar[bool] = False
 
     @abstractmethod
-    def inputs(self, experiment: Experiment) -> str:
-        """The fingerprint of all that the outputs depend on."""
-
-    @abstractmethod
     def dry_run(self, experiment: Experiment) -> None:
         """Prints the commands."""
 
@@ -39,7 +35,7 @@ class Stage(ABC):
 
     def is_done(self, experiment: Experiment) -> bool:
         """Whether the stage finished with the current inputs, and its outputs exist."""
-        return experiment.markers.is_done(self.name, self.inputs(experiment))
+        return experiment.is_done(self.name)
 
     def say(self, experiment: Experiment, text: str) -> None:
         """Prints a line about the stage."""
@@ -74,7 +70,7 @@ class Stage(ABC):
                 f"{experiment.title} {self.after.missing} (or its settings changed since): run the stage "
                 f"{self.after.name}."
             )
-        inputs = self.inputs(experiment)
+        inputs = experiment.inputs(self.name)
         with self.hold(experiment) as locks:
             if self.restore(experiment, inputs):
                 return

@@ -17,9 +17,6 @@ class Average(Stage):
     after = Train()
     missing = "has no averaged checkpoint yet"
 
-    def inputs(self, experiment: Experiment) -> str:
-        return experiment.average_inputs()
-
     def dry_run(self, experiment: Experiment) -> None:
         run = experiment.run
         last, by_updates = run.recipe.average, run.recipe.average_by == "updates"

@@ -61,7 +61,7 @@ def join(experiment: Experiment, which: str) -> None:
     log = experiment.node_log(run.node_rank)
     joined = None
     run.say(f"{title}: waits for node 0")
-    while not experiment.markers.is_done("train", experiment.train_inputs()):
+    while not experiment.is_done("train"):
         attempt = _attempt(experiment)
         if attempt is None or attempt == joined:
             time.sleep(POLL_SECONDS)

@@ -15,8 +15,6 @@ from posenc_experiments.experiment.layout import ExperimentDirectory
 # The name of the copy of Layout.about among the files that are moved aside. It must differ, because `compare` takes
 # every directory with an experiment.json for an experiment.
 ABOUT_COPY = "experiment.superseded.json"
-# Files are moved by way of these directories. If a run is killed while it moves them, the next run moves the rest.
-LEAVING, RETURNING = "superseding", "taking-back"
 
 
 def exchange(experiment: Experiment, inputs: str) -> bool:
@@ -26,23 +24,16 @@ def exchange(experiment: Experiment, inputs: str) -> bool:
         Whether a training was restored.
     """
     directory = experiment.directory
-    if (directory / RETURNING).is_dir():
-        return _restore(experiment)
-    if (directory / LEAVING).is_dir() or (_training_files(experiment) and _inputs_of(directory) != inputs):
+    restored = experiment.returning.is_dir() and _restore(experiment)  # with the inputs of a run that was killed
+    if experiment.leaving.is_dir() or (_training_files(experiment) and _inputs_of(directory) != inputs):
         _move_aside(experiment)
-    if _training_files(experiment):
-        return False
+    elif _training_files(experiment):
+        return restored
     for earlier in reversed(_superseded(directory)):
         if _inputs_of(earlier) == inputs:
-            earlier.rename(directory / RETURNING)
+            earlier.rename(experiment.returning)
             return _restore(experiment)
     return False
-
-
-def is_in_place(experiment: Experiment) -> bool:
-    """Whether the directory holds a complete training: `compare` can find it, and no exchange was interrupted."""
-    moving = (experiment.directory / name for name in (LEAVING, RETURNING))
-    return experiment.about.is_file() and not any(path.exists() for path in moving)
 
 
 def _inputs_of(directory: Path) -> str | None:
@@ -56,10 +47,11 @@ def _inputs_of(directory: Path) -> str | None:
 
 def _training_files(experiment: Experiment) -> list[Path]:
     """The files and directories of the current training that are moved; Layout.about is copied instead."""
+    names = [path.name for path in (experiment.about, experiment.leaving, experiment.returning)]
     return [
         path
         for path in sorted(experiment.directory.iterdir())
-        if path.name not in (".lock", experiment.about.name, LEAVING, RETURNING)
+        if path.name not in (".lock", *names)
         and not path.name.startswith("superseded-")
         and not (path.is_dir() and not any(path.iterdir()))
     ]
@@ -74,7 +66,7 @@ def _superseded(directory: Path) -> list[Path]:
 def _move_aside(experiment: Experiment) -> None:
     """Moves the current training to superseded-N, so that a setting changed by mistake does not cost weeks of work."""
     directory, earlier = experiment.directory, _superseded(experiment.directory)
-    leaving = directory / LEAVING
+    leaving = experiment.leaving
     leaving.mkdir(exist_ok=True)
     if experiment.about.is_file() and not (leaving / ABOUT_COPY).is_file():
         with atomic_path(leaving / ABOUT_COPY) as temporary:
@@ -90,7 +82,7 @@ def _move_aside(experiment: Experiment) -> None:
 
 
 def _restore(experiment: Experiment) -> bool:
-    returning = experiment.directory / RETURNING
+    returning = experiment.returning
     for path in sorted(returning.iterdir()):
         os.replace(path, experiment.about if path.name == ABOUT_COPY else experiment.directory / path.name)
     returning.rmdir()

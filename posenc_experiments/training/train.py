@@ -26,9 +26,6 @@ class Train(Stage):
     def __init__(self, which: str = "1 of 1") -> None:
         self.which = which
 
-    def inputs(self, experiment: Experiment) -> str:
-        return experiment.train_inputs()
-
     def dry_run(self, experiment: Experiment) -> None:
         environment = train_environment(experiment.run)
         experiment.run.dry([*(f"{name}={value}" for name, value in environment.items()), *train_command(experiment)])
@@ -37,7 +34,7 @@ class Train(Stage):
         experiment.run.say(f"train {self.which}: {experiment.title}: {text}")
 
     def restore(self, experiment: Experiment, inputs: str) -> bool:
-        restored = superseded.exchange(experiment, inputs) and experiment.markers.is_done("train", inputs)
+        restored = superseded.exchange(experiment, inputs) and experiment.is_done("train")
         if restored:
             self.say(experiment, "done before, with these settings")
         return restored
@@ -47,7 +44,7 @@ class Train(Stage):
         command, environment = train_command(experiment), train_environment(run)
         if warning:
             run.say(warning)
-        resumed = prepare_checkpoints(experiment, self.inputs(experiment))
+        resumed = prepare_checkpoints(experiment, experiment.train_inputs())
         write_json(experiment.about, experiment.description())
         write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"

@@ -14,7 +14,6 @@ from posenc_experiments.experiment.check_settings import Checked, check_data
 from posenc_experiments.experiment.experiment import Experiment, require_same
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.jobs.job import Job, Show
-from posenc_experiments.training import superseded
 from posenc_experiments.training.average import Average
 from posenc_experiments.training.train import Train
 from posenc_experiments.workflow.sweep import as_option
@@ -159,7 +158,7 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
         work=work,
         command=_command(run, [stage.name for stage in stages], run.cpus, *words, *extra),
-        is_done=lambda: stages[-1].is_done(experiment) and superseded.is_in_place(experiment),
+        is_done=lambda: stages[-1].is_done(experiment),
         directory=run.jobs_dir / experiment.directory.relative_to(run.results_dir),
         locks=[experiment.directory],
         pool=TRAIN,

@@ -498,12 +498,17 @@ class TestPrepareCheckpoints:
                     superseded.exchange(experiment, inputs)
 
         killed_exchange("other inputs")
+        assert not experiment.is_in_place
         superseded.exchange(experiment, "other inputs")
         [old] = experiment.directory.glob("superseded-*")
         assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "experiment.superseded.json", "train.log"]
         assert not experiment.checkpoints.exists()
         killed_exchange("inputs")
-        superseded.exchange(experiment, "inputs")
+        assert not experiment.is_in_place
+        assert not superseded.exchange(experiment, "other inputs")  # these have no training
+        assert not experiment.checkpoints.exists()
+        assert superseded.exchange(experiment, "inputs")
+        assert experiment.is_in_place
         assert torch.load(experiment.last_checkpoint)["value"] == 1
         assert experiment.train_log.read_text() == "log 1"
         assert not list(experiment.directory.glob("superseded-*"))
