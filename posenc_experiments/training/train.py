@@ -62,7 +62,6 @@ class Train(Stage):
             "parameters": log.parameters,
             "words_per_second": None if rate is None else round(rate, 1),
             "updates": log.updates,
-            "seconds": log.wall,
             "valid_loss": log.valid_loss,
         }
         write_json(experiment.summary, summary)

@@ -23,7 +23,6 @@ class TrainLog:
     updates: int = 0
     valid_losses: dict[int, float] = field(default_factory=dict)  # by updates, in the order in which they were printed
     parameters: int | None = None
-    wall: float = 0.0  # seconds of training, over all processes
     words: float = 0.0
     seconds: float = 0.0
     recent_words_per_second: float | None = None
@@ -80,12 +79,7 @@ class TrainLog:
         if updates > self.epoch_end:
             self.epoch_words += float(row["train_wpb"]) * (updates - self.epoch_end)
             self.epoch_seconds += float(row["train_train_wall"])
-        self.epoch, self.updates, self.epoch_end, self.wall = (
-            int(row["epoch"]),
-            updates,
-            updates,
-            float(row["train_wall"]),
-        )
+        self.epoch, self.updates, self.epoch_end = int(row["epoch"]), updates, updates
 
     def _valid(self, row: dict[str, Any]) -> None:
         updates = int(row["valid_num_updates"])
@@ -95,7 +89,7 @@ class TrainLog:
 
     @property
     def valid_loss(self) -> float | None:
-        """The last one."""
+        """The loss of the last validation."""
         return next(reversed(self.valid_losses.values()), None)
 
     @property
