@@ -7,6 +7,7 @@ from posenc_experiments.evaluation.differences import differences, is_explained,
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, KINDS, TOKENIZED
 from posenc_experiments.evaluation.pooling import OLD, Row, comparable_groups, mean, row_names, shown_names
 from posenc_experiments.evaluation.report import Column, Report, Table, number
+from posenc_experiments.experiment.identity import as_list
 
 
 def report(rows: Sequence[Row]) -> Report:
@@ -112,10 +113,15 @@ def notes(rows: Sequence[Row], tested: bool) -> list[str]:
 
 
 def _environments(rows: Sequence[Row]) -> Iterable[str]:
-    """A note for each row whose seeds were trained with different code or libraries."""
+    """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
     for row, name in zip(rows, shown_names(rows), strict=True):
         keys = dict.fromkeys(key for score in row.scores for key in score.environment)
-        values = {key: list(dict.fromkeys(spelled(score.environment.get(key)) for score in row.scores)) for key in keys}
+        values = {
+            key: list(
+                dict.fromkeys(spelled(one) for score in row.scores for one in as_list(score.environment.get(key)))
+            )
+            for key in keys
+        }
         differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
         if differing:
             yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."

@@ -253,6 +253,20 @@ def environment() -> dict[str, Any]:
     }
 
 
+def all_environments(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The environment of a resumed training; what differs between its processes is a list of all values, in order."""
+    found = {}
+    for key in earlier | now:
+        values = list(dict.fromkeys([*as_list(earlier.get(key)), now.get(key)]))
+        found[key] = values if len(values) > 1 else values[0]
+    return found
+
+
+def as_list(value: Any) -> list[Any]:
+    """The values of an environment's key."""
+    return value if isinstance(value, list) else [value]
+
+
 def _git(*words: str) -> str:
     """The output of git in the plugin's directory; empty if it is in no checkout, or git is not installed."""
     try:

@@ -5,8 +5,9 @@ import zipfile
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import TEMPORARY, atomic_path, write_json
+from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
 from posenc_experiments.base.run import run_command, write_command
+from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.stage import Stage
@@ -45,7 +46,12 @@ class Train(Stage):
         if warning:
             run.say(warning)
         resumed = prepare_checkpoints(experiment, experiment.train_inputs())
-        write_json(experiment.about, experiment.description())
+        about = experiment.description()
+        if resumed and experiment.about.is_file():
+            about["environment"] = identity.all_environments(
+                read_json(experiment.about).get("environment", {}), about["environment"]
+            )
+        write_json(experiment.about, about)
         write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"
         self.say(experiment, f"{how}, log {experiment.train_log}")

@@ -17,6 +17,7 @@ import pytest
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation import comparison, plot, pooling, results
 from posenc_experiments.evaluation.significance import paired_bootstrap
+from posenc_experiments.experiment.identity import all_environments
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = [f"w{number}" for number in range(30)]
@@ -263,7 +264,12 @@ def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None
 
 def test_seeds_with_different_code_or_libraries_are_pooled_with_a_note(copy: Path) -> None:
     second = next(copy.rglob("*sinusoidal*/seed2"))
-    change(second, "environment", value={"commit": "b" * 40, "torch": "2.6", "changed": True})
+    first = {"commit": "a" * 40, "torch": "2.6"}
+    now = {"commit": "b" * 40, "torch": "2.6", "changed": True}
+    resumed = all_environments(first, now)
+    assert resumed == {"commit": ["a" * 40, "b" * 40], "torch": "2.6", "changed": [None, True]}
+    assert all_environments(resumed, now) == resumed
+    change(second, "environment", value=resumed)
     rows = pooling.pool(results.read_experiments([copy]))
     assert [len(row.scores) for row in rows] == [1, 1, 2]
     said = "seeds of sinusoidal were trained with different code or libraries: commit (aaaaaaaaaa, bbbbbbbbbb), changed"
