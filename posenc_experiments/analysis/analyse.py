@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posenc_experiments.analysis.data import Data, data_of, required
@@ -31,6 +31,16 @@ class Checkpoints:
 
     paths: Sequence[Path]
     data: Data
+
+    def on_test_of(self, rows: Sequence[Row], binarized: Path | None) -> Checkpoints:
+        """The same checkpoints, on the test set that the rows' models read; without rows on the data's subset.
+
+        Raises:
+            RecipeError: there is no such binarized data.
+        """
+        first = rows[0].first if rows else None
+        read = first and data_of(first.directory, first.test, first.pair, binarized)
+        return replace(self, data=required(replace(self.data, subset=read.subset) if read else self.data))
 
 
 def analyse(
@@ -64,6 +74,7 @@ def analyse(
     scores = read_experiments(directories) if directories else []
     rows = _rows(scores, test) if scores else []
     number = _baseline(rows, baseline)
+    checkpoints = checkpoints and checkpoints.on_test_of(rows, binarized)
     settings = ModelSettings(rows[0].first.test if rows and models else None, sentences, binarized)
     by_directory: dict[Path, list[Score]] = {}
     for score in scores:
@@ -194,8 +205,10 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return []
 
 
-def checkpoints_of(paths: Sequence[Path], binarized: Path | None, pair: str | None) -> Checkpoints | None:
-    """What --checkpoint, --data and --pair say; None without checkpoints.
+def checkpoints_of(
+    paths: Sequence[Path], binarized: Path | None, pair: str | None, test: str | None
+) -> Checkpoints | None:
+    """What --checkpoint, --data, --pair and, as a subset of the data, --test say; None without checkpoints.
 
     Raises:
         RecipeError: an option is missing or wrong, or a file is.
@@ -212,4 +225,4 @@ def checkpoints_of(paths: Sequence[Path], binarized: Path | None, pair: str | No
     for path in paths:
         if not path.is_file():
             raise RecipeError(f"--checkpoint {path}: there is no such file.")
-    return Checkpoints(paths, required(Data(binarized, source, target)))
+    return Checkpoints(paths, Data(binarized, source, target, test or "test"))

@@ -20,7 +20,11 @@ from posenc_experiments.commands.model_options import data_option
 @click.option(
     "--baseline", metavar="NAME", help="The experiment that p-values are against first.  [default: the first]"
 )
-@click.option("--test", metavar="NAME", help="The test set of the page.  [default: the first]")
+@click.option(
+    "--test",
+    metavar="NAME",
+    help="The test set of the page; for a --checkpoint alone a subset of --data.  [default: the first]",
+)
 @click.option(
     "--checkpoint",
     "paths",
@@ -70,7 +74,7 @@ def main(
         click.echo,
         baseline=baseline,
         test=test,
-        checkpoints=checkpoints_of(paths, binarized, pair),
+        checkpoints=checkpoints_of(paths, binarized, pair, test),
         binarized=binarized,
         sentences=sentences,
         models=not no_models,
