@@ -25,10 +25,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -110,7 +110,6 @@ def sentences(lines: int, side: str, seed: int = 1) -> Iterator[bytes]:
 
 def write_corpus(directory: Path, lines: int, conf: str) -> None:
     """Writes the recipe and the archive for the stage `download`."""
-    directory.mkdir(parents=True)
     archive = directory / "corpus.tgz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tarred:
         for name, size in ((MEMBER, lines), ("dev/newstest2013", min(lines, 3000))):
@@ -307,14 +306,14 @@ def report(small: list[Measured], large: list[Measured], pairs: int, cpus: int) 
     help="Pairs from which subwords are learnt.",
 )
 def main(lines: int, cpus: int, out: Path, pairs: int, vocabulary: int, sample: int) -> None:
-    work, conf = out / "work", CONF.format(vocabulary=vocabulary, sample=sample)
-    shutil.rmtree(work, ignore_errors=True)
+    conf = CONF.format(vocabulary=vocabulary, sample=sample)
+    out.mkdir(parents=True, exist_ok=True)
     runs = []
     for size in (lines // 4, lines):
-        click.echo(f"generating {size:,} pairs", err=True)
-        write_corpus(work / str(size), size, conf)
-        runs.append(measure(work / str(size), size, cpus))
-        shutil.rmtree(work / str(size))
+        with tempfile.TemporaryDirectory(prefix="benchmark-", dir=out) as work:
+            click.echo(f"generating {size:,} pairs", err=True)
+            write_corpus(Path(work), size, conf)
+            runs.append(measure(Path(work), size, cpus))
     table = report(runs[0], runs[1], pairs, cpus)
     about = {
         "machine": platform.processor() or platform.machine(),

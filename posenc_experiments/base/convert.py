@@ -1,8 +1,10 @@
 """Functions that convert the text of a .conf to values, or raise a ValueError that says what is wrong with the text."""
 
+import ast
 import re
 import shlex
 from collections.abc import Callable
+from typing import Any
 
 
 def whole(minimum: int) -> Callable[[str], int]:
@@ -54,6 +56,14 @@ def folder_name(text: str) -> str:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", text) or {".", ".."} & set(text.split("/")):
         raise ValueError(f"'{text}' is not the name of a directory under --data-dir, such as wmt/download")
     return text
+
+
+def literal(text: str) -> Any:
+    """The value of a Python literal."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError(f"'{text}' is not a Python literal") from None
 
 
 def choice(choices: tuple[str, ...]) -> Callable[[str], str]:

@@ -9,16 +9,15 @@ class RecipeError(Exception):
 
 
 FIXES = {
-    errno.ENOSPC: "free some space and run again, or give other directories by --data-dir and --output-dir",
-    errno.EDQUOT: "delete some of your files there and run again, or give other directories by --data-dir and "
-    "--output-dir",
-    errno.EACCES: "change its permissions, or give other directories by --data-dir and --output-dir",
-    errno.EPERM: "change its permissions, or give other directories by --data-dir and --output-dir",
-    errno.ENOTDIR: "this must be a directory, but it is a file: give another by --data-dir or --output-dir",
-    errno.EEXIST: "this must be a directory, but it is a file: give another by --data-dir or --output-dir",
+    errno.ENOSPC: "free some space and run again, or name another directory",
+    errno.EDQUOT: "delete some of your files there and run again, or name another directory",
+    errno.EACCES: "change its permissions, or name another directory",
+    errno.EPERM: "change its permissions, or name another directory",
+    errno.ENOTDIR: "this must be a directory, but it is a file: name another",
+    errno.EEXIST: "this must be a directory, but it is a file: name another",
     errno.EISDIR: "this must be a file, but it is a directory: move it away",
     errno.ENAMETOOLONG: "give a shorter path",
-    errno.EROFS: "give directories that can be written by --data-dir and --output-dir",
+    errno.EROFS: "name a directory that can be written",
 }
 
 

@@ -14,7 +14,7 @@ import click
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
 
 MEASURED = {"size": "wmt_en_de"}
@@ -51,14 +51,17 @@ def estimates(
     """Estimates the cost of each table of the recipes.
 
     Raises:
-        RecipeError: a training has no number of updates.
+        RecipeError: there is no table, or a training has no number of updates.
     """
     for folder in recipes:
-        for path in sorted((folder / "tables").glob("*.tsv")):
+        tables = sorted((folder / "tables").glob("*.tsv"))
+        if not tables:
+            raise RecipeError(f"{folder} has no tables: name a directory that has, such as recipes/wmt14.")
+        for path in tables:
             trainings = {(row.pair, row.conf, row.experiment) for row in read_table(folder, path.stem).rows}
             hours = words = 0.0
             for _, conf, _ in trainings:
-                recipe = read_recipe(folder / f"{conf}.conf")
+                recipe = read_recipe(conf_in(folder, conf, str(path)))
                 if "max-update" not in recipe.train:
                     raise RecipeError(f"{recipe.path} has no max-update in [train]: add it, the estimate needs it.")
                 vocabulary = recipe.prepare.vocabulary

@@ -1,11 +1,12 @@
 """`fairseq-posenc export`: writes a checkpoint as a model directory of CTranslate2."""
 
-import ast
 import logging
 from pathlib import Path
 from typing import Any
 
 import click
+
+from posenc_experiments.base.convert import literal
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 
@@ -17,8 +18,8 @@ class Overrides(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
         try:
-            found = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+            found = literal(value)
+        except ValueError:
             found = None
         if not isinstance(found, dict):
             self.fail(f"{value} is not a dictionary: write one, such as {{'rotary_ntk_scale': 2}}.", param, ctx)

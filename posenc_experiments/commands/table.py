@@ -34,7 +34,7 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     NAME is a file of the recipe's tables/, without .tsv. Give the same command again to resume after a kill: finished
     stages are skipped, and an interrupted training resumes.
     """
-    table = read_table(folder, name)
+    table = read_table(folder, name, options["overrides"])
     call = Call(options, 1)
     rows = make_rows(table, folder.absolute(), call)
     plan = make_plan([one for row in rows for one in row.experiments], list(STAGES[:-1]), call.hardware.elsewhere)

@@ -92,7 +92,7 @@ def notes(rows: Sequence[Row], tested: bool) -> list[str]:
             "p: paired bootstrap of BLEU against the baseline: SacreBLEU's, one-sided, for one seed; two-sided, over "
             "sentences and seeds, for several.",
         ),
-        (tested and len(rows) > 2, f"p has Holm's correction for the {len(rows) - 1} tests of this table."),
+        (tested and len(rows) > 2, "p has Holm's correction for all tests against the baseline."),
         (TOKENIZED in signatures, tokenized),
         (lowercased, "BLEU and chrF ignore case (case:lc), because these models write lowercase."),
         (

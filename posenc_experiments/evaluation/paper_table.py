@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.data.tsv import read_rows
 from posenc_experiments.evaluation.by_words import Words, parse_words
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
@@ -57,15 +57,19 @@ class PaperTable:
     rows: list[TableRow]
 
 
-def read_table(folder: Path, name: str | None) -> PaperTable:
-    """Reads and checks a recipe's table; RecipeError, naming file and line, if it is wrong."""
+def read_table(folder: Path, name: str | None, overrides: Sequence[str] = ()) -> PaperTable:
+    """Reads and checks a recipe's table; RecipeError, naming file and line, if it is wrong.
+
+    Args:
+        overrides: values of `--set`, which may add experiments.
+    """
     path = folder / "tables" / f"{name}.tsv"
     if name is None or not path.is_file():
         names = ", ".join(sorted(one.stem for one in (folder / "tables").glob("*.tsv"))) or "none"
         asked = "name one of its tables" if name is None else f"it has no table '{name}'"
         raise RecipeError(f"{folder}: {asked}; its tables are {names}.")
     listed = [_read_row(cells, where) for where, cells in read_rows(path, COLUMNS, OPTIONAL)]
-    rows = [one for row in listed for one in _expanded(row, folder, listed)]
+    rows = [one for row in listed for one in _expanded(row, folder, listed, overrides)]
     titles = [line[1:].strip() for line in path.read_text(encoding="utf-8-sig").split("\n") if line.startswith("#")]
     if not rows:
         raise RecipeError(f"{path} has no rows: add one below its columns.")
@@ -77,12 +81,12 @@ def read_table(folder: Path, name: str | None) -> PaperTable:
     return PaperTable(name, titles[0] if titles else name, rows)
 
 
-def _expanded(row: TableRow, folder: Path, listed: Sequence[TableRow]) -> list[TableRow]:
+def _expanded(row: TableRow, folder: Path, listed: Sequence[TableRow], overrides: Sequence[str]) -> list[TableRow]:
     """The row; for `*`, a row for each experiment of its .conf that no other row names."""
     if row.experiment != EVERY:
         return [row]
     named = {other.experiment for other in listed if (other.pair, other.conf) == (row.pair, row.conf)}
-    names = read_recipe(folder / f"{row.conf}.conf").experiments
+    names = read_recipe(conf_in(folder, row.conf, row.where), overrides).experiments
     return [replace(row, label=name, experiment=name) for name in names if name not in named]
 
 

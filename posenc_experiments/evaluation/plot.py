@@ -37,7 +37,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     try:
         with atomic_path(path) as temporary:
             figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or None)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise RecipeError(
             f"{path}: the plot cannot be written ({error}): give a path that ends in .png, .pdf or .svg."
         ) from None

@@ -144,7 +144,7 @@ def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:
     environment = {**os.environ, "SACREBLEU_SEED": str(BOOTSTRAP_SEED), "SACREBLEU_FORMAT": "json"}
     process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
     if process.returncode != 0:
-        reason = (process.stderr.strip().split("\n") or ["no message"])[-1]
+        reason = (process.stderr.strip() or f"exit status {process.returncode}").split("\n")[-1]
         raise RecipeError(f"{what} failed: {reason}")
     result = json.loads(process.stdout)
     return result if isinstance(result, list) else [result]

@@ -5,12 +5,12 @@ data. Both use the settings as fairseq parsed them (fairseq_flags.py), defaults 
 refuses before its first update need no rule here.
 """
 
-import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare
@@ -153,8 +153,8 @@ def _generation_faults(checked: Checked) -> Iterator[Fault]:
         if get(flag) is not None:
             yield flag, f"--{flag} needs {needed}, which the pipeline does not have: leave it out."
     try:
-        overrides = ast.literal_eval(get("model-overrides"))
-    except (ValueError, SyntaxError):
+        overrides = literal(get("model-overrides"))
+    except ValueError:
         overrides = None
     if not isinstance(overrides, dict):
         yield (

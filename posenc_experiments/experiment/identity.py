@@ -13,12 +13,12 @@ import importlib.util
 import runpy
 import subprocess
 from argparse import Namespace
-from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.markers import file_hash, not_default
@@ -168,8 +168,8 @@ def value_of(value: Any) -> Any:
     """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
     if isinstance(value, str):
         try:
-            value = literal_eval(value.strip())
-        except (ValueError, SyntaxError):
+            value = literal(value)
+        except ValueError:
             return value
     if isinstance(value, list | tuple):
         return [value_of(one) for one in value]

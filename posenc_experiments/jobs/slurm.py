@@ -29,6 +29,11 @@ GRACE_SECONDS = 20.0  # time for a network file system to show what another mach
 # Parameters of a SLURM job, unless --slurm gives others.
 SLURM_DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
 REQUEUES = 1000  # a job is requeued before its time is up, until it is done
+#: keys of --slurm whose values are whole numbers, and what to write
+NUMBERS = {
+    "time": "the time in minutes, such as time=1440",
+    "cpus_per_task": "the number of CPUs, such as cpus_per_task=8",
+}
 LISTS = {"setup", "teardown", "srun_args"}
 
 
@@ -237,8 +242,8 @@ def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
         if not has_value or not name or not text.strip():
             raise RecipeError(f"--slurm {word}: write KEY=VALUE, such as partition=gpu or time=1440.")
         value: Any = int(text) if text.strip().isdecimal() else True if text == "true" else text.strip()
-        if name == "time" and not isinstance(value, int):
-            raise RecipeError(f"--slurm {word}: write the time in minutes, such as time=1440.")
+        if name in NUMBERS and not isinstance(value, int):
+            raise RecipeError(f"--slurm {word}: write {NUMBERS[name]}.")
         found[name] = [*found.get(name, []), str(value)] if name in LISTS else value
     return found
 

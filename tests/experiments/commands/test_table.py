@@ -93,6 +93,7 @@ class TestReading:
             ([HEADER, ROW, ROW], ["line 3", "'K = 2' of en-de is also in", "line 2"]),
             ([HEADER, ROW.replace("en-de", "en-fr")], ["line 2", "tiny.conf has no pair 'en-fr'", "en-de, de-en"]),
             ([HEADER, ROW.replace("\ttiny", "\tbig")], ["line 2", "has no big.conf", "it has tiny"]),
+            ([HEADER, ROW.replace("shaw-k2", "*").replace("\ttiny", "\tbig")], ["line 2", "has no big.conf"]),
             ([HEADER, ROW.replace("shaw-k2", "alibi")], ["line 2", "no experiment 'alibi'", "sinusoidal"]),
             ([HEADER, ROW.replace("test\t", "dev\t")], ["line 2", "no test set 'dev'", "it has test"]),
             ([HEADER + "\tword", ROW + "\t1-2"], ["first row", "paper (and optionally words)"]),

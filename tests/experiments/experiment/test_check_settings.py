@@ -117,6 +117,7 @@ def test_a_training_with_a_result_is_accepted(prepared: Run, overrides: list[str
         (["generate.match-source-len=", "generate.diversity-rate=0.5"], "are different kinds of search"),
         (["generate.temperature=0"], "--temperature 0.0: write a number above 0"),
         (["generate.model-overrides={"], "--model-overrides {: write a dictionary"),
+        (["generate.model-overrides={[]: 1}"], "write a dictionary"),
         (["generate.constraints="], "--constraints needs constraints of each sentence"),
         (["generate.replace-unk="], "--replace-unk needs text that is not binarized"),
         (["generate.lm-path=no.pt"], "--lm-path no.pt: there is no such file"),

@@ -34,7 +34,7 @@ def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     assert f"#SBATCH --job-name={job.name}\n" in text
 
 
-@pytest.mark.parametrize("word", ["partition", "=gpu", "time=", "time=1-00:00:00"])
+@pytest.mark.parametrize("word", ["partition", "=gpu", "time=", "time=1-00:00:00", "cpus_per_task=all"])
 def test_invalid_slurm_parameters_are_refused(word: str) -> None:
     with pytest.raises(RecipeError, match=f"^--slurm {word}: write "):
         parse_slurm((word,))
