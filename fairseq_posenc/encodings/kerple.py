@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.positions import Positions
+from .base import PositionEncoding
 from .options import POSITION_SHARING
 from .registry import register_encoding
 from .shared.clamp import clamp_straight_through
@@ -12,6 +13,12 @@ from .shared.tables import table_heads
 
 #: every parameter counts as at least this, as in the authors' code
 LEAST = 0.01
+
+
+def _clamped(encoding: PositionEncoding, name: str, most: float | None = None) -> Tensor:
+    """A clamped scalar of each head, (H or 1, 1), in at least single precision."""
+    scalar = encoding.effective(name)  # in half precision, powers of long distances overflow
+    return clamp_straight_through(scalar.to(torch.promote_types(scalar.dtype, torch.float32)), LEAST, most)[:, None]
 
 
 @register_encoding("kerple_log")
@@ -39,7 +46,7 @@ class KerpleLog(DistanceBias):
         self.rate = nn.Parameter(torch.rand(heads))
 
     def of_distances(self, positions: Positions) -> Tensor:
-        r1, r2 = (clamp_straight_through(self.effective(name), LEAST)[:, None] for name in ("magnitude", "rate"))
+        r1, r2 = _clamped(self, "magnitude"), _clamped(self, "rate")
         return -r1 * torch.log1p(r2 * positions.span.abs())
 
 
@@ -68,6 +75,5 @@ class KerplePower(DistanceBias):
         self.exponent = nn.Parameter(2 * torch.rand(heads))
 
     def of_distances(self, positions: Positions) -> Tensor:
-        r1 = clamp_straight_through(self.effective("magnitude"), LEAST)[:, None]
-        r2 = clamp_straight_through(self.effective("exponent"), LEAST, 2.0)[:, None]
+        r1, r2 = _clamped(self, "magnitude"), _clamped(self, "exponent", 2.0)
         return -r1 * positions.span.abs().to(r2.dtype) ** r2

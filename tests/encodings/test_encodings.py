@@ -170,6 +170,19 @@ def test_half_precision_is_finite_and_close(name, options, dtype):
     torch.testing.assert_close(rough.double()[real], exact[real], rtol=0.1, atol=0.1)
 
 
+@pytest.mark.parametrize("name", ["kerple_log", "kerple_power"])
+def test_gradients_in_half_precision_are_finite_at_long_distances(name):
+    """400 ** 1.95 is more than the largest number of half precision."""
+    encoding = make(name, {}, torch.float32)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.fill_(1.95)
+    encoding = encoding.half()
+    q, k, v = (x.detach().half().requires_grad_() for x in inputs(400, 400, torch.float32))
+    attend(q, k, v, encoding)[0].float().square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in (q, k, v, *encoding.parameters()))
+
+
 @pytest.mark.parametrize(("name", "options"), MASKABLE)
 def test_float_masks_are_equivalent_to_bool_masks(name, options):
     encoding, (q, k, v) = make(name, options), inputs()
@@ -535,6 +548,7 @@ def test_a_decoder_has_slopes_to_the_left_only():
         ("rotary", {"rotary_fraction": 1.5}, "--rotary-fraction .*at most 1, not 1.5"),
         ("rotary", {"rotary_fraction": 0.75}, "--rotary-fraction 0.75 of a head's 4 dimensions is 3, .*even"),
         ("rotary", {"rotary_fraction": 0.5, "rotary_ntk_scale": 2}, "rotary_ntk_scale .* only one: leave it out"),
+        ("t5", {"max_distance": -5}, "--max-distance .*more than 8, not -5"),
         ("t5", {"bidirectional": "perhaps"}, "^bidirectional 'perhaps': .*true"),
         ("diet_abs", {"max_positions": 0}, "^max_positions 0: .*1"),
         ("diet_abs", {"position_rank": 0}, "--position-rank 0: .*1"),

@@ -21,7 +21,6 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
     Raises:
         FlagError: there are too few buckets, or max_distance leaves no distance for the logarithmic ones.
     """
-    distances = torch.arange(-max_distance, max_distance + 1)
     per_side = num_buckets // 2 if bidirectional else num_buckets
     exact = per_side // 2
     if exact < 1 or (bidirectional and num_buckets % 2):
@@ -32,6 +31,7 @@ def log_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> Ten
             f"--max-distance must be more than {exact}, not {max_distance}: of {num_buckets} buckets the first {exact} "
             "of a direction hold one distance each."
         )
+    distances = torch.arange(-max_distance, max_distance + 1)
     back = distances.abs() if bidirectional else (-distances).clamp(min=0)
     ratio = torch.log(back.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = (exact + (ratio * (per_side - exact)).long()).clamp(max=per_side - 1)
