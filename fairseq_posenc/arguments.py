@@ -253,7 +253,8 @@ def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None
     model.add_args(parser)
     preset = Namespace()
     ARCH_CONFIG_REGISTRY[args._name](preset)
-    known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"}
+    at_test = {name for name, option in known_options().items() if option.at_test}  # --model-overrides may set these
+    known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"} | at_test
     for key in vars(args):
         if key not in known:
             raise FlagError(f"model.{key} is not an option of {args._name}: fix its spelling or leave it out.")

@@ -28,9 +28,11 @@ import torch
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.file_io import PathManager
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
+from .arguments import plugin_flags
 from .checkpoints import check_complete, ignore_unsafe_switch, load_checkpoint
+from .encodings.registry import known_options
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
 
@@ -76,9 +78,18 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
                 _forget_embedding_files(vars(model) if isinstance(model, Namespace) else model)
                 state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
                 overwrite_args_by_name(state["cfg"], overrides)
+                _add_overrides(state["cfg"].model, overrides)
             return _upgrade_state_dict(state)
 
     return load
+
+
+def _add_overrides(model: Any, overrides: dict[str, Any]) -> None:
+    """Sets options of this package that the configuration of fairseq-hydra-train lacks; fairseq drops these."""
+    if OmegaConf.is_dict(model):
+        ours = plugin_flags() | known_options()
+        with open_dict(model):
+            model.update({name: value for name, value in overrides.items() if name in ours})
 
 
 def _forget_embedding_files(model: dict[str, Any]) -> None:

@@ -1,9 +1,12 @@
 """Options that `--model-overrides` sets at test time, which no checkpoint records."""
 
+from argparse import ArgumentParser
+
 import pytest
 import torch
 
 from fairseq_posenc.errors import Refusal
+from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.signature import SIGNATURE
 from fairseq_posenc.trained import load_trained
 from tests.checkpoints.test_at_2a633bd import FOLDER, logits
@@ -17,6 +20,25 @@ def test_a_trained_model_is_translated_with_scaled_rotations(scale):
     expected = logits(plain, path)[0]
     assert torch.equal(logits(same, path)[0], expected)
     assert not torch.allclose(logits(scaled, path)[0], expected, rtol=0, atol=1e-3)
+
+
+def test_a_model_of_hydra_train_takes_them_too(tmp_path):
+    """Its configuration of the model is a dictionary, which has only what was set in the training."""
+    state = torch.load(FOLDER / "rotary.pt", weights_only=False)
+    parser = ArgumentParser()
+    PositionTransformer.add_args(parser)
+    known = {action.dest for action in parser._actions}
+    settings = {name: value for name, value in vars(state["cfg"]["model"]).items() if name in known}
+    state["cfg"]["model"] = {**settings, "_name": "transformer_rotary_tiny"}
+    path = tmp_path / "hydra.pt"
+    torch.save(state, path)
+    plain, scaled = (load_trained(path, FOLDER, overrides).model for overrides in ({}, {"rotary_ntk_scale": 2}))
+    expected = load_trained(FOLDER / "rotary.pt", FOLDER, {"rotary_ntk_scale": 2}).model
+    found = logits(scaled, path)[0]
+    assert torch.equal(found, logits(expected, path)[0])
+    assert not torch.allclose(found, logits(plain, path)[0], rtol=0, atol=1e-3)
+    with pytest.raises(Refusal, match="rotary_ntk_scale 'two'"):
+        load_trained(path, FOLDER, {"rotary_ntk_scale": "two"})
 
 
 @pytest.mark.parametrize(
