@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,17 @@ from .encodings.shared.gain import modules_with_scalars, scale_around
 from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
 from .live import log_positions
-from .signature import SIGNATURE, describe_positions, encode_signature, read_signature, same_positions
+from .signature import (
+    SIGNATURE,
+    STACKS,
+    describe_positions,
+    encode_signature,
+    of_stack,
+    parse_signature,
+    read_signature,
+    related_encodings,
+    same_positions,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +154,8 @@ class PositionTransformer(TransformerModel):
             wanted = read_signature(own[SIGNATURE])
             if _starts_fine_tuning.get():
                 trained_with = {} if theirs is None else json.loads(found)
-                state_dict = self._with_own_positions(self._with_own_gain(state_dict, trained_with), own)
+                state_dict = self._with_own_gain(state_dict, trained_with)
+                state_dict = self._with_own_positions(state_dict, trained_with, own)
             elif theirs is None and json.loads(wanted) in STOCK:
                 state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
             else:
@@ -155,7 +167,7 @@ class PositionTransformer(TransformerModel):
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
         """``state_dict`` with learned scalars rescaled from the checkpoint's --bias-gain to this model's."""
-        gains = {"encoder": trained_with, "decoder": trained_with.get("target", trained_with)}
+        gains = {stack: of_stack(trained_with, stack) for stack in STACKS}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
             ratio = gains[place.split(".")[0]].get(module.recorded_as, 1.0) / module.bias_gain
@@ -165,20 +177,30 @@ class PositionTransformer(TransformerModel):
                     changed[key] = scale_around(state_dict[key], module.scalars[name], ratio)
         return changed
 
-    def _with_own_positions(self, state_dict: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _with_own_positions(
+        self, state_dict: dict[str, Tensor], trained_with: dict[str, Any], own: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         """``state_dict`` with this model's position parameters.
 
-        A position parameter keeps the checkpoint's value if the model has one of the same name and shape. The model's
-        other position parameters are added with their initial values, the checkpoint's others are removed.
+        A position parameter keeps the checkpoint's value if the model has one of the same name and shape, and with the
+        same meaning: their encodings are the same, or one extends the other. The model's other position parameters are
+        added with their initial values, the checkpoint's others are removed.
         """
+        records = trained_with, parse_signature(own[SIGNATURE])
+        related = {stack: related_encodings(*(of_stack(record, stack) for record in records)) for stack in STACKS}
 
         def positional(name: str) -> bool:
             return ".position_encoding." in name or ".embed_positions." in name
 
+        def means_the_same(name: str) -> bool:
+            of_encoding = ".position_encoding." in name and not re.search(r"\.(segments|urpe)\.", name)
+            return not of_encoding or related[name.split(".")[0]]
+
         fresh = {
             name: tensor
             for name, tensor in own.items()
-            if positional(name) and (name not in state_dict or state_dict[name].shape != tensor.shape)
+            if positional(name)
+            and (name not in state_dict or state_dict[name].shape != tensor.shape or not means_the_same(name))
         }
         logger.info("fine-tuning: fresh position parameters: %s", ", ".join(sorted(fresh)) or "none")
         taken = {name: tensor for name, tensor in state_dict.items() if name in own or not positional(name)}

@@ -386,6 +386,22 @@ def test_fine_tuning_keeps_position_parameters_of_the_same_shape():
 
 
 @pytest.mark.parametrize(
+    ("trained", "wanted", "kept"),
+    [("huang4", "huang3", False), ("t5", "gated_t5", True), ("tupe_rel", "tupe_abs", True)],
+)
+def test_fine_tuning_keeps_position_parameters_of_the_same_meaning_only(trained, wanted, kept):
+    theirs = build_model(f"transformer_{trained}_tiny").state_dict()
+    ours = build_model(f"transformer_{wanted}_tiny", seed=2)
+    before = {key: value.clone() for key, value in ours.state_dict().items()}
+    with fine_tuning():
+        ours.load_state_dict(theirs)
+    common = [key for key in before if ".position_encoding." in key and key in theirs]
+    assert common
+    for key in common:
+        assert torch.equal(ours.state_dict()[key], theirs[key] if kept else before[key]), key
+
+
+@pytest.mark.parametrize(
     ("trained", "wanted"),
     [
         (["transformer_shaw_tiny", "--clipping-distance", "4"], ["transformer_shaw_tiny", "--clipping-distance", "8"]),
