@@ -120,7 +120,10 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
         assert positions is not None
         end: Any = self.max_positions
         if positions.extent[0] > end:
-            raise FlagError(f"learned positions end at {end}, before {positions.extent[0]}.")
+            raise FlagError(
+                f"--position-augmentation places a token at {positions.extent[0] - 1}, and learned positions end at "
+                f"{end - 1}: increase --max-source-positions and --max-target-positions, or use shorter sentences."
+            )
         padding_idx: Any = self.padding_idx
         return F.embedding(rows, self.weight, padding_idx)
 

@@ -309,6 +309,7 @@ class GivenPositions(Positions):
         )
         self.from_input = of.from_input
         self.prepared = of.prepared
+        self.lengths = of.lengths  # in a block those of whole sentences
         self._key_positions = key_positions
         self._extent = extent
 

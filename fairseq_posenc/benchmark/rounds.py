@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 import torch
 
+from ..errors import Refusal
 from .results import BenchmarkError, Result
 
 Work = TypeVar("Work")
@@ -136,12 +137,8 @@ def refuse(name: str, error: Exception) -> str:
     Raises:
         BenchmarkError: the model is stock fairseq, without which there is no comparison.
     """
-    lines = str(error).splitlines() or [""]
-    why = (
-        lines[0]
-        if type(error) is ValueError or isinstance(error, BenchmarkError)
-        else f"{type(error).__name__}: {lines[0]}"
-    )
+    line = (str(error).splitlines() or [""])[0]
+    why = line if type(error) is ValueError or isinstance(error, Refusal) else f"{type(error).__name__}: {line}"
     if name == STOCK:
         raise BenchmarkError(f"stock fairseq itself cannot be measured with these flags: {why}") from error
     return why
