@@ -40,23 +40,27 @@ CONVERTERS: dict[str, Converter] = {}
 #: why CTranslate2 does not support an encoding, where we know the reason
 REASONS: dict[str, str] = {
     **dict.fromkeys(
-        ("diet_abs", "tupe_abs", "tupe_rel"), "its biases depend on distances, not on pairs of absolute positions"
+        ("diet_abs", "tupe_abs", "tupe_rel"),
+        "CTranslate2's biases depend on distances, not on pairs of absolute positions",
     ),
-    **dict.fromkeys(("diet_abs_lin", "linformer"), "its encoder attends to tokens, not to mixtures of them"),
+    **dict.fromkeys(("diet_abs_lin", "linformer"), "CTranslate2's encoder attends to tokens, not to mixtures of them"),
     **dict.fromkeys(
-        ("transformer_xl", "xlnet"), "its vectors of distances are the same for all heads and not projected"
+        ("transformer_xl", "xlnet"), "CTranslate2's vectors of distances are the same for all heads and not projected"
     ),
-    **dict.fromkeys(("huang1", "huang2", "huang3"), "its logits have added terms for distances, not factors"),
-    **dict.fromkeys(("huang4", "deberta"), "its vectors of distances are multiplied with queries only, not with keys"),
-    "pope": "its queries and keys are as wide as its values, and it multiplies them as they are",
-    "forget": "its biases depend on distances, not on the words between query and key",
-    "fire": "its biases depend on the distance only, not on the length of the sentence",
-    "gated_t5": "its biases depend on the distance only, not on the query",
+    **dict.fromkeys(("huang1", "huang2", "huang3"), "CTranslate2's logits have added terms for distances, not factors"),
     **dict.fromkeys(
-        ("kerple_log", "kerple_power"), "its tables of biases are finite, and this bias grows with every distance"
+        ("huang4", "deberta"), "CTranslate2's vectors of distances are multiplied with queries only, not with keys"
+    ),
+    "pope": "CTranslate2's queries and keys are as wide as its values, and multiplied as they are",
+    "forget": "CTranslate2's biases depend on distances, not on the words between query and key",
+    "fire": "CTranslate2's biases depend on the distance only, not on the length of the sentence",
+    "gated_t5": "CTranslate2's biases depend on the distance only, not on the query",
+    **dict.fromkeys(
+        ("kerple_log", "kerple_power"),
+        "CTranslate2's tables of biases are finite, and this bias grows with every distance",
     ),
 }
-NO_REASON = "its attention does not support this encoding"
+NO_REASON = "CTranslate2's attention does not support this encoding"
 
 
 def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool) -> ExportedEncoding:
@@ -72,14 +76,14 @@ def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool
     if encoding.name not in CONVERTERS:
         raise refusal(encoding.name, REASONS.get(encoding.name, NO_REASON))
     if encoding.segments is not None:
-        raise refusal("segments", "it has no segment attention; train without --segment-separator")
+        raise refusal("segments", "CTranslate2 has no segment attention; train without --segment-separator")
     if encoding.multiplies_weights:
-        raise refusal("urpe", "it cannot multiply the weights after the softmax; train without --urpe")
+        raise refusal("urpe", "CTranslate2 cannot multiply the weights after the softmax; train without --urpe")
     converter = CONVERTERS[encoding.name]
     if not at_input:
         return converter(encoding, in_decoder)
     if converter is not without_encoding:
-        why = "it has positions in attention or at the input, not in both; train with --input-positions none"
+        why = "CTranslate2 has positions in attention or at the input, not in both; train with --input-positions none"
         raise refusal(f"{encoding.name} on input positions", why)
     return ExportedEncoding({})
 
@@ -138,7 +142,7 @@ def t5(encoding: Any, in_decoder: bool) -> ExportedEncoding:
 @register("rotary")
 def rotary(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     if encoding.decays:
-        raise refusal("rotary with --xpos", "its rotations do not change lengths; train without --xpos")
+        raise refusal("rotary with --xpos", "CTranslate2's rotations do not change lengths; train without --xpos")
     return ExportedEncoding(
         {
             "rotary_dim": encoding.rotary_dim,
@@ -155,10 +159,12 @@ def alibi(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     if not in_decoder:
         raise refusal(
             "alibi in an encoder",
-            "it has ALiBi in a decoder only; train with another --source-position-encoding",
+            "CTranslate2 has ALiBi in a decoder only; train with another --source-position-encoding",
         )
     if encoding.present_scalars():
-        raise refusal("alibi with learned slopes", "it has the paper's slopes; train with --alibi-slopes fixed")
+        raise refusal(
+            "alibi with learned slopes", "CTranslate2 has the paper's slopes; train with --alibi-slopes fixed"
+        )
     return ExportedEncoding({"alibi": True})
 
 
@@ -171,7 +177,7 @@ def shared_table(encoding: PositionEncoding, table: Tensor) -> Tensor:
     if table.size(0) != 1:
         raise refusal(
             f"{encoding.name} with a table for each head",
-            "its heads share one table per layer; train with --position-sharing head",
+            "CTranslate2's heads share one table per layer; train with --position-sharing head",
         )
     return table[0]
 

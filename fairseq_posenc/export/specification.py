@@ -74,23 +74,27 @@ def check(model: Any) -> None:
         (
             not model.encoder.layers or not decoder.layers,
             "a stack without layers",
-            "its encoder and decoder have at least one layer",
+            "CTranslate2's encoder and decoder have at least one layer",
         ),
-        (activation not in ACTIVATIONS, f"--activation-fn {activation}", f"it supports {', '.join(ACTIVATIONS)}"),
         (
-            model.encoder.stack.augmentation.at_evaluation or decoder.stack.augmentation.at_evaluation,
-            "--position-augmentation random",
-            "its positions are 0, 1, 2, ...; train with another mode, whose positions at evaluation are these",
+            activation not in ACTIVATIONS,
+            f"--activation-fn {activation}",
+            f"CTranslate2 supports {', '.join(ACTIVATIONS)}",
         ),
-        (decoder.adaptive_softmax is not None, "--adaptive-softmax-cutoff", "its output is one softmax"),
+        (
+            model.encoder.settings.augmentation.at_evaluation or decoder.settings.augmentation.at_evaluation,
+            "--position-augmentation random",
+            "CTranslate2's positions are 0, 1, 2, ...; train with another mode, which has these at evaluation",
+        ),
+        (decoder.adaptive_softmax is not None, "--adaptive-softmax-cutoff", "CTranslate2's output is one softmax"),
     ):
         if refused:
             raise refusal(what, why)
     for layer in decoder.layers:
         if layer.encoder_attn is None:
-            raise refusal("--no-cross-attention", "its decoder attends to the source")
+            raise refusal("--no-cross-attention", "CTranslate2's decoder attends to the source")
         if isinstance(layer.encoder_attn, PositionCrossAttention):
-            raise refusal("--cross-attention-positions", "its cross-attention has no positions")
+            raise refusal("--cross-attention-positions", "CTranslate2's cross-attention has no positions")
 
 
 def _encoder(encoder: Any) -> transformer_spec.TransformerEncoderSpec:

@@ -343,8 +343,8 @@ def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path, command)
     finished = command(path, tmp_path / "model")
     assert finished.exit_code == 1
     assert finished.output == (
-        "Error: CTranslate2 does not support alibi in an encoder: it has ALiBi in a decoder only; train with another "
-        "--source-position-encoding.\n"
+        "Error: CTranslate2 does not support alibi in an encoder: CTranslate2 has ALiBi in a decoder only; train with "
+        "another --source-position-encoding.\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["altered.pt"]
 
