@@ -24,7 +24,7 @@ class OtherModel(CheckpointError):
     """A checkpoint is of a model that is not of this package."""
 
     def __init__(self, checkpoint: Path, arch: object) -> None:
-        #: the message's sentence without its end, the advice
+        #: the message without its advice
         self.what = f"{checkpoint} is a model of {arch}, not of this package"
         super().__init__(f"{self.what}: name a checkpoint of one of its architectures.")
 

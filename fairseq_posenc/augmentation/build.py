@@ -8,10 +8,7 @@ from ..encodings import PositionEncoding
 from ..errors import FlagError
 from .effects import NO_EFFECT, effect
 from .modes import Augmentation, Cape, Random, Shift
-from .options import DEFAULTS
-
-#: the range of ``random`` without tables, the authors'
-RANDOM_RANGE = 2048
+from .options import DEFAULTS, RANDOM_RANGE
 
 
 def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positions: str, longest: int) -> Augmentation:

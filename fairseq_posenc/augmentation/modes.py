@@ -23,7 +23,7 @@ TARGET_FACTOR, TARGET_EXTRA = 2, 10
 class Augmentation:
     """What a stack does with the positions of a pass. This base class leaves them as they are."""
 
-    #: added to the positions of the source in attention from the target to it
+    #: added to the positions of the source in cross-attention
     source_shift = 0
     #: whether positions differ from 0, 1, 2, ... at evaluation too
     at_evaluation = False

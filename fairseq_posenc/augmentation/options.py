@@ -19,6 +19,17 @@ def position_range(value: Any) -> int:
     return number
 
 
+#: the range of ``random`` without tables, the authors'
+RANDOM_RANGE = 2048
+SHIFT = {"position_augmentation_max": 500}
+CAPE = {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03}
+#: the flags of each mode and their defaults; a default of None depends on the encoding
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "shift": SHIFT,
+    "random": {"position_augmentation_max": None},
+    "cape": CAPE,
+}
+
 FLAGS = {
     "position_augmentation": Option(
         str,
@@ -29,18 +40,19 @@ FLAGS = {
     ),
     "position_augmentation_max": Option(
         position_range,
-        "K of --position-augmentation shift, 500 by default; of random the length of the range, 2048 by default, or "
-        "that of the encoding's tables",
+        f"K of --position-augmentation shift, {SHIFT['position_augmentation_max']} by default; of random the length of "
+        f"the range, {RANDOM_RANGE} by default, or that of the encoding's tables",
     ),
-    "cape_global_shift": Option(finite(0), "CAPE shifts all positions of a sentence by up to this much, 5 by default"),
-    "cape_local_shift": Option(finite(0), "CAPE shifts each position by up to this much, 0.5 by default"),
-    "cape_scale": Option(finite(1), "CAPE scales positions by a factor between 1/s and s, 1.03 by default"),
-}
-#: the flags of each mode and their defaults; a default of None depends on the encoding
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "shift": {"position_augmentation_max": 500},
-    "random": {"position_augmentation_max": None},
-    "cape": {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03},
+    "cape_global_shift": Option(
+        finite(0),
+        f"CAPE shifts all positions of a sentence by up to this much, {CAPE['cape_global_shift']:g} by default",
+    ),
+    "cape_local_shift": Option(
+        finite(0), f"CAPE shifts each position by up to this much, {CAPE['cape_local_shift']:g} by default"
+    ),
+    "cape_scale": Option(
+        finite(1), f"CAPE scales positions by a factor between 1/s and s, {CAPE['cape_scale']:g} by default"
+    ),
 }
 
 
