@@ -77,7 +77,7 @@ def differences_of_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> Ite
 
 
 def _differing_files(one: str, other: str) -> Iterator[str]:
-    if one != other and not _same_file(Path(one), Path(other)):
+    if one != other and not _same_content(Path(one), Path(other)):
         yield f"finetune_from_model is {one} and {other}"
 
 
@@ -100,7 +100,7 @@ def _differing_data(one: str, other: str, subset: str) -> Iterator[str]:
                 yield f"data is {one} and {other}, which cannot be compared, since {path} holds no training set"
                 return
         for name in sorted(files[0].keys() | files[1].keys()):
-            if not (name in files[0] and name in files[1] and _same_file(files[0][name], files[1][name])):
+            if not (name in files[0] and name in files[1] and _same_content(files[0][name], files[1][name])):
                 yield f"data is {one} and {other}, which differ in {name}"
                 return
 
@@ -117,7 +117,7 @@ def _training_files(directory: Path, subset: str) -> dict[str, Path]:
     return {name: path for name, path in paths.items() if re.fullmatch(rf"dict\..+\.txt|{wanted}", name)}
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_content(one: Path, other: Path) -> bool:
     try:
         return filecmp.cmp(one, other, shallow=False)
     except OSError:
