@@ -38,22 +38,22 @@ class FusedWithLearnedMask(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, mask = ctx.saved_tensors
         with torch.autocast(q.device.type, enabled=False):  # autocast would change the types of some of these only
-            of_output = of_output.to(v.dtype)
+            grad_output = grad_output.to(v.dtype)
             logits = q @ k.transpose(-2, -1)
             logits += mask
             weights = softmax(logits).to(v.dtype)
             del logits
-            of_weights = of_output @ v.transpose(-2, -1)
-            of_v = weights.transpose(-2, -1) @ of_output
-            of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-            del of_weights, weights
+            grad_weights = grad_output @ v.transpose(-2, -1)
+            grad_v = weights.transpose(-2, -1) @ grad_output
+            grad_logits = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+            del grad_weights, weights
             return (
-                of_logits @ k,
-                of_logits.transpose(-2, -1) @ q,
-                of_v,
-                of_logits.sum_to_size(mask.shape).to(mask.dtype),
+                grad_logits @ k,
+                grad_logits.transpose(-2, -1) @ q,
+                grad_v,
+                grad_logits.sum_to_size(mask.shape).to(mask.dtype),
                 None,
             )

@@ -72,7 +72,8 @@ class Huang2(ClippedEncoding):
         return q @ k.transpose(-2, -1) * look_up(self.effective("relative_factors")[:, rows].to(q.dtype), index)
 
 
-#: clipped distances are computed by two matrix products if at most this share of all distances is not clipped
+#: if at most this share of the distances is not clipped, the clipped ones are two matrix products; otherwise each
+#: distance gets its own diagonal
 MOST_UNCLIPPED = 2 / 3
 
 
@@ -133,26 +134,27 @@ class ProductsByDiagonal(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_logits: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_logits: Tensor) -> tuple[Tensor | None, ...]:
         q, k, vectors = ctx.saved_tensors
         # Sum in float32: the gradients of q and k are sums over as many diagonals as there are distances.
-        of_q, of_k = (torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
-        of_vectors = torch.empty_like(vectors)
+        grad_q, grad_k = (torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        grad_vectors = torch.empty_like(vectors)
         for number, offset, i, j in _diagonals(q, k, vectors, ctx.lowest):
-            of_products = of_logits.diagonal(offset, 2, 3)[..., None]
-            by_head = (q[:, :, i] * k[:, :, j]).transpose(-2, -1) @ of_products  # (B, H, d, 1)
-            of_vectors[:, number] = by_head[..., 0].sum(0).sum_to_size(of_vectors[:, number].shape)
-            scaled = of_products * vectors[:, number, None]
-            of_q[:, :, i].addcmul_(scaled, k[:, :, j])
-            of_k[:, :, j].addcmul_(scaled, q[:, :, i])
+            grad_products = grad_logits.diagonal(offset, 2, 3)[..., None]
+            by_head = (q[:, :, i] * k[:, :, j]).transpose(-2, -1) @ grad_products  # (B, H, d, 1)
+            grad_vectors[:, number] = by_head[..., 0].sum(0).sum_to_size(grad_vectors[:, number].shape)
+            scaled = grad_products * vectors[:, number, None]
+            grad_q[:, :, i].addcmul_(scaled, k[:, :, j])
+            grad_k[:, :, j].addcmul_(scaled, q[:, :, i])
         if not _covers_all(vectors, q, k):
             higher = ctx.lowest + vectors.size(1)
-            for end, beyond in ((0, of_logits.tril(ctx.lowest - 1)), (-1, of_logits.triu(higher))):
-                of_scaled = beyond @ k
-                of_q.addcmul_(of_scaled, vectors[:, end, None])
-                of_k += beyond.transpose(-2, -1) @ (q * vectors[:, end, None])
-                of_vectors[:, end] += (q * of_scaled).sum((0, 2)).sum_to_size(of_vectors[:, end].shape)
-        return of_q.to(q.dtype), of_k.to(k.dtype), of_vectors, None
+            for end, part, diagonal in ((0, torch.tril, ctx.lowest - 1), (-1, torch.triu, higher)):
+                beyond = part(grad_logits, diagonal)
+                grad_scaled = beyond @ k
+                grad_q.addcmul_(grad_scaled, vectors[:, end, None])
+                grad_k += beyond.transpose(-2, -1) @ (q * vectors[:, end, None])
+                grad_vectors[:, end] += (q * grad_scaled).sum((0, 2)).sum_to_size(grad_vectors[:, end].shape)
+        return grad_q.to(q.dtype), grad_k.to(k.dtype), grad_vectors, None
 
 
 def _covers_all(vectors: Tensor, q: Tensor, k: Tensor) -> bool:
