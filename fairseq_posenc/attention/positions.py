@@ -220,6 +220,10 @@ class Positions:
         """Expands values of each distance of ``span``, (H, distances), to (H, T, S) or (B, H, T, S)."""
         return look_up(values, self.span_index)
 
+    def span_rows(self, left: int, right: int) -> Tensor:
+        """The row of each distance of ``span`` in a table with a row for each distance from -left to right."""
+        return self.span.clamp(-left, right) + left
+
     def clipped(self, left: int, right: int) -> Clipped:
         """Indices into a table with a row for each distance from -left to right; distances beyond are clipped."""
 

@@ -38,8 +38,7 @@ class DietRel(DistanceBias, ClippedEncoding):
         nn.init.normal_(self.relative_bias, std=0.02)
 
     def of_distances(self, positions: Positions) -> Tensor:
-        k = self.clipping_distance
-        return self.effective("relative_bias")[:, positions.span.clamp(-k, k) + k]
+        return self.effective("relative_bias")[:, positions.span_rows(self.clipping_distance, self.clipping_distance)]
 
 
 @register_encoding("diet_abs")

@@ -30,9 +30,9 @@ class Pope(PositionEncoding):
     takes two dimensions: queries and keys become twice as wide. In incremental decoding the cache holds magnitudes,
     of the head's width, and each query multiplies them by the cosines of its distances.
 
-    Parameters: ``phases`` delta, (H, d), of each layer, initialized at 0. Bounds have a straight-through
-    gradient, so that a value beyond the one at which all start can come back. Distances are unlimited. Extra time:
-    O(B H (T + S) d), and q k^T of width 2d; memory O(B H (T + S) d).
+    Parameters: ``phases`` delta, (H, d), of each layer, initialized at 0, their upper bound; the
+    straight-through gradient lets a phase above it return. Distances are unlimited. Extra time: O(B H (T + S) d), and
+    q k^T of width 2d; memory O(B H (T + S) d).
     """
 
     reads = "reals"

@@ -47,7 +47,7 @@ class RelativeKey(PositionEncoding):
             nn.init.xavier_uniform_(head)  # as shaw
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        rows = positions.span.clamp(-self.left_clip, self.right_clip) + self.left_clip
+        rows = positions.span_rows(self.left_clip, self.right_clip)
         return {"relative_keys": self.relative_keys[:, rows]}
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:

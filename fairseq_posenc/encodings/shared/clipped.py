@@ -39,8 +39,7 @@ class ClippedEncoding(PositionEncoding):
         return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        k = self.clipping_distance
-        rows = positions.span.clamp(-k, k) + k
+        rows = positions.span_rows(self.clipping_distance, self.clipping_distance)
         return {
             name: (self.effective(name) if name in self.scalars else table)[:, rows]
             for name, table in self.named_parameters(recurse=False)

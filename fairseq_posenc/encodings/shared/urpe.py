@@ -41,4 +41,4 @@ class ToeplitzFactors(LearnedScalars):
 
     def by_distance(self, positions: Positions) -> Tensor:
         """The factors for all distances of ``positions.span``, (H, distances)."""
-        return self.effective("factors")[:, positions.span.clamp(-FURTHEST, FURTHEST) + FURTHEST]
+        return self.effective("factors")[:, positions.span_rows(FURTHEST, FURTHEST)]
