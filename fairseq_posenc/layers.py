@@ -47,7 +47,7 @@ class LayerEncodings:
 
 
 @dataclass(frozen=True)
-class Stack:
+class StackSettings:
     """Settings that the layers of an encoder or decoder have in common.
 
     Args:
@@ -78,8 +78,8 @@ class _PositionLayer(nn.Module):
     pass, outside the context of the forward pass.
     """
 
-    def __init__(self, cfg: Any, *args: Any, stack: Stack, **kwargs: Any) -> None:
-        self.stack = stack  # before fairseq's constructor, which calls build_self_attention
+    def __init__(self, cfg: Any, *args: Any, settings: StackSettings, **kwargs: Any) -> None:
+        self.settings = settings  # before fairseq's constructor, which calls build_self_attention
         super().__init__(cfg, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -99,8 +99,8 @@ class _PositionLayer(nn.Module):
         )
 
     def _self_attention(self, embed_dim: int, heads: int, cfg: Any) -> PositionAttention:
-        settings = {"self_attention": True, "backend": self.stack.backend}
-        return self._attention(PositionAttention, embed_dim, heads, self.stack.self_attention, cfg, **settings)
+        more = {"self_attention": True, "backend": self.settings.backend}
+        return self._attention(PositionAttention, embed_dim, heads, self.settings.self_attention, cfg, **more)
 
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
@@ -119,7 +119,7 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
         return self._self_attention(embed_dim, cfg.decoder.attention_heads, cfg)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> MultiheadAttention:
-        encodings = self.stack.cross_attention
+        encodings = self.settings.cross_attention
         if encodings is None:
             return super().build_encoder_attention(embed_dim, cfg)
         source = {"encoder_decoder_attention": True, "kdim": cfg.encoder.embed_dim, "vdim": cfg.encoder.embed_dim}
@@ -137,13 +137,13 @@ def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
 class PositionEncoder(TransformerEncoderBase):
     """fairseq's encoder with positions in its attention."""
 
-    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, stack: Stack) -> None:
-        self.stack = stack
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, settings: StackSettings) -> None:
+        self.settings = settings
         super().__init__(cfg, dictionary, embed_tokens)
         replace_input_positions(self, cfg.bias_gain, cfg.sinusoids)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        return _wrap(PositionEncoderLayer(cfg, return_fc=self.return_fc, stack=self.stack), cfg)
+        return _wrap(PositionEncoderLayer(cfg, return_fc=self.return_fc, settings=self.settings), cfg)
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
         length = src_tokens.size(1)
@@ -151,10 +151,10 @@ class PositionEncoder(TransformerEncoderBase):
             length,
             length,
             src_tokens.eq(self.padding_idx),
-            segments=self.stack.segments(src_tokens),
-            recomputed=self.stack.recomputed,
+            segments=self.settings.segments(src_tokens),
+            recomputed=self.settings.recomputed,
         )
-        positions, for_target = self.stack.augmentation.of_source(positions, self.training)
+        positions, for_target = self.settings.augmentation.of_source(positions, self.training)
         with use_positions(positions):
             output = super().forward(src_tokens, *args, **kwargs)
         output["src_tokens"] = [src_tokens]  # for the decoder; fairseq reorders this entry with the beams
@@ -165,14 +165,19 @@ class PositionDecoder(TransformerDecoderBase):
     """fairseq's decoder with positions in its attention."""
 
     def __init__(
-        self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, stack: Stack, no_encoder_attn: bool = False
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        settings: StackSettings,
+        no_encoder_attn: bool = False,
     ) -> None:
-        self.stack = stack
+        self.settings = settings
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
         replace_input_positions(self, cfg.bias_gain, cfg.sinusoids)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return _wrap(PositionDecoderLayer(cfg, no_encoder_attn, stack=self.stack), cfg)
+        return _wrap(PositionDecoderLayer(cfg, no_encoder_attn, settings=self.settings), cfg)
 
     def extract_features(
         self,
@@ -189,18 +194,18 @@ class PositionDecoder(TransformerDecoderBase):
             queries,
             keys,
             prev_output_tokens.eq(self.padding_idx),
-            segments=self.stack.segments(prev_output_tokens),
-            recomputed=self.stack.recomputed,
+            segments=self.settings.segments(prev_output_tokens),
+            recomputed=self.settings.recomputed,
             generation=None if incremental_state is None else incremental_state.setdefault("positions", {}),
         )
         # A translation in training mode must not draw again in each of its steps.
         training = self.training and incremental_state is None
-        augmentation = self.stack.augmentation
+        augmentation = self.settings.augmentation
         positions = augmentation.of_target(positions, training, encoder_out, self.padding_idx)
-        if self.stack.cross_attention is not None and encoder_out is not None:
+        if self.settings.cross_attention is not None and encoder_out is not None:
             source = encoder_out["src_tokens"][0]
             positions.cross_attention = CrossPositions(
-                positions, source.eq(self.padding_idx), self.stack.segments(source), augmentation.source_shift
+                positions, source.eq(self.padding_idx), self.settings.segments(source), augmentation.source_shift
             )
         with use_positions(positions):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)

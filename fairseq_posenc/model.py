@@ -33,7 +33,7 @@ from .augmentation import Augmentation, build_augmentation
 from .encodings import PositionEncoding, build_encoding, find_encoding
 from .encodings.shared.gain import modules_with_scalars, scale_around
 from .errors import CheckpointError, FlagError
-from .layers import LayerEncodings, PositionDecoder, PositionEncoder, Stack, name_dropout_as_stock
+from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
 from .live import log_positions
 from .signature import (
     SIGNATURE,
@@ -106,14 +106,14 @@ class PositionTransformer(TransformerModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionEncoder:
-        stack = Stack(
+        settings = StackSettings(
             _layer_encodings(cfg, "source", cfg.encoder, cfg.max_source_positions, bidirectional=True),
             separator=_separator(cfg, src_dict, "source"),
             recomputed=cfg.checkpoint_activations,
             backend=cfg.attention_backend or "auto",
             augmentation=_augmentation(cfg, "source", cfg.max_source_positions),
         )
-        return PositionEncoder(_with_input_positions(cfg, "source"), src_dict, embed_tokens, stack)
+        return PositionEncoder(_with_input_positions(cfg, "source"), src_dict, embed_tokens, settings)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionDecoder:
@@ -121,7 +121,7 @@ class PositionTransformer(TransformerModel):
         if cfg.cross_attention_positions:
             longest = max(cfg.max_source_positions, cfg.max_target_positions)
             cross_attention = _layer_encodings(cfg, "target", cfg.decoder, longest, bidirectional=True)
-        stack = Stack(
+        settings = StackSettings(
             _layer_encodings(cfg, "target", cfg.decoder, cfg.max_target_positions, bidirectional=False),
             cross_attention,
             separator=_separator(cfg, tgt_dict, "target"),
@@ -130,7 +130,11 @@ class PositionTransformer(TransformerModel):
             augmentation=_augmentation(cfg, "target", cfg.max_target_positions),
         )
         return PositionDecoder(
-            _with_input_positions(cfg, "target"), tgt_dict, embed_tokens, stack, no_encoder_attn=cfg.no_cross_attention
+            _with_input_positions(cfg, "target"),
+            tgt_dict,
+            embed_tokens,
+            settings,
+            no_encoder_attn=cfg.no_cross_attention,
         )
 
     def load_state_dict(

@@ -515,7 +515,7 @@ def test_a_resumed_training_equals_an_unbroken_one(tmp_path):
         for directory in (unbroken, resumed)
     )
     assert all(map(torch.equal, one.parameters(), other.parameters()))
-    assert isinstance(one.encoder.stack.augmentation, Random)
+    assert isinstance(one.encoder.settings.augmentation, Random)
     assert json.loads(decode_signature(one.position_version)) == {"encoding": "sinusoidal"}
 
 

@@ -116,11 +116,11 @@ def shifted(model: Any, k: int) -> Iterator[None]:
     Raises:
         FlagError: in a forward pass, if a table of positions is too short.
     """
-    before = {stack: stack.stack for stack in (model.encoder, model.decoder)}
+    before = {stack: stack.settings for stack in (model.encoder, model.decoder)}
     for stack, settings in before.items():
-        stack.stack = replace(settings, augmentation=FixedShift(k, settings.augmentation))
+        stack.settings = replace(settings, augmentation=FixedShift(k, settings.augmentation))
     try:
         yield
     finally:
         for stack, settings in before.items():
-            stack.stack = settings
+            stack.settings = settings
