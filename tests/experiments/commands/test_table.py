@@ -371,6 +371,7 @@ class TestReport:
         first, second = (planned.experiments[0] for planned in made)
         assert [line.missing for line in make_lines(made)] == ["not trained", "not trained"]
         assert [line.missing for line in make_lines(made, [first.directory])] == ["failed", "not trained"]
+        write_json(second.about, second.description())
         write_json(second.directory / "training.json", {})
         second.markers.set_done("train", second.train_inputs(), [second.directory / "training.json"])
         first.directory.mkdir(parents=True)

@@ -15,7 +15,7 @@ from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, read_json
+from posenc_experiments.base.markers import file_hash, read_json, write_json
 from posenc_experiments.data import testsets
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
@@ -32,6 +32,7 @@ def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf
     experiment.directory.mkdir(parents=True)
     for kind, lines in (("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
+    write_json(experiment.about, experiment.description())
     experiment.markers.set_done("translate", experiment.translate_inputs(), [experiment.test_file("test", "hyp")])
     return experiment
 
