@@ -39,10 +39,10 @@ def not_default(settings: Any) -> dict[str, Any]:
     return found
 
 
-def file_hash(path: Path) -> str:
-    """The SHA-256 of a file, read in blocks."""
+def file_hash(path: Path, method: str = "sha256") -> str:
+    """The checksum of a file, read in blocks."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, method).hexdigest()
 
 
 def require_output(path: Path, example: str, option: str = "--output") -> None:

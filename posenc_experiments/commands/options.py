@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
+from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import parse_flags
 from posenc_experiments.base.recipe import Recipe
@@ -28,9 +29,9 @@ OPTIONS = [
         "overrides",
         multiple=True,
         metavar="SECTION.KEY=VALUE",
-        help="Changes a value of the .conf, such as train.max-update=1000. May be repeated.",
+        help="Change a value of the .conf, such as train.max-update=1000. May be repeated.",
     ),
-    click.option("--seeds", default="1", show_default=True, help="Runs each experiment with each seed, such as 1,2,3."),
+    click.option("--seeds", default="1", show_default=True, help="Run each experiment with each seed, such as 1,2,3."),
     click.option(
         "--source",
         type=click.Path(path_type=Path),
@@ -96,8 +97,8 @@ OPTIONS = [
         type=click.Choice(["fp32", "fp16", "bf16"]),
         help="Precision of training.  [default: the .conf's]",
     ),
-    click.option("--tensorboard", is_flag=True, help="Writes event files into each experiment's directory."),
-    click.option("--wandb", metavar="PROJECT", help="Reports to this project of Weights & Biases."),
+    click.option("--tensorboard", is_flag=True, help="Write event files into each experiment's directory."),
+    click.option("--wandb", metavar="PROJECT", help="Report to this project of Weights & Biases."),
     click.option("--dry-run", is_flag=True, help="Print every command that would be run; run and write nothing."),
     click.argument("extra", nargs=-1, metavar="[-- FAIRSEQ-TRAIN FLAGS]"),
 ]
@@ -180,7 +181,7 @@ class Call:
 
 def choose_seeds(text: str) -> list[int]:
     """The different numbers of `--seeds`, in their order."""
-    words = text.replace(",", " ").split()
+    words = convert.words(text)
     if not words or not all(word.isdecimal() and int(word) < 1 << 32 for word in words):
         raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
     return list(dict.fromkeys(map(int, words)))

@@ -1,6 +1,5 @@
 """Downloads one file from one URL: resumes an earlier attempt, verifies the file, and only then gives it its name."""
 
-import hashlib
 import shutil
 import time
 import urllib.error
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from posenc_experiments.base.errors import FIXES
-from posenc_experiments.base.markers import fingerprint
+from posenc_experiments.base.markers import file_hash, fingerprint
 from posenc_experiments.data.sources import Archive
 
 ATTEMPTS = 4  # attempts in a row without progress
@@ -24,18 +23,13 @@ class FetchError(Exception):
     """A failed download from one URL; its text is a clause that follows the URL, without a full stop."""
 
 
-def checksum(path: Path, method: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, method).hexdigest()
-
-
 def verify(path: Path, row: Archive) -> None:
     """FetchError unless the file has the table's size and checksum."""
     size = path.stat().st_size
     if row.bytes is not None and size != row.bytes:
         raise FetchError(f"has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for")
     method, wanted = row.checksum.split(":")
-    found = checksum(path, method)
+    found = file_hash(path, method)
     if found != wanted:
         name = {"sha256": "SHA-256", "md5": "MD5"}[method]
         raise FetchError(f"has {name} {found} instead of {wanted}: it is damaged or another version")

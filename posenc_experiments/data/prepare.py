@@ -251,7 +251,7 @@ def subwords_of(binarized: Path, language: str) -> Subwords:
     """
     record = binarized.parent / "prepare.json"
     if not record.is_file():
-        return subwords.Words(binarized, language)
+        return subwords.NoSubwords(binarized, language)
     try:
         settings = Prepare(**read_json(record)["settings"])
         return subwords.load(record.parent, language, settings)

@@ -86,8 +86,9 @@ class SubwordNmt:
 
         def tokens() -> Iterator[str]:
             for language, line in lines:
-                tokenizer = tokenizers.setdefault(language, sacremoses.MosesTokenizer(lang=language))
-                yield str(tokenizer.tokenize(line, return_str=True))
+                if language not in tokenizers:
+                    tokenizers[language] = sacremoses.MosesTokenizer(lang=language)
+                yield str(tokenizers[language].tokenize(line, return_str=True))
 
         with open(directory / cls.file, "w", encoding="utf-8", newline="\n") as codes:
             learn_bpe.learn_bpe(tokens(), codes, settings.vocabulary)
@@ -101,7 +102,7 @@ class SubwordNmt:
         return str(self.detokenizer.detokenize(text.split()))
 
 
-class Words:
+class NoSubwords:
     """No subwords: tokens are separated by spaces."""
 
     file = ""
@@ -120,10 +121,10 @@ class Words:
         return " ".join(tokens)
 
 
-METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[Words]] = {
+METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[NoSubwords]] = {
     "sentencepiece": SentencePiece,
     "subword-nmt": SubwordNmt,
-    "none": Words,
+    "none": NoSubwords,
 }
 
 

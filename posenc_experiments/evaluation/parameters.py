@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_posenc.architectures import SIZES
@@ -15,6 +14,7 @@ from fairseq_posenc.arguments import SIDES, encoding_of
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.model import PositionTransformer
 from posenc_experiments.evaluation.report import Column, Report, Table
+from posenc_experiments.experiment.fairseq_flags import Refused, read
 from posenc_experiments.experiment.unallocated import ModelError, build_unallocated
 
 VOCABULARY = 32768
@@ -115,15 +115,13 @@ def count(model: Any) -> dict[str, int]:
 
 def _parse(arch: str, flags: Sequence[str]) -> Namespace:
     """Parses flags as fairseq-train does; raises ModelError where fairseq would print its usage and exit."""
-
-    def refuse(message: str) -> NoReturn:
-        raise ModelError(f"{arch}: {message}.")
-
-    parser: ArgumentParser = options.get_training_parser()
-    parser.error = refuse  # type: ignore[method-assign]
-    args: Namespace = options.parse_args_and_arch(parser, ["no-data", "--arch", arch, *flags])
+    try:
+        args = Namespace(**read("train", ["no-data", "--arch", arch, *flags]))
+    except Refused as error:
+        text = str(error)  # may end with a question, such as "did you mean --lr?"
+        raise ModelError(f"{arch}: {text}{'' if text.endswith('?') else '.'}") from None
     if args.arch != arch:
-        raise ModelError(f"--arch {args.arch} is no flag here: name it with the other architectures.")
+        raise ModelError(f"--arch {args.arch} is not a flag here: name it with the other architectures.")
     return args
 
 

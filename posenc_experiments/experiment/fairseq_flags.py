@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import io
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -47,7 +49,8 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
     parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()
     parser.error = refuse
     try:
-        return vars(options.parse_args_and_arch(parser, list(words)))
+        with contextlib.redirect_stdout(io.StringIO()):  # of --help
+            return vars(options.parse_args_and_arch(parser, list(words)))
     except SystemExit:  # raised by --help
         raise Refused("one of the flags only prints something and exits; leave it out") from None
     except ValueError as error:  # raised by the plugin

@@ -25,7 +25,7 @@ from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.runner import NotAccepted
 
 LOCK, ABOUT = "lock", "job.json"
-GRACE_SECONDS = 20.0  # time for a network file system to show what another machine wrote
+NFS_DELAY_SECONDS = 20.0  # time for a network file system to show what another machine wrote
 # Parameters of a SLURM job, unless --slurm gives others.
 SLURM_DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
 REQUEUES = 1000  # a job is requeued before its time is up, until it is done
@@ -177,7 +177,7 @@ class Slurm:
 
     def failure(self, job: Job) -> str | None:
         """Why a job that left the queue failed; None if it succeeded."""
-        deadline = time.monotonic() + GRACE_SECONDS
+        deadline = time.monotonic() + NFS_DELAY_SECONDS
         while not (done := job.is_done()) and about(job).get("exit", 0) == 0 and time.monotonic() < deadline:
             time.sleep(1)
         return None if done else _reason(job)

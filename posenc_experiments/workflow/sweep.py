@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
+from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, flag_words, parse_flags
 from posenc_experiments.base.markers import fingerprint
@@ -54,7 +55,7 @@ def as_option(recipe: Recipe, name: str) -> str:
 
 
 def _names(recipe: Recipe, text: str) -> list[str]:
-    names = text.replace(",", " ").split()
+    names = convert.words(text)
     if not names:
         raise RecipeError("--experiments: name at least one.")
     for name in names:

@@ -151,7 +151,7 @@ def test_a_big_model_takes_no_memory():
         ("transformer_shaw_tiny", ["--position-sharing", "some"], "--position-sharing: invalid choice: 'some'"),
         ("transformer_shaw_tiny", ["--clipping-distance"], "expected one argument"),
         ("transformer_shaw_tiny", ["--clip", "3"], "unrecognized arguments: --clip 3"),
-        ("transformer_shaw_tiny", ["--arch", "transformer_t5_tiny"], "--arch transformer_t5_tiny is no flag here"),
+        ("transformer_shaw_tiny", ["--arch", "transformer_t5_tiny"], "--arch transformer_t5_tiny is not a flag here"),
         ("transformer_shaw_tiny", ["--encoder-attention-heads", "7"], "be built with these flags (AssertionError: "),
     ],
 )
