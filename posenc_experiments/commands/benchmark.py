@@ -38,7 +38,7 @@ def parse_measures(context: click.Context, parameter: click.Parameter, text: str
     for name in names:
         if name not in run.MEASURES:
             known = ", ".join(run.MEASURES)
-            raise click.BadParameter(f"{name!r} is no measure; name some of {known} with commas between them.")
+            raise click.BadParameter(f"{name!r} is not a measure; name some of {known} with commas between them.")
     return names
 
 
@@ -148,8 +148,8 @@ def main(
 
     MEASURES: training (words/s of whole updates), forward (words/s without gradients), generation (sentences/s of
     cached beam search), memory (peak in training), growth (time and memory with the length), attention (alone, beside
-    torch's scaled_dot_product_attention), attention-forward (the same without gradients), table1 (DIET's Table 1,
-    beside the paper's figures).
+    torch's scaled_dot_product_attention), attention-forward (the same without gradients), table1 (DIET's
+    Table 1 with its encodings and sizes, beside the paper's figures).
 
     FLAGS are flags of fairseq-train for every model; stock does not get those that only this package has.
     """
@@ -159,6 +159,8 @@ def main(
     flags = encodings[len(names) :]
     if json_file is not None:
         require_output(json_file, "figures.json", "--json")
+    if measures == ["table1"] and names:
+        raise click.UsageError("table1 measures the encodings of DIET's Table 1 in both sizes: leave the names out.")
     data = tuple(dict.fromkeys(data))
     device = find_device(device, precision, clock)
     if threads is not None:
