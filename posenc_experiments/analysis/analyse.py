@@ -64,7 +64,7 @@ def analyse(
         test: the test set of the page; the first if left out.
         checkpoints: also of these.
         binarized: binarized data of the experiments, where it is elsewhere than at their translation.
-        sentences: of the test set, so many are read by models; all if left out.
+        sentences: the number of sentences of the test set that models read; all if left out.
         models: whether models are analysed, too.
 
     Raises:

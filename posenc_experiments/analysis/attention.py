@@ -104,7 +104,7 @@ class Means:
         return (self._sums[name] / self._counts[name]).tolist() if name in self._sums else []
 
 
-#: distances at which the share of attention is told
+#: distances at which the share of attention is reported
 SHARES = {"-1": -1, "0": 0, "+1": 1}
 STATISTICS = (
     *("mean_distance", "mean_absolute_distance", "entropy", "relative_entropy", "logit_rank"),

@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many of so many pairs a model gets right."""
+    """The number of pairs that a model gets right, of all."""
 
     correct: int
     pairs: int

@@ -85,7 +85,7 @@ def _lingeval97(path: Path) -> Iterator[Contrast]:
         source, correct = (_text(entry, key, where) for key in ("source", "reference"))
         errors = entry.get("errors")
         if not isinstance(errors, list):
-            raise RecipeError(f"{where}: its 'errors' are no list, as LingEval97's are.")
+            raise RecipeError(f"{where}: its 'errors' are not a list, as LingEval97's are.")
         for count, value in enumerate(errors, 1):
             place = f"{where}, error {count}"
             phenomenon, contrastive = (_text(value, key, place) for key in ("type", "contrastive"))

@@ -73,7 +73,7 @@ def pooled(values: Iterable[float | None]) -> float | None:
 
 
 def first_of(found: Iterable[T | None]) -> T | None:
-    """The first that is there and not empty."""
+    """The first item that is not empty; None if there is none."""
     return next((one for one in found if one), None)
 
 

@@ -17,11 +17,11 @@ from fairseq_posenc.encodings.shared.gain import effective_parameters
 from fairseq_posenc.encodings.shared.pairs import PairBias
 from fairseq_posenc.positions import Positions
 
-#: positions and distances that are told: the first 64 positions, and distances below 64 on each side
+#: positions and distances that are reported: the first 64 positions, and distances below 64 on each side
 LENGTH = 64
-#: vectors are told up to this distance on each side, since each is compared with each
+#: vectors are reported up to this distance on each side, since each is compared with each
 FURTHEST_VECTOR = 32
-#: a parameter with more numbers is told by its norm alone
+#: a parameter with more numbers is reported by its norm alone
 MOST_VALUES = 4096
 
 
@@ -34,15 +34,15 @@ def learned(encodings: Mapping[Place, PositionEncoding]) -> list[dict[str, Any]]
         (stack, id(parameter)) for (stack, _), encoding in encodings.items() for parameter in encoding.parameters()
     )
     found: list[dict[str, Any]] = []
-    told: set[tuple[str, tuple[int, ...]]] = set()
+    reported: set[tuple[str, tuple[int, ...]]] = set()
     for (stack, layer), encoding in encodings.items():
         parameters = dict(encoding.named_parameters())
         for names, data in _described(encoding, goes_right=stack != "decoder"):
             # The parameters that make it; of a module inside the encoding, all of its parameters.
             made_of = tuple(id(parameters[name]) for name in names)
-            if (stack, made_of) in told:
+            if (stack, made_of) in reported:
                 continue
-            told.add((stack, made_of))
+            reported.add((stack, made_of))
             shared = all(users[stack, parameter] > 1 for parameter in made_of)
             found.append({"stack": stack, "layer": None if shared else layer, "name": ", ".join(names), **data})
     return found
@@ -91,10 +91,10 @@ def _by_distance(distances: Tensor, values: Tensor, goes_right: bool) -> dict[st
     """Scalars (H, distances), or vectors (H, distances, width), without the far distances at either end whose values
     are those of the nearer one (clipped). Norms and cosines of vectors are means over heads.
     """
-    told = torch.ones_like(distances, dtype=torch.bool) if goes_right else distances <= 0
+    reported = torch.ones_like(distances, dtype=torch.bool) if goes_right else distances <= 0
     if values.dim() == 3:
-        told &= distances.abs() <= FURTHEST_VECTOR
-    distances, values = distances[told], values[:, told]
+        reported &= distances.abs() <= FURTHEST_VECTOR
+    distances, values = distances[reported], values[:, reported]
     same_as_next = (values[:, 1:] == values[:, :-1]).movedim(1, 0).flatten(1).all(1).tolist()
     first, last, zero = 0, len(distances) - 1, distances.tolist().index(0)
     while first < zero and same_as_next[first]:

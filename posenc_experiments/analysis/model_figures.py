@@ -240,7 +240,7 @@ def _place(parameter: dict[str, Any]) -> str:
 
 
 class Parameter(NamedTuple):
-    """One that was learned: whose, which, and its values as `learned` has them."""
+    """A learned parameter: its model, its place and name, and its values as `learned` has them."""
 
     model: str
     which: str

@@ -88,7 +88,7 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """Names of which none is another's: later ones are numbered."""
+    """The names; repeated ones get a number."""
     return [
         f"{name} ({names[:number].count(name) + 1})" if name in names[:number] else name
         for number, name in enumerate(names)

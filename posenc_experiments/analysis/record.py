@@ -34,19 +34,20 @@ class ModelSettings:
     """What is analysed of models."""
 
     test: str | None  # the test set whose sentences they read; None: no models
-    sentences: int | None = None  # of it, so many; None: all
+    sentences: int | None = None  # the number of its sentences that models read; None: all
     binarized: Path | None = None
 
 
 def versions() -> dict[str, str]:
-    """Of the software that makes the figures."""
+    """The versions of the packages that compute the figures."""
     names = {"fairseq_posenc": "fairseq_posenc", "torch": "torch", "fairseq": "ve-fairseq", "sacrebleu": "sacrebleu"}
     return {name: importlib.metadata.version(package) for name, package in names.items()}
 
 
 def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: Path, say: Say) -> Record:
-    """The record of an experiment with these scores, one a test set; written to `path` unless it stands there with the
-    same inputs. A model's figures of an earlier call stay in that file where this call finds none.
+    """The record of an experiment with these scores, one a test set; written to `path` unless that has it already.
+
+    A model's figures of an earlier call stay in that file where this call finds none.
     """
     directory, first = scores[0].directory, scores[0]
     files = ExperimentDirectory(directory)

@@ -66,12 +66,12 @@ class Texts:
 
     @cached_property
     def ribes(self) -> Numbers:
-        """Of each sentence, in %."""
+        """RIBES of each sentence, in %."""
         return np.array([100 * ribes(one, other) for one, other in zip(*self.words, strict=True)])
 
     @cached_property
     def sentence_chrf(self) -> Numbers:
-        """Of each sentence, in %."""
+        """chrF of each sentence, in %."""
         return np.array([corpus_chrf(row[None]) for row in self.chrf])
 
     def scores(self) -> dict[str, tuple[Numbers, Callable[[Numbers], float]]]:

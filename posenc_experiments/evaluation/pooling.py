@@ -121,7 +121,7 @@ def _require_poolable(one: Score, other: Score) -> None:
         found = list(differences(one.made_from, other.made_from))
         if found:
             raise RecipeError(
-                f"{one.directory} and {other.directory} are no seeds of one experiment: they differ in "
+                f"{one.directory} and {other.directory} are not seeds of one experiment: they differ in "
                 f"{listed(found)}; run one of them again with the settings of the other, or compare them separately."
             )
     if one.seed == other.seed:

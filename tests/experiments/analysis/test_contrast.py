@@ -102,7 +102,7 @@ def test_bad_tables(content, message, tmp_path):
     ("value", "message"),
     [
         ([ENTRY, {**ENTRY, "reference": None}], "set.json, entry 2: it has no text 'reference'"),
-        ([{**ENTRY, "errors": None}], "set.json, entry 1: its 'errors' are no list"),
+        ([{**ENTRY, "errors": None}], "set.json, entry 1: its 'errors' are not a list"),
         ([{**ENTRY, "errors": [{"type": "compound"}]}], "set.json, entry 1, error 1: it has no text 'contrastive'"),
         ([{**ENTRY, "errors": [{**ENTRY["errors"][0], "distance": "2"}]}], "error 1: its 'distance' is '2'"),
         ([{**ENTRY, "errors": [{**ENTRY["errors"][0], "distance": -3}]}], "error 1: its 'distance' is -3"),

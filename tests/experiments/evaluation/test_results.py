@@ -222,7 +222,7 @@ def test_seeds_with_different_settings_are_not_pooled(
     change(second, "made_from", *path, value=value)
     with pytest.raises(RecipeError) as error:
         pooling.pool(results.read_experiments([copy]))
-    assert str(error.value).startswith(f"{first} and {second} are no seeds of one experiment: they differ in {words}")
+    assert str(error.value).startswith(f"{first} and {second} are not seeds of one experiment: they differ in {words}")
     assert "\n" not in str(error.value)
     change(first, "made_from", *path, value=value)
     assert len(pooling.pool(results.read_experiments([copy]))) == 3
