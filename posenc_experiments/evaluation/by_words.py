@@ -16,7 +16,7 @@ from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES
 
 
 @dataclass(frozen=True)
-class Words:
+class WordRange:
     """A range of numbers of words."""
 
     first: int
@@ -29,12 +29,12 @@ class Words:
         return f"{self.first}-{'' if self.last is None else self.last}"
 
 
-def parse_words(text: str) -> Words:
+def parse_word_range(text: str) -> WordRange:
     """Reads `1-14` or `15-`; ValueError if it is neither."""
     found = re.fullmatch(r"(\d+)-(\d*)", text)
     if not found or (found[2] and int(found[1]) > int(found[2])):
         raise ValueError(f"'{text}' is not a range of source words; write one such as 1-14, or 15- for all from 15 on")
-    return Words(int(found[1]), int(found[2]) if found[2] else None)
+    return WordRange(int(found[1]), int(found[2]) if found[2] else None)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Bucket:
     bleu: Pooled | None  # over the seeds; None if there is no such sentence
 
 
-def score_buckets(scores: Sequence[Score], ranges: Iterable[Words]) -> dict[str, Bucket]:
+def score_buckets(scores: Sequence[Score], ranges: Iterable[WordRange]) -> dict[str, Bucket]:
     """Scores the sentences of each range as the whole test set was scored.
 
     Args:
@@ -73,7 +73,7 @@ def _read(score: Score) -> list[tuple[str, str, str]]:
     return list(zip(sources, references, hypotheses, strict=True))
 
 
-def _score_bucket(scores: Sequence[Score], texts: Sequence[list[tuple[str, str, str]]], words: Words) -> Bucket:
+def _score_bucket(scores: Sequence[Score], texts: Sequence[list[tuple[str, str, str]]], words: WordRange) -> Bucket:
     results = []
     for score, lines in zip(scores, texts, strict=True):
         inside = [line for line in lines if len(line[0].split()) in words]

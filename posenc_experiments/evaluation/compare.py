@@ -3,7 +3,7 @@
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.base.run import Run
-from posenc_experiments.evaluation.score import Score
+from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.experiment.experiment import Experiment
 
 
@@ -15,7 +15,7 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         run.dry([*run.module("posenc_experiments"), "compare", "--plot", folder / "compare.png", *directories])
         return
     for experiment in experiments:
-        if not Score().is_done(experiment):
+        if not ScoreStage().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Imported here, because it imports sacrebleu, which would slow down --help and --dry-run.
     from posenc_experiments.evaluation import comparison, plot, pooling, results

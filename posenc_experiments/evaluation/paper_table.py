@@ -15,7 +15,7 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.data.tsv import read_rows
-from posenc_experiments.evaluation.by_words import Words, parse_words
+from posenc_experiments.evaluation.by_words import WordRange, parse_word_range
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
 from posenc_experiments.experiment.experiment import Experiment
 
@@ -37,7 +37,7 @@ class TableRow:
     metric: str
     paper: float | None
     where: str  # file and line, for errors
-    words: tuple[Words, ...] = ()  # the sentences whose sources have so many words are also scored on their own
+    words: tuple[WordRange, ...] = ()  # the sentences whose sources have so many words are also scored on their own
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _read_row(cells: list[str], where: str) -> TableRow:
     if figure is not None and not math.isfinite(figure):
         raise RecipeError(f"{where}: '{paper}' is not a paper's figure; write a number, or {NO_FIGURE} for none.")
     try:
-        words = tuple(parse_words(text) for one in ranges for text in one.split())
+        words = tuple(parse_word_range(text) for one in ranges for text in one.split())
     except ValueError as error:
         raise RecipeError(f"{where}: {error}.") from None
     return TableRow(label, pair, conf, experiment, test, metric, figure, where, words)

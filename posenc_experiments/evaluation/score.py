@@ -16,15 +16,15 @@ from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
 from posenc_experiments.evaluation.results import require_equal_counts
-from posenc_experiments.evaluation.translate import Translate
+from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
 from posenc_experiments.experiment.stage import Stage
 
 
-class Score(Stage):
+class ScoreStage(Stage):
     name = "score"
-    after = Translate()
+    after = TranslateStage()
 
     def dry_run(self, experiment: Experiment) -> None:
         for test in pair_tests(experiment.run):

@@ -17,14 +17,14 @@ from posenc_experiments.experiment.command_lines import generate_command, thread
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import GENERATE_LOG, GENERATE_SCRIPT, HYPOTHESES, REFERENCES, SOURCES
 from posenc_experiments.experiment.stage import Stage
-from posenc_experiments.training.average import Average
+from posenc_experiments.training.average import AverageStage
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 
-class Translate(Stage):
+class TranslateStage(Stage):
     name = "translate"
-    after = Average()
+    after = AverageStage()
     missing = "has no translations yet"
     reads_data = True
 

@@ -16,7 +16,7 @@ from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
 
 
-class Train(Stage):
+class TrainStage(Stage):
     """The stage `train`; `which` is the number of the experiment for messages, such as "2 of 7"."""
 
     name = "train"

@@ -8,14 +8,14 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, prepare
-from posenc_experiments.evaluation.score import Score
-from posenc_experiments.evaluation.translate import Translate
+from posenc_experiments.evaluation.score import ScoreStage
+from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.check_settings import Checked, check_data
 from posenc_experiments.experiment.experiment import Experiment, require_same
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.jobs.job import Job, Show
-from posenc_experiments.training.average import Average
-from posenc_experiments.training.train import Train
+from posenc_experiments.training.average import AverageStage
+from posenc_experiments.training.train import TrainStage
 from posenc_experiments.workflow.sweep import as_option
 
 DATA, TRAIN = "data", "train"  # pools of slots; that of data has one slot
@@ -23,7 +23,7 @@ DATA, TRAIN = "data", "train"  # pools of slots; that of data has one slot
 
 def stages_of(which: str = "1 of 1") -> list[Stage]:
     """The stages of an experiment, in order; `which` is its number for messages, such as "2 of 7"."""
-    return [Train(which), Average(), Translate(), Score()]
+    return [TrainStage(which), AverageStage(), TranslateStage(), ScoreStage()]
 
 
 @dataclass(frozen=True)

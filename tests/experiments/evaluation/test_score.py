@@ -55,7 +55,7 @@ def test_a_local_test_set_confirms_the_scores(tmp_path: Path, monkeypatch: pytes
     clean = [" ".join(line.split()) for line in REFERENCE]  # as SacreBLEU extracts them
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", clean)))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
-    score.Score().run(experiment)
+    score.ScoreStage().run(experiment)
     bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
     assert bleu["reference"] == chrf["reference"] == "sacrebleu -t wmt14/full -l en-de (same scores from both files)"
     assert 0 < bleu["score"] < 100
@@ -68,7 +68,7 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path / "cache", list(reversed(REFERENCE)))))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct \[score\] testsets"):
-        score.Score().run(experiment)
+        score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
     assert not experiment.markers.is_done("score", experiment.score_inputs())
 
@@ -78,7 +78,7 @@ def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE) if is_local else tmp_path / "none"))
     conf, _ = make_recipe(tmp_path, TESTSET + "historical = true\n")
     run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
-    score.Score().run(Experiment(run, "shaw-k2", 1))
+    score.ScoreStage().run(Experiment(run, "shaw-k2", 1))
     lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
     assert lines[0].endswith("sacrebleu.json")
     assert [" -t wmt14/full -l en-de -i " in line for line in lines] == [False, *([True] if is_local else []), False]
@@ -97,7 +97,7 @@ def test_a_test_set_that_is_not_local_is_noted_and_never_downloaded(
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # any use of the network fails at once
-    score.Score().run(experiment)
+    score.ScoreStage().run(experiment)
     [found] = {row["reference"] for row in read_json(experiment.test_file("test", "sacrebleu.json"))}
     assert found.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
     assert "sacrebleu --download wmt14/full -l en-de" in found
@@ -271,7 +271,7 @@ def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> No
     conf = CONF.replace("subwords = none", "subwords = none\nlowercase = true")
     hypotheses = [line.lower() for line in HYPOTHESES]
     experiment = translated(tmp_path, REFERENCE, hypotheses, conf + "\n[score]\ntokenized = lowercase\n")
-    score.Score().run(experiment)
+    score.ScoreStage().run(experiment)
     words = ["-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-lc", "--chrf-lowercase", "-m", "bleu", "chrf"]
     command = [sys.executable, *words, "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(command, cwd=experiment.directory, capture_output=True, check=True)
@@ -300,7 +300,7 @@ def test_compounds_are_split_as_perl_does(line: str, split: str) -> None:
 
 def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nhistorical = true\n")
-    score.Score().run(experiment)
+    score.ScoreStage().run(experiment)
     words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(
         [sys.executable, "-m", "sacrebleu", *words], cwd=experiment.directory, capture_output=True, check=True
@@ -316,5 +316,5 @@ def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
 
     (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without the setting, it is deleted
     again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.conf", None), "shaw-k2", 1)
-    score.Score().run(again)
+    score.ScoreStage().run(again)
     assert not again.test_file("test", "historical.json").exists()

@@ -399,10 +399,10 @@ def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: str
     conf, _ = make_recipe(tmp_path)
     experiment = Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)
     actions = {
-        "train": lambda: train.Train().run(experiment),
-        "average": lambda: average.Average().run(experiment),
-        "translate": lambda: translate.Translate().run(experiment),
-        "score": lambda: score.Score().run(experiment),
+        "train": lambda: train.TrainStage().run(experiment),
+        "average": lambda: average.AverageStage().run(experiment),
+        "translate": lambda: translate.TranslateStage().run(experiment),
+        "score": lambda: score.ScoreStage().run(experiment),
     }
     with pytest.raises(RecipeError, match=r"run the stages? (download\.\.prepare|train|average|translate)\."):
         actions[stage]()
@@ -567,8 +567,8 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
         if done.stem in (stage, "translate"):
             done.unlink()
     action = {
-        "train": lambda: train.Train().run(experiment),
-        "translate": lambda: translate.Translate().run(experiment),
+        "train": lambda: train.TrainStage().run(experiment),
+        "translate": lambda: translate.TranslateStage().run(experiment),
     }
     try:
         while not is_held(made / "data/tiny/en-de/.lock"):
