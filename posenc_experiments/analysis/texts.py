@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,8 @@ from sacrebleu.metrics import bleu, chrf
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from posenc_experiments.analysis.ribes import ribes
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
-from posenc_experiments.evaluation.results import Score, read_lines
-from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES
+from posenc_experiments.evaluation.results import Score, read_test
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
@@ -101,32 +98,8 @@ def length_ratio(lengths: Numbers) -> float:
 
 
 def read_texts(score: Score) -> Texts:
-    """Reads the files of a score's test set.
-
-    Raises:
-        RecipeError: one is missing, or they have different numbers of lines.
-    """
-    for kind in (SOURCES, REFERENCES, HYPOTHESES):
-        if not score.file(kind).is_file():
-            raise RecipeError(
-                f"{score.file(kind)} is missing: run the stage translate again, or leave {score.directory} out."
-            )
-    sources, references, hypotheses = (_lines(score.file(kind)) for kind in (SOURCES, REFERENCES, HYPOTHESES))
-    if not len(sources) == len(references) == len(hypotheses):
-        raise RecipeError(
-            f"{score.file(SOURCES)} has {len(sources):,} lines, its references {len(references):,} and its "
-            f"translations {len(hypotheses):,}: run the stages translate and score again."
-        )
-    return Texts(sources, references, hypotheses, score.bleu.lowercased)
-
-
-def _lines(path: Path) -> list[str]:
-    return _read(path, path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _read(path: Path, changed: int) -> list[str]:
-    return read_lines(path)
+    """Reads the files of a score's test set; RecipeError if they cannot be read."""
+    return Texts(*read_test(score), score.bleu.lowercased)
 
 
 def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = None) -> list[tuple[int, int]]:

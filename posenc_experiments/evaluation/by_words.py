@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import bleu
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.pooling import Pooled
-from posenc_experiments.evaluation.results import Score, read_lines
+from posenc_experiments.evaluation.results import Score, read_test
 from posenc_experiments.evaluation.significance import SAMPLES
-from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES
 
 
 @dataclass(frozen=True)
@@ -57,20 +55,8 @@ def score_buckets(scores: Sequence[Score], ranges: Iterable[WordRange]) -> dict[
     Raises:
         RecipeError: a file is missing, or those of a test set have different numbers of lines.
     """
-    texts = [_read(score) for score in scores]
+    texts = [list(zip(*read_test(score), strict=True)) for score in scores]
     return {str(words): _score_bucket(scores, texts, words) for words in ranges}
-
-
-def _read(score: Score) -> list[tuple[str, str, str]]:
-    """The source, reference and hypothesis of each sentence."""
-    files = [read_lines(score.file(kind)) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
-    if len(set(map(len, files))) > 1:
-        raise RecipeError(
-            f"{score.file(SOURCES)} and the other files of this test set have different numbers of lines: run the "
-            "stages translate and score again."
-        )
-    sources, references, hypotheses = files
-    return list(zip(sources, references, hypotheses, strict=True))
 
 
 def _score_bucket(scores: Sequence[Score], texts: Sequence[list[tuple[str, str, str]]], words: WordRange) -> Bucket:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from posenc_experiments.data import text
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
+    HYPOTHESES,
     REFERENCES,
     SACREBLEU,
     SCORED,
+    SOURCES,
     ExperimentDirectory,
     find_experiments,
 )
@@ -245,11 +248,34 @@ def _finite(number: Any) -> float:
     return float(number)
 
 
+def read_test(score: Score) -> tuple[list[str], list[str], list[str]]:
+    """The sources, references and hypotheses of a score's test set, line by line.
+
+    Raises:
+        RecipeError: a file is missing, or they have different numbers of lines.
+    """
+    files = [score.file(kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
+    for file in files:
+        if not file.is_file():
+            raise RecipeError(f"{file} is missing: run the stage translate again, or leave {score.directory} out.")
+    sources, references, hypotheses = map(read_lines, files)
+    if not len(sources) == len(references) == len(hypotheses):
+        raise RecipeError(
+            f"{files[0]} has {len(sources):,} lines, its references {len(references):,} and its translations "
+            f"{len(hypotheses):,}: run the stages translate and score again."
+        )
+    return sources, references, hypotheses
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a file as SacreBLEU reads them; RecipeError if it cannot be read."""
     try:
-        decoded = path.read_bytes().decode("utf-8")
+        return _read_lines(path, path.stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} cannot be read ({error}): run the stage translate again.") from None
+
+
+@lru_cache(maxsize=256)
+def _read_lines(path: Path, changed: int) -> list[str]:
     # Only newlines end lines.
-    return [line.rstrip() for line in decoded.removesuffix("\n").split("\n")]
+    return [line.rstrip() for line in path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")]
