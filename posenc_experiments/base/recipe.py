@@ -5,6 +5,15 @@ from pathlib import Path
 
 from posenc_experiments.base.flags import Flags
 
+#: methods of [prepare] subwords
+SUBWORDS = ("sentencepiece", "subword-nmt", "none")
+#: the flag for the interval between checkpoints of each [generate] average-by
+SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
+#: the fairseq task whose search uses each [generate] length-penalty; either task can use models trained with the other
+GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
+#: the kinds of [score] tokenized, and the word for each in tables
+TOKENIZED_KINDS = {"split": "historical", "lowercase": "lowercased"}
+
 
 @dataclass(frozen=True)
 class Corpus:

@@ -19,11 +19,19 @@ from typing import Any, TypeVar
 from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
-from posenc_experiments.base.recipe import Corpus, Prepare, Recipe, Scoring, where_written
+from posenc_experiments.base.recipe import (
+    GENERATION_TASKS,
+    SAVE_INTERVAL,
+    SUBWORDS,
+    TOKENIZED_KINDS,
+    Corpus,
+    Prepare,
+    Recipe,
+    Scoring,
+    where_written,
+)
 
 SECTIONS = ("extends", "corpus", "prepare", "model", "train", "generate", "score", "experiments")
-SUBWORDS = ("sentencepiece", "subword-nmt", "none")
-TOKENIZED = ("split", "lowercase")
 T = TypeVar("T")
 
 
@@ -152,7 +160,7 @@ def _score(section: _Section, tests: list[str]) -> Scoring:
         return found
 
     default = Scoring()
-    tokenized = section.get("tokenized", convert.choice(TOKENIZED), default.tokenized)
+    tokenized = section.get("tokenized", convert.choice(tuple(TOKENIZED_KINDS)), default.tokenized)
     historical = section.get("historical", convert.boolean, "tokenized" in section.values)
     if "tokenized" in section.values and not historical:
         raise section.error("tokenized", "needs 'historical = true', or no 'historical' at all.")
@@ -276,8 +284,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         sections["train"].get("max-tokens", convert.whole(1))
         sections["train"].asked.discard("max-tokens")
     average = sections["generate"].get("average", convert.whole(1), 1)
-    average_by = sections["generate"].get("average-by", convert.choice(("epochs", "updates")), "epochs")
-    length_penalty = sections["generate"].get("length-penalty", convert.choice(("power", "wu")), "power")
+    average_by = sections["generate"].get("average-by", convert.choice(tuple(SAVE_INTERVAL)), "epochs")
+    length_penalty = sections["generate"].get("length-penalty", convert.choice(tuple(GENERATION_TASKS)), "power")
     scoring = _score(sections["score"], corpus.tests)
     experiments, default = _experiments(sections["experiments"])
     for name in ("model", "train", "generate"):

@@ -11,7 +11,7 @@ import sentencepiece
 from subword_nmt import apply_bpe, learn_bpe
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.recipe import Prepare
+from posenc_experiments.base.recipe import SUBWORDS, Prepare
 from posenc_experiments.data.normalize import normalizer
 
 BATCH = 2_000  # lines held at once
@@ -121,11 +121,8 @@ class NoSubwords:
         return " ".join(tokens)
 
 
-METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[NoSubwords]] = {
-    "sentencepiece": SentencePiece,
-    "subword-nmt": SubwordNmt,
-    "none": NoSubwords,
-}
+METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[NoSubwords]]
+METHODS = dict(zip(SUBWORDS, (SentencePiece, SubwordNmt, NoSubwords), strict=True))
 
 
 class Normalized:

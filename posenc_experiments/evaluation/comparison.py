@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, KINDS, TOKENIZED
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
 from posenc_experiments.evaluation.pooling import OLD, Row, comparable_groups, mean, row_names, shown_names
 from posenc_experiments.evaluation.report import Column, Report, Table, number
 from posenc_experiments.experiment.identity import as_list
@@ -70,7 +71,7 @@ def _record(row: Row) -> dict[str, object]:
 def _tokenized_name(rows: Sequence[Row]) -> str:
     """The column header for the tokenized BLEU of comparable rows."""
     found = [score.metrics[TOKENIZED] for row in rows for score in row.scores if TOKENIZED in score.metrics]
-    return f"{TOKENIZED} ({KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
+    return f"{TOKENIZED} ({TOKENIZED_KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
 
 
 def notes(rows: Sequence[Row], tested: bool) -> list[str]:

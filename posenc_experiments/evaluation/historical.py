@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.data.normalize import normalizer
-from posenc_experiments.evaluation.metrics import KINDS
 
 # Equals perl's s{(\S)-(\S)}{...}g on bytes: matches include the letters beside a hyphen, so a-b-c keeps its second one.
 COMPOUND = re.compile(rb"(\S)-(\S)")
@@ -43,7 +43,7 @@ def tokenize(lines: Iterable[str], language: str, kind: str = "split") -> list[s
 
 def name_of(kind: str) -> str:
     """The name of this kind of score in files."""
-    return f"tokenized BLEU ({KINDS[kind]})"
+    return f"tokenized BLEU ({TOKENIZED_KINDS[kind]})"
 
 
 def signature(language: str, kind: str = "split") -> str:
@@ -51,8 +51,8 @@ def signature(language: str, kind: str = "split") -> str:
     compounds = "split" if language == "de" and kind == "split" else "whole"
     case, punctuation = {"split": ("mixed", "unicode-replaced"), "lowercase": ("lc", "normalized")}[kind]
     return (
-        f"{KINDS[kind]} tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:{case}|punctuation:{punctuation}|"
-        f"tok:moses-{language}|compounds:{compounds}|smooth:none|like:multi-bleu.perl|"
+        f"{TOKENIZED_KINDS[kind]} tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:{case}|"
+        f"punctuation:{punctuation}|tok:moses-{language}|compounds:{compounds}|smooth:none|like:multi-bleu.perl|"
         f"sacremoses:{version('sacremoses')}|sacrebleu:{version('sacrebleu')}"
     )
 

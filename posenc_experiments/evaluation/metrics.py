@@ -1,10 +1,10 @@
 """Names of metrics in tables and in the .tsv of a paper's table."""
 
+from posenc_experiments.base.recipe import TOKENIZED_KINDS
+
 BLEU, CHRF, TOKENIZED = "BLEU", "chrF", "tok. BLEU"
 #: seed of the bootstrap, SacreBLEU's default
 BOOTSTRAP_SEED = 12345
-#: the kinds of tokenized BLEU, as [score] tokenized names them, and the word for each in tables
-KINDS = {"split": "historical", "lowercase": "lowercased"}
 #: the metrics that a paper's .tsv may name, and the kind of tokenized BLEU of each; None for SacreBLEU's BLEU
 PAPER_METRICS = {"lowercase": "lowercase", "historical": "split", "sacrebleu": None}
 
@@ -12,4 +12,4 @@ PAPER_METRICS = {"lowercase": "lowercase", "historical": "split", "sacrebleu": N
 def paper_name(metric: str) -> str:
     """The name in a table of a metric of a paper's .tsv."""
     kind = PAPER_METRICS[metric]
-    return BLEU if kind is None else f"{KINDS[kind]} {BLEU}"
+    return BLEU if kind is None else f"{TOKENIZED_KINDS[kind]} {BLEU}"

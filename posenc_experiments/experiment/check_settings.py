@@ -12,12 +12,12 @@ from typing import Any
 
 from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.fairseq_flags import file_problem, where_set
-from posenc_experiments.experiment.identity import SAVE_INTERVAL
 
 Settings = dict[str, Any]
 Fault = tuple[str, str]  # the flag, and what is wrong with it

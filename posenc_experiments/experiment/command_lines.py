@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from posenc_experiments.base.flags import Flags, flag_words
+from posenc_experiments.base.recipe import GENERATION_TASKS
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepare
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.identity import GENERATION_TASKS, TRAIN_DEFAULTS, package_directory
+from posenc_experiments.experiment.identity import TRAIN_DEFAULTS, package_directory
 
 
 def common_words(run: Run, task: str = "translation") -> list[str]:

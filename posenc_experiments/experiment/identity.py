@@ -22,7 +22,7 @@ from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.markers import file_hash, not_default
-from posenc_experiments.base.recipe import Recipe
+from posenc_experiments.base.recipe import GENERATION_TASKS, SAVE_INTERVAL, Recipe
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download
 from posenc_experiments.experiment.fairseq_flags import Refused, file_problem, read, refusal, where_set
@@ -40,10 +40,6 @@ TRAIN_DEFAULTS = {
     # started. If batches are made again for each epoch, a resumed run has the same batches as an uninterrupted one.
     "update-epoch-batch-itr": "True",
 }
-# The flag for the interval between checkpoints of each [generate] average-by.
-SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
-# The fairseq task whose search uses each [generate] length-penalty; either task can use models trained with the other.
-GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
 # Flags that name a file: its content counts, not its path.
