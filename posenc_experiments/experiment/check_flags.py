@@ -1,6 +1,7 @@
 """Checks command lines with fairseq's own parser, and builds their models, before hours of work depend on them."""
 
 from argparse import Namespace
+from contextlib import suppress
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
@@ -12,6 +13,8 @@ from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
 
 #: entries of the dictionaries of models that are built only to find flags that do not fit together
 SOME_VOCABULARY = 8
+#: flags that these models ignore: they depend on the vocabulary, or need the other processes of the training
+UNCHECKED = {"adaptive_softmax_cutoff": None, "adaptive_input": False, "base_layers": 0}
 
 
 def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checked]:
@@ -36,12 +39,13 @@ def read_training(experiment: Experiment) -> Checked:
     """The training command of an experiment, as fairseq reads it."""
     # Imported here, because it imports torch, which would slow down --help.
     from fairseq_posenc.errors import FlagError
-    from posenc_experiments.experiment.unallocated import build_unallocated
+    from posenc_experiments.experiment.unallocated import ReadsValues, build_unallocated
 
     try:
         settings = _read("train", train_command(experiment))
         if "position_encoding" in settings:  # an architecture of this package
-            build_unallocated(Namespace(**settings), SOME_VOCABULARY)
+            with suppress(ReadsValues):
+                build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY)
         return Checked(experiment, experiment.run, settings)
     except (Refused, FlagError) as error:
         raise RecipeError(refusal(experiment.run, str(error), experiment)) from None

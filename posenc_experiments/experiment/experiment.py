@@ -135,17 +135,18 @@ class Experiment(Layout):
 
     def inputs(self, stage: str) -> str:
         """The fingerprint of all that the outputs of a stage depend on."""
-        fingerprints = {
+        makers = {
             "train": self.train_inputs,
             "average": self.average_inputs,
             "translate": self.translate_inputs,
             "score": self.score_inputs,
         }
-        return fingerprints[stage]()
+        return makers[stage]()
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage finished with the current inputs, and its outputs exist."""
-        return self.is_in_place and self.markers.is_done(stage, self.inputs(stage))
+        inputs = self.inputs(stage)  # also of a new experiment: this refuses missing files before any work
+        return self.is_in_place and self.markers.is_done(stage, inputs)
 
     def train_inputs(self) -> str:
         """The fingerprint of all that the trained weights depend on; no training matches it while data is missing."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import io
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -48,9 +46,9 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
 
     parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()
     parser.error = refuse
+    parser.print_help = lambda file=None: None
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # of --help
-            return vars(options.parse_args_and_arch(parser, list(words)))
+        return vars(options.parse_args_and_arch(parser, list(words)))
     except SystemExit:  # raised by --help
         raise Refused("one of the flags only prints something and exits; leave it out") from None
     except ValueError as error:  # raised by the plugin
@@ -85,6 +83,5 @@ def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> s
         return f"{where}: there is no architecture '{experiment.arch}'."
     flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
     found = next(filter(None, (where_set(run, experiment, flag) for flag in flags)), None)
-    if found is None and experiment:  # the complaint names no flag that was set
-        found = recipe.where("experiments", experiment.name)
-    return f"{found or recipe.path}: fairseq says: {complaint}"
+    where = found or str(recipe.path) + (f", experiment {experiment.name}" if experiment else "")
+    return f"{where}: fairseq says: {complaint}"

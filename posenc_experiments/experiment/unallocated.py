@@ -18,6 +18,10 @@ class ModelError(FlagError):
     """An error for an architecture or flags that no model can be built with: its text is one sentence for the user."""
 
 
+class ReadsValues(ModelError):
+    """A model cannot be built without memory: the constructor of one of its modules reads values of tensors."""
+
+
 def build_unallocated(args: Namespace, vocabulary: int) -> Any:
     """The model that fairseq-train would build; its parameters have shapes, but no memory.
 
@@ -27,14 +31,17 @@ def build_unallocated(args: Namespace, vocabulary: int) -> Any:
 
     Raises:
         ModelError: no model can be built with these arguments.
+        ReadsValues: it may be possible, but not without memory.
     """
-    # Vectors from files would be read now, for no shape that is not known.
+    # fairseq would read these files here, only to fill tensors whose shapes are known.
     args = Namespace(**vars(args) | {"encoder_embed_path": None, "decoder_embed_path": None})
     dictionary = _dictionary(vocabulary, args.segment_separator)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     try:
         with torch.device("meta"):
             return fairseq.models.build_model(args, task)
+    except NotImplementedError as error:
+        raise ReadsValues(f"the model cannot be built without memory ({error}).") from error
     except ValueError as error:  # its text is a sentence, by this package or by fairseq
         raise ModelError(str(error)) from error
     except (AssertionError, RuntimeError, TypeError, ZeroDivisionError, AttributeError) as error:

@@ -169,8 +169,22 @@ def test_flags_that_fairseq_refuses_are_named_as_typed(tmp_path: Path, flags: st
 def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     run.recipe, names = choose_experiments(run.recipe, ["shaw --decoder-attention-heads 7"])
-    refusal = "^--experiments 'shaw --decoder-attention-heads 7': fairseq says: no model can be built with these flags"
+    refusal = r"\.conf, experiment shaw-decoder-attention-heads-7: fairseq says: no model can be built with these flags"
     with pytest.raises(RecipeError, match=refusal):
+        check_flags([Experiment(run, name, 1) for name in names], ["train"])
+
+
+@pytest.mark.parametrize("flags", ["--adaptive-softmax-cutoff 2000 --criterion adaptive_loss", "--base-layers 1"])
+def test_flags_that_depend_on_the_vocabulary_or_on_other_processes_pass(tmp_path: Path, flags: str) -> None:
+    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
+    run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
+    assert check_flags([Experiment(run, name, 1) for name in names], ["train"])
+
+
+def test_a_missing_file_of_a_flag_is_refused_before_any_work(tmp_path: Path) -> None:
+    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
+    run.recipe, names = choose_experiments(run.recipe, ["shaw --finetune-from-model nope.pt"])
+    with pytest.raises(RecipeError, match=r"--finetune-from-model nope\.pt: there is no such file"):
         check_flags([Experiment(run, name, 1) for name in names], ["train"])
 
 
