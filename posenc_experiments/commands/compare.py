@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from posenc_experiments.base.markers import require_output
 from posenc_experiments.evaluation.report import FORMATS
 
 
@@ -22,6 +23,8 @@ def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: 
     DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold experiments at any
     depth, which are sorted in natural order, k2 before k16. Seeds of one setting are pooled.
     """
+    if plot is not None:
+        require_output(plot, "compare.png", "--plot")
     from posenc_experiments.evaluation import comparison, pooling, results
     from posenc_experiments.evaluation.plot import plot as draw
 

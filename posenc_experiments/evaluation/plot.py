@@ -11,7 +11,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.pooling import Row, comparable_groups, shown_names
 
-#: matplotlib has ten colours, from C0 to C9, after which the next of these lines continues
+#: line styles, one for each ten of matplotlib's colours, C0 to C9
 LINES = ("--", ":", "-.", (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
 
 
@@ -36,7 +36,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
         draw(axes, group)
     try:
         with atomic_path(path) as temporary:
-            figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or None)
+            figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or "png")
     except ValueError as error:
         raise RecipeError(
             f"{path}: the plot cannot be written ({error}): give a path that ends in .png, .pdf or .svg."
