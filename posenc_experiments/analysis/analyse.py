@@ -32,15 +32,18 @@ class Checkpoints:
     paths: Sequence[Path]
     data: Data
 
-    def on_test_of(self, rows: Sequence[Row], binarized: Path | None) -> Checkpoints:
+    def on_test_of(self, rows: Sequence[Row]) -> Checkpoints:
         """The same checkpoints, on the test set that the rows' models read; without rows on the data's subset.
 
         Raises:
             RecipeError: there is no such binarized data.
         """
-        first = rows[0].first if rows else None
-        read = first and data_of(first.directory, first.test, first.pair, binarized)
-        return replace(self, data=required(replace(self.data, subset=read.subset) if read else self.data))
+        if not rows:
+            return replace(self, data=required(self.data))
+        first = rows[0].first
+        read = data_of(first.directory, first.test, first.pair, self.data.directory)
+        assert read is not None  # since the directory is given
+        return replace(self, data=required(replace(self.data, subset=read.subset)))
 
 
 def analyse(
@@ -74,7 +77,7 @@ def analyse(
     scores = read_experiments(directories) if directories else []
     rows = _rows(scores, test) if scores else []
     number = _baseline(rows, baseline)
-    checkpoints = checkpoints and checkpoints.on_test_of(rows, binarized)
+    checkpoints = checkpoints and checkpoints.on_test_of(rows)
     settings = ModelSettings(rows[0].first.test if rows and models else None, sentences, binarized)
     by_directory: dict[Path, list[Score]] = {}
     for score in scores:

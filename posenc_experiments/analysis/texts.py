@@ -14,7 +14,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
-from posenc_experiments.evaluation.results import Score, read_test
+from posenc_experiments.evaluation.results import Score, read_test_texts
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
@@ -99,7 +99,7 @@ def length_ratio(lengths: Numbers) -> float:
 
 def read_texts(score: Score) -> Texts:
     """Reads the files of a score's test set; RecipeError if they cannot be read."""
-    return Texts(*read_test(score), score.bleu.lowercased)
+    return Texts(*read_test_texts(score), score.bleu.lowercased)
 
 
 def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = None) -> list[tuple[int, int]]:

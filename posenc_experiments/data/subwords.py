@@ -121,8 +121,12 @@ class NoSubwords:
         return " ".join(tokens)
 
 
-METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[NoSubwords]]
-METHODS = dict(zip(SUBWORDS, (SentencePiece, SubwordNmt, NoSubwords), strict=True))
+METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[NoSubwords]] = {
+    "sentencepiece": SentencePiece,
+    "subword-nmt": SubwordNmt,
+    "none": NoSubwords,
+}
+assert tuple(METHODS) == SUBWORDS
 
 
 class Normalized:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics import bleu
 
 from posenc_experiments.evaluation.pooling import Pooled
-from posenc_experiments.evaluation.results import Score, read_test
+from posenc_experiments.evaluation.results import Score, read_test_texts
 from posenc_experiments.evaluation.significance import SAMPLES
 
 
@@ -55,7 +55,7 @@ def score_buckets(scores: Sequence[Score], ranges: Iterable[WordRange]) -> dict[
     Raises:
         RecipeError: a file is missing, or those of a test set have different numbers of lines.
     """
-    texts = [list(zip(*read_test(score), strict=True)) for score in scores]
+    texts = [list(zip(*read_test_texts(score), strict=True)) for score in scores]
     return {str(words): _score_bucket(scores, texts, words) for words in ranges}
 
 

@@ -125,7 +125,7 @@ def _environments(rows: Sequence[Row]) -> Iterable[str]:
         }
         differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
         if differing:
-            yield f"The seeds of {name} were trained with different code or libraries: {', '.join(differing)}."
+            yield f"{name} was trained with different code or libraries: {', '.join(differing)}."
 
 
 def _hidden_differences(rows: Sequence[Row]) -> Iterable[str]:

@@ -162,7 +162,7 @@ def _read_experiment(directory: Path) -> list[Score]:
     scores = []
     for path in sorted(files.test_files([SACREBLEU]), key=_natural_path):
         test = path.name.removesuffix(f".{SACREBLEU}")
-        metrics = _read_test(files, test)
+        metrics = _read_metrics_of(files, test)
         first = metrics[BLEU]
         hashes = {kind: _verified_hash(files.test_file(test, kind), kind, metrics) for kind in SCORED}
         require_equal_counts(*(files.test_file(test, kind) for kind in SCORED))
@@ -189,7 +189,7 @@ def _read_experiment(directory: Path) -> list[Score]:
     return scores
 
 
-def _read_test(files: ExperimentDirectory, test: str) -> dict[str, Metric]:
+def _read_metrics_of(files: ExperimentDirectory, test: str) -> dict[str, Metric]:
     """Reads the metrics of a test set, by their names in tables."""
     scores, historical = files.test_file(test, SACREBLEU), files.test_file(test, HISTORICAL)
     found = _read_metrics(scores)
@@ -248,7 +248,7 @@ def _finite(number: Any) -> float:
     return float(number)
 
 
-def read_test(score: Score) -> tuple[list[str], list[str], list[str]]:
+def read_test_texts(score: Score) -> tuple[list[str], list[str], list[str]]:
     """The sources, references and hypotheses of a score's test set, line by line.
 
     Raises:

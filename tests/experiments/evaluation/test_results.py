@@ -62,7 +62,7 @@ def add_experiment(root: Path, name: str, flags: dict[str, object], seed: int, e
     about |= {"flags": flags, "seed": seed, "name": name, "made_from": made_from(encoding, flags)}
     about |= {"fingerprint": f"fingerprint of {setting}", "environment": {"commit": "a" * 40, "torch": "2.6"}}
     (directory / "experiment.json").write_text(json.dumps(about))
-    training = {"parameters": 1_234_567, "words_per_second": 1000.0 + seed, "updates": 10, "seconds": 1.0}
+    training = {"parameters": 1_234_567, "words_per_second": 1000.0 + seed, "updates": 10}
     (directory / "training.json").write_text(json.dumps(training))
     files: list[str | Path] = [directory / "test.ref", "-i", directory / "test.hyp"]
     scores = sacrebleu(*files, "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2")
@@ -272,7 +272,7 @@ def test_seeds_with_different_code_or_libraries_are_pooled_with_a_note(copy: Pat
     change(second, "environment", value=resumed)
     rows = pooling.pool(results.read_experiments([copy]))
     assert [len(row.scores) for row in rows] == [1, 1, 2]
-    said = "seeds of sinusoidal were trained with different code or libraries: commit (aaaaaaaaaa, bbbbbbbbbb), changed"
+    said = "sinusoidal was trained with different code or libraries: commit (aaaaaaaaaa, bbbbbbbbbb), changed"
     for text in (comparison.report(rows).format("text"), comparison.report(rows).format("markdown")):
         assert text.count(said) == 1
         assert "torch (" not in text
