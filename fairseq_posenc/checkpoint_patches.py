@@ -78,7 +78,7 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
                 _forget_embedding_files(vars(model) if isinstance(model, Namespace) else model)
                 state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
                 overwrite_args_by_name(state["cfg"], overrides)
-                _add_overrides(state["cfg"].model, overrides)
+                _add_overrides(state["cfg"].get("model"), overrides)
             return _upgrade_state_dict(state)
 
     return load

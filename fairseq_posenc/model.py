@@ -171,7 +171,7 @@ class PositionTransformer(TransformerModel):
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
         """``state_dict`` with learned scalars rescaled from the checkpoint's --bias-gain to this model's."""
-        gains = {stack: of_stack(trained_with, stack) for stack in STACKS}
+        gains = {stack: of_stack(trained_with, stack) for stack in STACKS.values()}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
             ratio = gains[place.split(".")[0]].get(module.recorded_as, 1.0) / module.bias_gain
@@ -191,7 +191,9 @@ class PositionTransformer(TransformerModel):
         added with their initial values, the checkpoint's others are removed.
         """
         records = trained_with, parse_signature(own[SIGNATURE])
-        related = {stack: related_encodings(*(of_stack(record, stack) for record in records)) for stack in STACKS}
+        related = {
+            stack: related_encodings(*(of_stack(record, stack) for record in records)) for stack in STACKS.values()
+        }
 
         def positional(name: str) -> bool:
             return ".position_encoding." in name or ".embed_positions." in name

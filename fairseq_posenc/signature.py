@@ -24,7 +24,7 @@ from .encodings.shared.gain import resolve_gain
 #: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
 SIGNATURE = "position_version"
 DEFAULT_SINUSOIDS = "fairseq"
-STACKS = ("encoder", "decoder")
+STACKS = {"source": "encoder", "target": "decoder"}
 
 
 def describe_positions(args: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
     longest = getattr(args, f"max_{side}_positions", None)
     if longest is not None and "max_positions" in ENCODINGS[name].options:
         described["max_positions"] = longest
-    width, heads = (getattr(args, f"{STACKS[SIDES.index(side)]}_{of}") for of in ("embed_dim", "attention_heads"))
+    width, heads = (getattr(args, f"{STACKS[side]}_{of}") for of in ("embed_dim", "attention_heads"))
     if args.urpe and ENCODINGS[name].supports_urpe():
         described["urpe"] = True
     if ENCODINGS[name].learns_scalars(described) or args.segment_separator is not None or "urpe" in described:
@@ -122,6 +122,5 @@ def of_stack(record: dict[str, Any], stack: str) -> dict[str, Any]:
 def related_encodings(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether the encodings of two records are the same, or one extends the other, as gated_t5 extends t5."""
     names = one.get("encoding", ""), other.get("encoding", "")
-    classes = [ENCODINGS.get(name) for name in names]
-    pairs = zip(classes, reversed(classes), strict=True)
-    return names[0] == names[1] or any(a is not None and b is not None and issubclass(a, b) for a, b in pairs)
+    a, b = map(ENCODINGS.get, names)
+    return names[0] == names[1] or bool(a and b and (issubclass(a, b) or issubclass(b, a)))

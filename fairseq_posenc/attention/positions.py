@@ -313,7 +313,6 @@ class GivenPositions(Positions):
         )
         self.from_input = of.from_input
         self.prepared = of.prepared
-        self.lengths = of.lengths  # in a block those of whole sentences
         self._key_positions = key_positions
         self._extent = extent
 
@@ -326,7 +325,10 @@ class GivenPositions(Positions):
         return self._extent, self._extent
 
     def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
-        return GivenPositions(super().block(start, stop, keys, prepared), self._key_positions[:, :keys], self._extent)
+        of = super().block(start, stop, keys, prepared)
+        block = GivenPositions(of, self._key_positions[:, :keys], self._extent)
+        block.lengths = of.lengths
+        return block
 
 
 class CrossPositions(Positions):
