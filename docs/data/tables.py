@@ -24,6 +24,7 @@ from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.pooling import Pooled, pool
 from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.evaluation.significance import have_common_seeds
 from posenc_experiments.experiment.layout import SACREBLEU
 
 HERE = Path(__file__).resolve().parent
@@ -42,8 +43,9 @@ PLOTS = {
     "clipping-distance.png": ("multi30k", "test_2016_flickr"),
     "clipping-distance-quickstart.png": ("quickstart", "test"),
 }
+BASELINE = "sinusoidal"
 #: the rows of README and of the plots
-CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), "sinusoidal", "diet_rel", "diet_rel-gain"]
+CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 SHORT = "quickstart-short"
 DEEPER = ("test_depth3", "test_depth4")
@@ -171,12 +173,14 @@ def compared(recipe: str) -> dict[str, dict[str, Run]]:
     experiment.
 
     Raises:
-        ValueError: they are not those of the experiments in results/.
+        ValueError: they are not those of the experiments in results/ that have the baseline's seeds.
     """
     with open(RESULTS / recipe / "compare.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     pooled = pool(read_experiments([RESULTS / recipe]))
-    current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
+    baselines = {row.first.test: row.scores for row in pooled if row.first.name == BASELINE}
+    tested = [row for row in pooled if have_common_seeds(baselines[row.first.test], row.scores)]
+    current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in tested}
     if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows}:
         raise ValueError(f"results/{recipe}/compare.csv is outdated: regenerate it as results/README.md says.")
     tests: dict[str, dict[str, Run]] = {}
