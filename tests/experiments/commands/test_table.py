@@ -408,7 +408,7 @@ def run_table(recipe: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def kill_when(condition: Any, recipe: Path, *options: str) -> None:
     """Starts the command and kills it when the condition holds."""
     process = subprocess.Popen(command(recipe, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert process.poll() is None
