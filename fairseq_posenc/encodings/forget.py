@@ -13,7 +13,7 @@ from .registry import register_encoding
 
 @register_encoding("forget")
 class Forget(PositionEncoding):
-    r"""A penalty on the logits: the sum of what learned gates of the tokens from key to query decide.
+    r"""A penalty on the logits: the sum of penalties that learned gates give the tokens from key to query.
 
     .. math::
         A_{ij} &= q_i k_j^T / \sqrt{d} + \sum_{l = j + 1}^{i} \log f_l \quad (j \le i), \qquad

@@ -21,7 +21,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     Encodings without a clipping distance are horizontal lines.
 
     Raises:
-        RecipeError: there are no scores, or the file cannot be written.
+        RecipeError: there are no scores, or matplotlib has no format of the file's ending.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
