@@ -84,4 +84,4 @@ def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> s
     flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
     found = next(filter(None, (where_set(run, experiment, flag) for flag in flags)), None)
     where = found or str(recipe.path) + (f", experiment {experiment.name}" if experiment else "")
-    return f"{where}: fairseq says: {complaint}"
+    return f"{where}: {complaint}"
