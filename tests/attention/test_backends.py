@@ -18,7 +18,7 @@ from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings.shared import band
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
-from tests.variants import ALONE, converted
+from tests.variants import ALONE, MASKABLE, converted
 
 BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
 
@@ -76,11 +76,13 @@ def attention_and_gradients(encoding, backend, mask, attn_mask, queries=LENGTH):
     return [output, *(torch.zeros(()) if gradient is None else gradient for gradient in gradients)]
 
 
-CASES = pytest.mark.parametrize(
-    ("pads", "causal"),
-    [(None, False), ("left", False), ("right", True), ("left", True)],
-    ids=["plain", "source", "target", "left-padded target"],
-)
+#: side of the padding, and whether the mask is causal
+MASKS = {
+    "plain": (None, False),
+    "source": ("left", False),
+    "target": ("right", True),
+    "left-padded target": ("left", True),
+}
 LONG_ENOUGH = [case for case in ALONE if case.values[1].get("max_positions", LENGTH) >= LENGTH]
 #: encodings that a backend does not support; sdpa supports shaw without relative values
 UNSUPPORTED = {
@@ -90,18 +92,40 @@ UNSUPPORTED = {
 }
 
 
-@CASES
-@pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])  # auto takes one of them
-@pytest.mark.parametrize(("name", "options"), LONG_ENOUGH)
-def test_equals_eager_with_all_gradients(name, options, backend, pads, causal):
+def supports(backend, name, options):
+    if options.get("urpe") and backend != "blocks":
+        return False
+    return name not in UNSUPPORTED[backend] or not options.get("relative_values", True)
+
+
+def cases(supported):
+    """Backends, which include all that auto may take, and encodings that the backend supports, or does not."""
+    for backend in UNSUPPORTED:
+        for case in LONG_ENOUGH:
+            if supports(backend, *case.values) == supported:
+                yield backend, case
+
+
+def masked_cases():
+    for backend, case in cases(supported=True):
+        for mask, (pads, causal) in MASKS.items():
+            # the others refuse a causal mask, see tests/encodings/test_encodings.py
+            if not causal or case in MASKABLE:
+                yield pytest.param(backend, *case.values, pads, causal, id=f"{backend}-{case.id}-{mask}")
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "options"),
+    [pytest.param(backend, *case.values, id=f"{backend}-{case.id}") for backend, case in cases(supported=False)],
+)
+def test_what_a_backend_does_not_support_is_refused(backend, name, options):
+    with pytest.raises(ValueError, match=f"--attention-backend {backend} cannot be used: {name} "):
+        check_backend(backend, make(name, options))
+
+
+@pytest.mark.parametrize(("backend", "name", "options", "pads", "causal"), list(masked_cases()))
+def test_equals_eager_with_all_gradients(backend, name, options, pads, causal):
     encoding = make(name, options)
-    multiplied = options.get("urpe") and backend != "blocks"
-    if multiplied or (name in UNSUPPORTED[backend] and options.get("relative_values", True)):
-        with pytest.raises(ValueError, match=f"--attention-backend {backend} cannot be used: {name} "):
-            check_backend(backend, encoding)
-        return
-    if causal and encoding.projects_length:
-        return  # a causal mask is refused, see tests/encodings/test_encodings.py
     mask = None if pads is None else padding(left=pads == "left")
     given = encoding, mask, causal_mask() if causal else None
     expected = attention_and_gradients(given[0], "eager", *given[1:])
@@ -204,7 +228,7 @@ LEARN_IN_BLOCKS = pytest.mark.parametrize("name", ["diet_rel", "shaw", "huang3",
 
 def gradients(name, backend, call):
     """Gradients of q, k, v and all parameters; `call` computes the loss from a function of q, k, v, and backward."""
-    encoding, leaves = make(name, {}), [x.requires_grad_() for x in inputs()]
+    encoding, leaves = make(name, {}), [x.detach().requires_grad_() for x in inputs()]
     call(lambda *qkv: attend(*qkv, encoding, backend=backend)[0], leaves)
     return [x.grad for x in (*leaves, *encoding.parameters())]
 
