@@ -15,7 +15,8 @@ from tests.experiments.tiny import make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[1]
 #: modules that a start of ours imports, and those that Python itself takes for `python -m`
-NAMES = ["recipes", "fairseq_posenc", "click", "json", "rich", "torch", "fairseq", "fairseq_cli", "sacrebleu", "runpy"]
+OWN = ["recipes", "fairseq_posenc", "posenc_experiments"]
+NAMES = [*OWN, "click", "json", "rich", "torch", "fairseq", "fairseq_cli", "sacrebleu", "runpy"]
 RAN = "RAN"
 
 
@@ -35,7 +36,7 @@ def marks(directory: Path) -> list[Path]:
 def clone(tmp_path: Path) -> Path:
     """This repository's code in a directory full of traps, with an environment that is ready."""
     make_trap(tmp_path, *NAMES)
-    for name in ("recipes", "fairseq_posenc"):
+    for name in OWN:
         shutil.copytree(ROOT / name, tmp_path / "clone" / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "clone" / "scripts").mkdir()
     (tmp_path / "clone" / "scripts" / "env.sh").write_text(f"export PYTHON={sys.executable}\n")
@@ -52,7 +53,7 @@ def run(words: list[str], cwd: Path, **environment: str) -> subprocess.Completed
 @pytest.mark.parametrize("words", [["run.sh", "--dry-run", "--gpus", "0"], ["table.sh", "--help"]], ids=lambda w: w[0])
 def test_a_recipe_runs_its_own_code(clone: Path, words: list[str]) -> None:
     folder = clone.parent
-    make_trap(folder / "other", "recipes", "fairseq_posenc")
+    make_trap(folder / "other", *OWN)
     (folder / "elsewhere" / clone.name / "recipes" / "quickstart").mkdir(parents=True)
     (folder / "elsewhere" / clone.name / "recipes" / "common").mkdir()
     process = run(
@@ -74,7 +75,7 @@ def test_what_a_recipe_starts_runs_its_own_code(tmp_path: Path) -> None:
     experiment = Experiment(run_, "sinusoidal", 1)
     training = train_command(experiment)
     torchrun = training[: training.index("fairseq_cli.train")]
-    # The processes that torchrun starts run a module of Python's own here, for it is quicker to import.
+    # The processes that torchrun starts run a module of Python's own here, because it imports faster.
     for words in ([*torchrun, "json.tool", "--help"], [*score_command(experiment, "test")[:4], "--help"]):
         process = run(words, tmp_path / "here", **train_environment(run_))
         assert process.returncode == 0, process.stderr
