@@ -104,7 +104,7 @@ def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
 
 
 def test_rates_are_the_highest_of_vaswanis_schedule() -> None:
-    assert pytest.approx([6.99e-4, 4.94e-4], rel=1e-3) == [512**-0.5 * 4000**-0.5, 1024**-0.5 * 4000**-0.5]
+    assert pytest.approx([BASE["lr"], BIG["lr"]], rel=1e-3) == [512**-0.5 * 4000**-0.5, 1024**-0.5 * 4000**-0.5]
 
 
 def test_the_last_twenty_checkpoints_of_big_models_are_kept_and_end_with_the_training() -> None:
