@@ -1,5 +1,7 @@
 """Fixtures for all tests."""
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
     # pytest-xdist distributes files in this order; long ones must not start last.
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(autouse=True)
+def logging_enabled() -> Iterator[None]:
+    """Undoes `logging.disable`, which commands call when a test runs them in this process."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

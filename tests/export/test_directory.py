@@ -1,7 +1,6 @@
 """Exporting a checkpoint: what is written, what is refused, and that the output is written atomically."""
 
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -69,8 +68,7 @@ def test_rotations_are_scaled_as_at_test_time(scale, tmp_path):
 
 
 @pytest.fixture
-def command(monkeypatch):
-    monkeypatch.setattr(logging, "disable", lambda level: None)  # it would affect later tests
+def command():
     return lambda *arguments: CliRunner().invoke(group, ["export", *map(str, arguments)])
 
 
