@@ -461,10 +461,14 @@ def test_refusals_are_one_sentence_and_leave_no_page(copy: Path, damage: Any, op
         (["--checkpoint", "x.pt"], "--checkpoint needs --data, the directory of fairseq-preprocess, and --pair"),
         (["--checkpoint", "x.pt", "--data", ".", "--pair", "en"], "--pair en: name source and target language"),
         (["--checkpoint", "x.pt", "--data", ".", "--pair", "en-de"], "--checkpoint x.pt: there is no such file"),
-        (["--checkpoint", "setup.py", "--data", ".", "--pair", "en-de"], "--data .: dict.en.txt is missing"),
+        (["--checkpoint", "empty.pt", "--data", ".", "--pair", "en-de"], "--data .: dict.en.txt is missing"),
     ],
 )
-def test_misuse_of_checkpoints_is_one_sentence(options: list[str], message: str) -> None:
+def test_misuse_of_checkpoints_is_one_sentence(
+    options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.pt").touch()
     result = call(*options)
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {message}")
