@@ -51,9 +51,6 @@ step mypy "$PYTHON" -m mypy
 # Each process gets whole files, because the tests of a file share trained models.
 step pytest "$PYTHON" -m pytest -n "$((cores < 4 ? cores : 4))" --dist loadfile --no-loadscope-reorder "$@"
 
-browser="$("$PYTHON" -m tests.experiments.analysis.browser 2>&1)" ||
-    summary+=("$(printf '%-12s skipped: %s' browser "$browser")")
-
 printf '\n'
 printf '%s\n' "${summary[@]}"
 ((failures == 0))

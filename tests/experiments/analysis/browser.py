@@ -1,7 +1,4 @@
-"""A headless Chromium, driven through its own DevTools protocol over two pipes: no package is needed.
-
-`python -m tests.experiments.analysis.browser` says whether there is one.
-"""
+"""A headless Chromium, driven through its own DevTools protocol over two pipes: no package is needed."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,8 +120,3 @@ def browser(program: str, profile: Path) -> Iterator[Page]:
     finally:
         process.terminate()
         process.wait(SECONDS)
-
-
-if __name__ == "__main__":
-    if find() is None:
-        sys.exit(MISSING)
