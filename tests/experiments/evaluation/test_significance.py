@@ -78,6 +78,14 @@ def test_other_seeds_are_refused(made: Path) -> None:
     )
 
 
+def test_a_missing_reference_is_named(tmp_path: Path) -> None:
+    made = make_experiments(tmp_path, {SINUSOIDAL: 1, DIET: 1})
+    scores = read_experiments([made])
+    scores[0].file("ref").unlink()
+    with pytest.raises(RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline needs it: name "):
+        pool(scores, "sinusoidal")
+
+
 def test_a_table_has_p_values_with_holms_correction(tmp_path: Path) -> None:
     rows = pool(read_experiments([make_experiments(tmp_path)])[:-1], "shaw-k16")  # without sinusoidal's second seed
     tested = [row for row in rows if row.p_value is not None]
