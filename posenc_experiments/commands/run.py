@@ -82,7 +82,7 @@ RUN_OPTIONS = [
     click.option(
         "--analyse",
         is_flag=True,
-        help="At the end, also write what `fairseq-posenc analyse` does, with its page beside the table.",
+        help="At the end, also run `fairseq-posenc analyse`, and write its page beside the table.",
     ),
     click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0."),
 ]
@@ -110,6 +110,8 @@ def run_conf(
     """Runs stages of experiments of one .conf; `Call` takes the `options`."""
     recipe = read_recipe(conf, options["overrides"])
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
+    if node_rank:
+        wanted = [stage for stage in wanted if stage == "train"]
     call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
@@ -117,7 +119,7 @@ def run_conf(
     run.say(f"{run.recipe.path.stem} {run.pair}: {', '.join(chosen)}; seed {seeds}; stages {', '.join(wanted)}")
     run.say(f"results: {run.pair_results_dir}; data: {run.pair_dir}")
     finish(run_plan(plan, call.hardware))
-    if "compare" in wanted and not node_rank:
+    if "compare" in wanted:
         compare(run, plan.experiments)
     if analyse and not node_rank:
         analyse_run(run, plan.experiments)

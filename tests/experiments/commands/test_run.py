@@ -1,0 +1,32 @@
+"""`fairseq-posenc run` and the command line that all commands share."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from posenc_experiments.cli import group
+from tests.experiments.tiny import make_recipe
+
+
+def test_the_dry_run_of_another_node_prints_only_its_trainings(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["--conf", conf, "--gpus", "0", "--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+    words += ["--nodes", "2", "--node-rank", "1", "--rendezvous", "host:1", "--dry-run"]
+    result = CliRunner().invoke(group, ["run", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    commands = [line for line in result.stdout.splitlines() if " -m " in line]
+    assert len(commands) == 1
+    assert "--node_rank 1" in commands[0]
+    assert "fairseq_cli.train" in commands[0]
+    assert "; stages train\n" in result.stdout
+
+
+def test_missing_packages_are_named_in_one_sentence() -> None:
+    code = "import sys; sys.modules['click'] = None; import posenc_experiments.cli"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert process.returncode == 1
+    assert process.stderr == (
+        "Error: fairseq-posenc needs packages that are not installed: run pip install '.[recipes]' in the repository.\n"
+    )
