@@ -5,7 +5,12 @@ import logging
 import sys
 from pathlib import Path
 
-import click
+try:
+    import click
+except ImportError:
+    sys.exit(
+        "Error: fairseq-posenc needs packages that are not installed: run pip install '.[recipes]' in the repository."
+    )
 
 from posenc_experiments.base.errors import sentence
 

@@ -44,7 +44,7 @@ def _load(path: Path) -> Any:
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
-        raise ExportError("SentencePiece is not installed: pip install 'fairseq_posenc[export]'.") from None
+        raise ExportError("SentencePiece is not installed: run pip install '.[export]' in the repository.") from None
     try:
         return SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError):
@@ -64,5 +64,5 @@ def _check(processor: Any, path: Path, dictionary: Any) -> None:
     if shared < MIN_OVERLAP * smaller:
         raise ExportError(
             f"{path} has only {shared:,} of {smaller:,} subwords in common with the source dictionary: name the "
-            "SentencePiece model that segmented this training's data with --sentencepiece of export_ctranslate2.py."
+            "SentencePiece model that segmented this training's data with --sentencepiece."
         )

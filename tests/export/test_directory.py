@@ -355,7 +355,7 @@ def test_without_ctranslate2_the_command_says_how_to_install_it(script, tmp_path
         script, "a.pt", "b", *(["--source", "c", "--reference", "d"] if "compare" in script else []), PYTHONPATH=path
     )
     assert finished.returncode == 1
-    assert finished.stderr == "Error: CTranslate2 is not installed: pip install 'fairseq_posenc[export]'.\n"
+    assert finished.stderr == "Error: CTranslate2 is not installed: run pip install '.[export]' in the repository.\n"
 
 
 def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
