@@ -16,16 +16,6 @@ from posenc_experiments.data.own_text import TRAIN, VALID, count_pairs, find_spl
 # The smallest number of training pairs that each .conf of recipes/own is for.
 SETTINGS = {500_000: "large", 50_000: "medium", 0: "small"}
 SIZED = "small-sized"  # replaces small if --size asks for one of fairseq's sizes
-HOW = """\
-Compares position encodings on your own text: trains a translation model with each, and prints a table of their scores.
-
-  bash recipes/own/run.sh --text DIR --pair en-de
-
-DIR holds train.en, train.de, valid.en, valid.de and one or several tests (test.en, test.de, test2.en...), one sentence
-a line. Files are plain or compressed as .gz; a .tsv (train.tsv: source, tab, target) replaces the two files of a set.
-Results go to output/NAME/PAIR, where NAME is the name of DIR. --dry-run shows what would be done, --help all options,
-and recipes/own/README.md the settings for each size of text.
-"""
 
 
 def choose_settings(pairs: int, size: str | None) -> str:
@@ -82,12 +72,19 @@ def main(
     """Compares encodings on your own text: prepares it, trains each experiment, translates, scores, and prints the
     table.
 
-    DIR holds train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
-    with test), one sentence a line. Files are plain or compressed as .gz; a .tsv (source, tab, target) replaces the two
-    files of a set. A changed file is noticed by its content. Give the same command again to resume what was stopped.
+    \b
+    bash recipes/own/run.sh --text DIR --pair en-de
+
+    DIR contains train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
+    with test), one sentence per line. Files are plain or compressed as .gz; a .tsv (train.tsv: source, tab, target)
+    replaces the two files of a set. Results go to output/NAME/PAIR. A changed file is noticed by its content. Give the
+    same command again to resume what was stopped. recipes/own/README.md has the settings for each size of text.
     """
     if text is None:
-        click.echo(HOW)
+        context = click.get_current_context()
+        formatter = context.make_formatter()
+        context.command.format_help_text(context, formatter)
+        click.echo(formatter.getvalue())
         raise RecipeError("--text is missing: name the directory of your text.")
     text, pair = Path(os.path.abspath(text)), check_pair(pair)
     splits = find_splits(text, pair)
