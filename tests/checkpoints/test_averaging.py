@@ -213,7 +213,7 @@ def task(name: str, value: object) -> Callable[[dict[str, Any]], None]:
         (rename, "encoder.other"),
         (reshape, rf"{re.escape(LAYER)} as float32 \(16, 32\)"),
         (halve, rf"{re.escape(LAYER)} as float16 \(32, 16\)"),
-        (extend, r"has parameters that .* has not \(encoder.relative_keys\)"),
+        (extend, r"has parameters that .* does not have \(encoder.relative_keys\)"),
         (spoil(float("nan")), f"NaN or infinite numbers in {re.escape(LAYER)}"),
         (spoil(float("-inf")), f"NaN or infinite numbers in {re.escape(LAYER)}"),
         (lambda state: state.update(cfg=None), "neither 'cfg' nor 'args'"),
