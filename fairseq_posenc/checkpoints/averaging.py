@@ -228,7 +228,8 @@ class _Sum:
             only = [name for name in more if name not in fewer]
             if only:
                 raise CheckpointError(
-                    f"{one} has parameters that {other} has not ({few(only)}); average only checkpoints of one model."
+                    f"{one} has parameters that {other} does not have ({few(only)}); average only checkpoints of one "
+                    "model."
                 )
         for name, own in self.types.items():
             if types[name] != own:

@@ -18,7 +18,7 @@ from posenc_experiments.commands.model_options import data_option
     help="The page: one HTML file that needs no network.",
 )
 @click.option(
-    "--baseline", metavar="NAME", help="The experiment that p-values are against first.  [default: the first]"
+    "--baseline", metavar="NAME", help="The baseline of the p-values when the page is opened.  [default: the first]"
 )
 @click.option(
     "--test",

@@ -234,7 +234,7 @@ def test_another_model(
 def test_a_missing_parameter(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
     other = altered("other.pt", lambda state: state["model"].pop(LAYER))
     message = refusal([trained / "checkpoint1.pt", other], tmp_path / "mean.pt")
-    assert f"checkpoint1.pt has parameters that {other} has not ({LAYER})" in message
+    assert f"checkpoint1.pt has parameters that {other} does not have ({LAYER})" in message
 
 
 def test_another_language(altered: Callable[..., Path], tmp_path: Path) -> None:
