@@ -36,7 +36,7 @@ PAGES = {
 #: words of which plain English has others
 DIALECT = re.compile(r"\b(anew|nobody|mend(?:s|ed|ing)?|doors?|whatever|thereof)\b", re.IGNORECASE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PAGE = (ROOT / "docs" / "encodings.md").read_text(encoding="utf-8")
+PAGE = PAGES["docs/encodings.md"]
 SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
 
 
@@ -69,15 +69,23 @@ def test_the_table_has_every_encoding_and_no_others():
     assert sorted(rows) == sorted((name, name) for name in ENCODINGS)
 
 
+def test_the_options_say_where_urpe_is_refused():
+    refused = re.search(r"refused if neither\s+adds such a bias: ([^.]+)\.", PAGES["docs/options.md"])[1]
+    found = re.findall(r"`(\w+)`", refused)
+    assert found == [name for name in found if not ENCODINGS[name].supports_urpe()]
+    assert {name for name, cls in ENCODINGS.items() if not cls.supports_urpe()} == {*found, "diet_abs_lin"}
+
+
 def test_the_examples_run_in_their_order():
-    blocks = list(re.finditer(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL))
-    assert len(blocks) > len(ENCODINGS)
     namespace = {}
     torch.set_default_dtype(torch.float64)
     try:
-        for block in blocks:
-            line = PAGE[: block.start(1)].count("\n")
-            exec(compile("\n" * line + block[1], "encodings.md", "exec"), namespace)  # errors name the page's line
+        for page, least in (("docs/encodings.md", len(ENCODINGS)), ("docs/options.md", 4)):
+            blocks = list(re.finditer(r"^```python\n(.*?)^```", PAGES[page], flags=re.MULTILINE | re.DOTALL))
+            assert len(blocks) >= least
+            for block in blocks:
+                line = PAGES[page][: block.start(1)].count("\n")
+                exec(compile("\n" * line + block[1], page, "exec"), namespace)  # errors name the page's line
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -229,8 +237,9 @@ def site(tmp_path_factory):
 
 def test_the_site_has_every_page_and_equation(site):
     assert {path.stem for path in site.glob("*.html")} >= {path.stem for path in (ROOT / "docs").glob("*.md")}
-    equations = PAGE.count("```math")
-    assert (site / "encodings.html").read_text(encoding="utf-8").count('<div class="arithmatex">') == equations > 0
+    for name in ("encodings", "options"):
+        equations = PAGES[f"docs/{name}.md"].count("```math")
+        assert (site / f"{name}.html").read_text(encoding="utf-8").count('<div class="arithmatex">') == equations > 0
 
 
 def test_the_site_loads_nothing_from_the_network(site):

@@ -289,7 +289,7 @@ def draw_terminal(path: Path) -> None:
     path.write_text(without_fonts, encoding="utf-8")
 
 
-def encodings() -> dict[str, str]:
+def options() -> dict[str, str]:
     """What each position augmentation does with each architecture, from what its encodings declare, and what SHAPE did
     to the quickstart's `sinusoidal`.
     """
@@ -298,7 +298,7 @@ def encodings() -> dict[str, str]:
     for name, cls in ENCODINGS.items():
         sides = [cls, ENCODINGS[cls.in_decoder or name]]
         effects = [combined([effect(mode, side, side.input_positions) for side in sides]) for mode in MODES]
-        rows.append([f"[{name}](#{name})", *(spelled[found] for found in effects)])
+        rows.append([f"[{name}](encodings.md#{name})", *(spelled[found] for found in effects)])
     shape = read("shape.csv")
     return {
         "augmentation": table(["encoding", *(f"`{mode}`" for mode in MODES)], rows),
@@ -343,10 +343,10 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
     "docs/analysis.md": analysis,
     "docs/contrast.md": contrast,
-    "docs/encodings.md": encodings,
     "docs/fairseq.md": fairseq,
     "docs/learning.md": learning,
     "docs/lengths.md": lengths,
+    "docs/options.md": options,
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
