@@ -550,6 +550,7 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
             "--tokens 64: ",
         ),
         (["table1", "--lengths", "8,16"], "--lengths: table1 accepts one length only"),
+        (["table1", "shaw"], "table1 measures the encodings of DIET's Table 1 in both sizes: leave the names out."),
         (
             ["training", "shaw", "--json", "/proc/a.json"],
             "--json /proc/a.json cannot be written (",

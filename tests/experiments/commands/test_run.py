@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from posenc_experiments.cli import group
@@ -21,6 +22,25 @@ def test_the_dry_run_of_another_node_prints_only_its_trainings(tmp_path: Path) -
     assert "--node_rank 1" in commands[0]
     assert "fairseq_cli.train" in commands[0]
     assert "; stages train\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--nodes", "2", "--rendezvous", "host:1", "--executor", "slurm"],
+            "--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.",
+        ),
+        (["--wandb", "mine"], "--wandb mine: the package wandb is not installed; run `pip install wandb` and log in."),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
+    conf, _ = make_recipe(tmp_path)
+    result = CliRunner().invoke(group, ["run", "--conf", str(conf), "--gpus", "0", *options])
+    assert (result.exit_code, result.output) == (1, f"Error: {message}\n")
 
 
 def test_missing_packages_are_named_in_one_sentence() -> None:

@@ -1,0 +1,33 @@
+"""`fairseq-posenc estimate-cost`."""
+
+from pathlib import Path
+
+import pytest
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.commands.estimate_cost import estimates
+from tests.experiments.tiny import make_recipe
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+
+
+def test_a_training_costs_its_words_at_the_speed_of_its_size() -> None:
+    (diet,) = estimates([RECIPES / "wmt18"], words_per_second=10_000, words_per_update=1000)
+    assert diet.trainings == 4 * 3  # pairs, experiments
+    assert diet.words == 12 * 250_000 * 1000
+    assert diet.hours == pytest.approx(diet.words / 10_000 / 3600)  # the model that was measured
+    of = {one.table: one for one in estimates([RECIPES / "wmt14"], words_per_second=10_000, words_per_update=1000)}
+    base, both = of["shaw-table2"], of["shaw-table1"]  # the second also has models of size big, which are slower
+    assert base.hours / base.words < diet.hours / diet.words  # ffn 1024 instead of 2048
+    assert both.hours / both.words > 2 * base.hours / base.words
+
+
+def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=rf"^{tmp_path} has no tables: name a directory that has"):
+        list(estimates([tmp_path], 1))
+    conf, _ = make_recipe(tmp_path)  # it trains by epochs
+    (conf.parent / "tables").mkdir()
+    header, row = "row\tpair\tconf\texperiment\ttest\tmetric\tpaper", "*\ten-de\ttiny\t*\ttest\tsacrebleu\t-"
+    (conf.parent / "tables" / "mine.tsv").write_text(f"{header}\n{row}\n")
+    with pytest.raises(RecipeError, match=rf"^{conf} has no max-update in \[train\]: add it"):
+        list(estimates([conf.parent], 1))
