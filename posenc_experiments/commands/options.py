@@ -68,8 +68,8 @@ OPTIONS = [
     click.option(
         "--gpus-per-job",
         type=click.IntRange(min=1),
-        help="GPUs of one training; if fewer than --gpus, several trainings run at a time.  [default: run: all, "
-        "table: 1]",
+        help="GPUs of one training; if fewer than --gpus, several trainings run at a time.  [default: run: as many as "
+        "[train] batch-tokens has max-tokens for, table: 1]",
     ),
     click.option(
         "--cpus",
@@ -123,11 +123,15 @@ class Nodes:
 class Call:
     """One call of `run` or `table`: the seeds, the hardware, and runs with its options.
 
+    Args:
+        options: values of `shared_options`.
+        most_gpus: GPUs of one training on this machine, unless --gpus-per-job says otherwise; None for all.
+
     Raises:
         RecipeError: options do not go together.
     """
 
-    def __init__(self, options: dict[str, Any], gpus_per_job: int | None, nodes: Nodes | None = None) -> None:
+    def __init__(self, options: dict[str, Any], most_gpus: int | None, nodes: Nodes | None = None) -> None:
         self.options, self.nodes = options, nodes or Nodes()
         self.console, self.stop = Console(), threading.Event()  # shared by all runs of the call
         source = options["source"]
@@ -137,11 +141,11 @@ class Call:
         parameters = parse_slurm(options["slurm_words"])
         if parameters and options["where"] != "slurm":
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
-        shared = {name: options[name] for name in ("where", "gpus", "cpus", "jobs", "dry_run")}
-        per_job = options["gpus_per_job"] or gpus_per_job
+        shared = {name: options[name] for name in ("where", "gpus", "gpus_per_job", "cpus", "jobs", "dry_run")}
         # Checked here for an early error, and again below, when the number of GPUs is known.
-        refuse_processes(options["processes"], per_job or options["gpus"] if options["gpus"] else 0)
-        slots, self.sizes = share_hardware(**shared, gpus_per_job=per_job, alone=self.nodes.count > 1)
+        if gpus := options["gpus"]:
+            refuse_processes(options["processes"], options["gpus_per_job"] or min(gpus, most_gpus or gpus))
+        slots, self.sizes = share_hardware(**shared, most_gpus=most_gpus, alone=self.nodes.count > 1)
         self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
         check_hardware(
             self.sizes["gpus"],
@@ -194,12 +198,14 @@ def share_hardware(
     cpus: int | None,
     jobs: int | None,
     dry_run: bool = False,
+    most_gpus: int | None = None,
     alone: bool = False,
 ) -> tuple[list[str], dict[str, int]]:
     """Divides the hardware into slots, each for one training at a time.
 
     Args:
         where: `local` or `slurm`.
+        most_gpus: of a training on this machine, without `gpus_per_job`; None for all.
         alone: one training at a time.
 
     Returns:
@@ -214,7 +220,7 @@ def share_hardware(
     # A dry run may be meant for another machine, so it does not look for GPUs.
     names = [str(number) for number in range(gpus)] if dry_run and gpus is not None else visible_gpus(gpus)
     if names:
-        each = gpus_per_job or len(names)
+        each = gpus_per_job or min(len(names), most_gpus or len(names))
         if each > len(names):
             raise RecipeError(f"--gpus-per-job {each}: there are {len(names)} GPUs to share; ask for fewer.")
         count = 1 if alone else len(names) // each

@@ -96,6 +96,12 @@ def run_options(command: Command) -> Command:
     return command
 
 
+def _gpus_of_a_batch(recipe: Recipe) -> int | None:
+    """The number of GPUs among which a batch is divided without smaller steps; None if a batch has no fixed size."""
+    tokens, max_tokens = recipe.batch_tokens, recipe.train.get("max-tokens", "")
+    return None if tokens is None or not max_tokens.isdecimal() else max(1, tokens // max(1, int(max_tokens)))
+
+
 def run_conf(
     conf: Path,
     pair: str | None,
@@ -112,7 +118,7 @@ def run_conf(
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
     if node_rank:
         wanted = [stage for stage in wanted if stage == "train"]
-    call = Call(options, None, Nodes(nodes, node_rank, rendezvous))
+    call = Call(options, None if nodes > 1 else _gpus_of_a_batch(recipe), Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
     chosen, seeds = [one.name for one in plan.experiments if one.seed == call.seeds[0]], ", ".join(map(str, call.seeds))

@@ -223,8 +223,8 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         if max_tokens < longest:
             raise RecipeError(
                 f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
-                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: use fewer GPUs "
-                "or processes."
+                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: lower "
+                "--gpus-per-job or --processes."
             )
     update_freq = max(1, round(wanted / (max_tokens * run.workers)))
     batch = update_freq * max_tokens * run.workers

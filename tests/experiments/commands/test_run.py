@@ -1,5 +1,6 @@
 """`fairseq-posenc run` and the command line that all commands share."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,25 @@ def test_the_dry_run_of_another_node_prints_only_its_trainings(tmp_path: Path) -
     assert "--node_rank 1" in commands[0]
     assert "fairseq_cli.train" in commands[0]
     assert "; stages train\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "slots", "processes"),
+    [
+        ([], "0,1 or 2,3", 2),  # CONF's batches have max-tokens for two
+        (["--gpus-per-job", "1"], "0 or 1 or 2 or 3", 1),
+        (["--set", "train.max-tokens=400"], "0 or 1 or 2 or 3", 1),
+    ],
+)
+def test_a_training_has_as_many_gpus_as_its_batch_can_be_divided_among(
+    tmp_path: Path, options: list[str], slots: str, processes: int
+) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["--conf", conf, "--gpus", "4", "--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+    result = CliRunner().invoke(group, ["run", *map(str, words), "--dry-run", *options])
+    assert result.exit_code == 0, result.output
+    assert f": with CUDA_VISIBLE_DEVICES={slots}\n" in result.stdout
+    assert re.findall(r"fairseq_cli\.train .*--distributed-world-size (\d+)", result.stdout) == [str(processes)]
 
 
 @pytest.mark.parametrize(
