@@ -33,8 +33,17 @@ REQUEUES = 1000  # a job is requeued before its time is up, until it is done
 NUMBERS = {
     "time": "the time in minutes, such as time=1440",
     "cpus_per_task": "the number of CPUs, such as cpus_per_task=8",
+    "signal_delay_s": "the seconds before the time is up, such as signal_delay_s=120",
 }
 LISTS = {"setup", "teardown", "srun_args"}
+#: parameters that each job sets itself, and why
+OWN = {
+    **dict.fromkeys(("name", "job_name"), "jobs are found in the queue by the names that they are given here"),
+    **dict.fromkeys(("nodes", "tasks_per_node", "ntasks_per_node", "ntasks"), "each job has one task on one node"),
+    **dict.fromkeys(("stderr_to_stdout", "output", "error"), "the job's directory has its logs"),
+    "requeue": "a job is requeued until it is done",
+    "additional_parameters": "give each parameter as KEY=VALUE of its own",
+}
 
 
 def about(job: Job) -> dict[str, Any]:
@@ -212,7 +221,7 @@ def slurm_parameters(job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
     others = {name: value for name, value in parameters.items() if name not in known}
     cpus = int(of_submitit.pop("cpus_per_task", job.cpus))
     named = {f"slurm_{name}": value for name, value in of_submitit.items()}
-    if job.gpus and not {"gres", "gpus_per_node", "gpus_per_task", "num_gpus"} & {*of_submitit, *others}:
+    if job.gpus and not {"gpus", "gres", "gpus_per_node", "gpus_per_task", "num_gpus"} & {*of_submitit, *others}:
         named["slurm_gpus_per_node"] = job.gpus
     # Since SLURM 22.05, srun does not inherit --cpus-per-task from sbatch.
     arguments = [f"--cpus-per-task={cpus}", *of_submitit.get("srun_args", [])]
@@ -242,6 +251,8 @@ def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
         if not has_value or not name or not text.strip():
             raise RecipeError(f"--slurm {word}: write KEY=VALUE, such as partition=gpu or time=1440.")
         value: Any = int(text) if text.strip().isdecimal() else True if text == "true" else text.strip()
+        if name in OWN:
+            raise RecipeError(f"--slurm {word}: {OWN[name]}; leave it out.")
         if name in NUMBERS and not isinstance(value, int):
             raise RecipeError(f"--slurm {word}: write {NUMBERS[name]}.")
         found[name] = [*found.get(name, []), str(value)] if name in LISTS else value

@@ -34,9 +34,17 @@ def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     assert f"#SBATCH --job-name={job.name}\n" in text
 
 
-@pytest.mark.parametrize("word", ["partition", "=gpu", "time=", "time=1-00:00:00", "cpus_per_task=all"])
+@pytest.mark.parametrize(
+    "word", ["partition", "=gpu", "time=", "time=1-00:00:00", "cpus_per_task=all", "signal_delay_s=x"]
+)
 def test_invalid_slurm_parameters_are_refused(word: str) -> None:
     with pytest.raises(RecipeError, match=f"^--slurm {word}: write "):
+        parse_slurm((word,))
+
+
+@pytest.mark.parametrize("word", ["job-name=x", "name=x", "nodes=2", "tasks_per_node=2", "requeue=false", "output=x"])
+def test_parameters_that_jobs_set_themselves_are_refused(word: str) -> None:
+    with pytest.raises(RecipeError, match=f"^--slurm {word}: .*; leave it out"):
         parse_slurm((word,))
 
 
