@@ -3,7 +3,7 @@
 These are settings, commands, translations, scores and analyses, but not checkpoints, logs and references.
 """
 
-import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -57,14 +57,26 @@ def _command(experiment: Path, output: Path) -> str:
     """The command of an experiment's training as it is kept; RecipeError if it cannot be read."""
     path = ExperimentDirectory(experiment).command
     try:
-        return _portable(path.read_text(encoding="utf-8"), output)
-    except (FileNotFoundError, UnicodeDecodeError):
+        return _portable(path.read_text(encoding="utf-8"), experiment.relative_to(output))
+    except (FileNotFoundError, ValueError, IndexError):  # not UTF-8, or no --save-dir
         raise RecipeError(f"{path} is missing or damaged: run the experiment again, or move it away.") from None
 
 
-def _portable(command: str, output: Path) -> str:
-    """The command with the paths of a run from the repository with the default directories."""
-    command = command.replace(f"{output}/", "output/")
-    command = re.sub(r"\S+/(?=[^\s/]+/[^\s/]+/prepared/binarized)", "data/", command)
-    command = re.sub(r"(--user-dir) \S+/(?=fairseq_posenc\b)", r"\1 ", command)
-    return re.sub(r"\S+/bin/python\S*", "python", command)
+def _portable(script: str, place: Path) -> str:
+    """The script with the paths of a run from the repository, for an experiment at `place` in the output directory."""
+    *lines, command = script.splitlines()
+    words = shlex.split(command)
+    own = f"{Path(words[words.index('--save-dir') + 1]).parent}/"  # as the user named it
+
+    def portable(word: str, flag: str) -> str:
+        path = Path(word)
+        if word.startswith(own):
+            return f"output/{place}/{word.removeprefix(own)}"
+        if path.parts[-2:] == ("prepared", "binarized"):
+            return str(Path("data", *path.parts[-4:]))
+        if flag == "--user-dir" and path.name == "fairseq_posenc":
+            return path.name
+        return "python" if path.parent.name == "bin" and path.name.startswith("python") else word
+
+    kept = [portable(word, flag) for flag, word in zip(["", *words], words, strict=False)]
+    return "\n".join([*lines, shlex.join(kept)]) + "\n"

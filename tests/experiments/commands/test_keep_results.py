@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from posenc_experiments.base.run import write_command
+
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
 FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
@@ -33,11 +35,12 @@ def output(tmp_path: Path) -> Path:
     (experiment / "analysis.json").write_text("{}")
     for name in ("averaged.pt", "train.log"):
         (experiment / name).touch()
-    data = tmp_path / "elsewhere/data/quickstart-short/xa-xb/prepared/binarized"
-    (experiment / "command.sh").write_text(
-        f"exec {tmp_path}/.venv/bin/python -m fairseq_cli.train {data} --user-dir {tmp_path}/fairseq_posenc "
-        f"--seed 1 --save-dir {experiment}/checkpoints\n"
-    )
+    (tmp_path / "a link").symlink_to(output)  # as the user named the directory
+    words: list[str | Path] = [tmp_path / ".venv/bin/python", "-m", "fairseq_cli.train"]
+    words += [tmp_path / "else where/it's/data/quickstart-short/xa-xb/prepared/binarized"]
+    words += ["--user-dir", tmp_path / "fairseq_posenc", "--adam-betas", "(0.9, 0.98)"]
+    words += ["--save-dir", tmp_path / "a link" / HERE / "checkpoints"]
+    write_command(experiment / "command.sh", words, {"OMP_NUM_THREADS": "1"})
     return output
 
 
@@ -53,8 +56,9 @@ def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path, output:
     }
     kept = tmp_path / "results" / HERE
     assert (kept / "command.sh").read_text() == (
+        "#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\n"
         "exec python -m fairseq_cli.train data/quickstart-short/xa-xb/prepared/binarized --user-dir fairseq_posenc "
-        f"--seed 1 --save-dir output/{HERE}/checkpoints\n"
+        f"--adam-betas '(0.9, 0.98)' --save-dir output/{HERE}/checkpoints\n"
     )
 
 
