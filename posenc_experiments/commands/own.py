@@ -86,6 +86,8 @@ def main(
         context.command.format_help_text(context, formatter)
         click.echo(formatter.getvalue())
         raise RecipeError("--text is missing: name the directory of your text.")
+    if str(text) != str(text).strip():
+        raise RecipeError(f"--text '{text}': the name begins or ends with a space; rename it.")
     text, pair = Path(os.path.abspath(text)), check_pair(pair)
     splits = find_splits(text, pair)
     name = choose_name(name, text)

@@ -56,6 +56,10 @@ def test_without_text_it_prints_its_usage(tmp_path: Path) -> None:
         (["--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text, --name and --pair"),
         (["--pair", "en-de", "--set", "corpus.train=test"], "--set corpus.train: --text, --name and --pair"),
         (["--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
+        (
+            ["--pair", "en-de", "--text", "a "],
+            "--text 'a ': the name begins or ends with a space; rename it",
+        ),
     ],
 )
 def test_misuse_is_one_sentence(tmp_path: Path, text: Path, options: list[str], message: str) -> None:
