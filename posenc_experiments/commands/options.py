@@ -143,8 +143,7 @@ class Call:
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
         shared = {name: options[name] for name in ("where", "gpus", "gpus_per_job", "cpus", "jobs", "dry_run")}
         # Checked here for an early error, and again below, when the number of GPUs is known.
-        if gpus := options["gpus"]:
-            refuse_processes(options["processes"], options["gpus_per_job"] or min(gpus, most_gpus or gpus))
+        refuse_processes(options["processes"], options["gpus"] or 0)
         slots, self.sizes = share_hardware(**shared, most_gpus=most_gpus, alone=self.nodes.count > 1)
         self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
         check_hardware(
@@ -251,9 +250,9 @@ def count_gpus() -> int:
 
 
 def refuse_processes(processes: int | None, gpus: int) -> None:
-    """RecipeError if a training has `gpus` and its `processes` are not one per GPU."""
-    if gpus and processes not in (None, gpus):
-        raise RecipeError(f"--processes {processes}: with --gpus {gpus} there is one process per GPU; leave it out.")
+    """RecipeError if `processes` are asked for and there are GPUs."""
+    if gpus and processes is not None:
+        raise RecipeError(f"--processes {processes}: on GPUs a training has one process on each; leave it out.")
 
 
 def check_hardware(

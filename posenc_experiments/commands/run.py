@@ -116,8 +116,8 @@ def run_conf(
     """Runs stages of experiments of one .conf; `Call` takes the `options`."""
     recipe = read_recipe(conf, options["overrides"])
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
-    if node_rank:
-        wanted = [stage for stage in wanted if stage == "train"]
+    if node_rank:  # it only joins trainings
+        wanted, analyse = [stage for stage in wanted if stage == "train"], False
     call = Call(options, None if nodes > 1 else _gpus_of_a_batch(recipe), Nodes(nodes, node_rank, rendezvous))
     run = call.run(recipe, choose_pair(recipe, pair))
     plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
@@ -127,7 +127,7 @@ def run_conf(
     finish(run_plan(plan, call.hardware))
     if "compare" in wanted:
         compare(run, plan.experiments)
-    if analyse and not node_rank:
+    if analyse:
         analyse_run(run, plan.experiments)
 
 

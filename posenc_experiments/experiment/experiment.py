@@ -223,8 +223,8 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         if max_tokens < longest:
             raise RecipeError(
                 f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
-                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: lower "
-                "--gpus-per-job or --processes."
+                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: use fewer "
+                "processes (--gpus-per-job, --nodes, --processes)."
             )
     update_freq = max(1, round(wanted / (max_tokens * run.workers)))
     batch = update_freq * max_tokens * run.workers
@@ -233,7 +233,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         return derived, None
     return derived, (
         f"warning: {run.workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
-        f"{update_freq} a batch is {batch:,} tokens; change --gpus or max-tokens for an exact batch."
+        f"{update_freq} a batch is {batch:,} tokens; change --gpus-per-job or max-tokens for an exact batch."
     )
 
 

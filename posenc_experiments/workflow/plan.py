@@ -149,6 +149,7 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
         "--gpus",
         str(run.gpus),
     ]
+    words += ["--gpus-per-job", str(run.gpus)] if run.gpus else []
     words += ["--processes", str(run.cpu_processes)] if run.cpu_processes > 1 else []
     words += ["--precision", run.precision] if run.precision else []
     words += ["--tensorboard"] if run.tensorboard else []

@@ -81,7 +81,7 @@ def test_a_batch_that_follows_from_the_hardware_is_recorded(
 
 def test_too_many_gpus_for_the_longest_sentence_are_refused(tmp_path: Path) -> None:
     conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
-    with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves .*lower --gpus-per-job"):
+    with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves .*: use fewer processes"):
         train_command(experiment(tmp_path, conf=conf, gpus=8))
 
 

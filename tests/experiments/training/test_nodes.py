@@ -130,7 +130,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     [
         (["--nodes", "2"], "--rendezvous '': --nodes 2 need node 0's address, such as host0:29500"),
         (["--nodes", "2", "--node-rank", "2", "--rendezvous", "a:1"], "--node-rank 2: with --nodes 2 ranks go from 0"),
-        (["--gpus", "2", "--processes", "4"], "--processes 4: with --gpus 2 there is one process per GPU"),
+        (["--gpus", "2", "--processes", "4"], "--processes 4: on GPUs a training has one process on each"),
         (["--precision", "fp16"], "--precision fp16 needs a GPU"),
         (["--set", "train.lr"], "--set train.lr: write SECTION.KEY=VALUE"),
         (["--set", "training.lr=1"], "--set training.lr=1: [training] is not a section"),
