@@ -66,12 +66,13 @@ def _portable(script: str, place: Path) -> str:
     """The script with the paths of a run from the repository, for an experiment at `place` in the output directory."""
     *lines, command = script.splitlines()
     words = shlex.split(command)
-    own = f"{Path(words[words.index('--save-dir') + 1]).parent}/"  # as the user named it
+    checkpoints = Path(words[words.index("--save-dir") + 1])
+    output = f"{checkpoints.parents[len(place.parts)]}/"  # as the user named it
 
     def portable(word: str, flag: str) -> str:
         path = Path(word)
-        if word.startswith(own):
-            return f"output/{place}/{word.removeprefix(own)}"
+        if word.startswith(output):
+            return f"output/{word.removeprefix(output)}"
         if path.parts[-2:] == ("prepared", "binarized"):
             return str(Path("data", *path.parts[-4:]))
         if flag == "--user-dir" and path.name == "fairseq_posenc":

@@ -39,6 +39,7 @@ def output(tmp_path: Path) -> Path:
     words: list[str | Path] = [tmp_path / ".venv/bin/python", "-m", "fairseq_cli.train"]
     words += [tmp_path / "else where/it's/data/quickstart-short/xa-xb/prepared/binarized"]
     words += ["--user-dir", tmp_path / "fairseq_posenc", "--adam-betas", "(0.9, 0.98)"]
+    words += ["--finetune-from-model", tmp_path / "a link" / "q/a-b/other/seed1/averaged.pt"]
     words += ["--save-dir", tmp_path / "a link" / HERE / "checkpoints"]
     write_command(experiment / "command.sh", words, {"OMP_NUM_THREADS": "1"})
     return output
@@ -58,7 +59,8 @@ def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path, output:
     assert (kept / "command.sh").read_text() == (
         "#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\n"
         "exec python -m fairseq_cli.train data/quickstart-short/xa-xb/prepared/binarized --user-dir fairseq_posenc "
-        f"--adam-betas '(0.9, 0.98)' --save-dir output/{HERE}/checkpoints\n"
+        "--adam-betas '(0.9, 0.98)' --finetune-from-model output/q/a-b/other/seed1/averaged.pt "
+        f"--save-dir output/{HERE}/checkpoints\n"
     )
 
 
