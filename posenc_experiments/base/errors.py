@@ -21,6 +21,12 @@ FIXES = {
 }
 
 
+def not_installed(error: ModuleNotFoundError) -> str:
+    """The sentence to print if a package that the commands need is missing."""
+    package = (error.name or "").partition(".")[0]
+    return f"the package {package} is not installed: run pip install '.[recipes]' in the repository."
+
+
 def sentence(error: Exception) -> str | None:
     """The sentence to print for an error; None if it is a bug, which needs its traceback."""
     # Looked up, not imported: the plugin imports torch and fairseq, which takes seconds.

@@ -77,18 +77,19 @@ def main(
 
     DIR contains train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
     with test), one sentence per line. Files are plain or compressed as .gz; a .tsv (train.tsv: source, tab, target)
-    replaces the two files of a set. Results go to output/NAME/PAIR. A changed file is noticed by its content. Give the
-    same command again to resume what was stopped. recipes/own/README.md has the settings for each size of text.
+    replaces the two files of a set. Results go to output/NAME/PAIR; NAME is by default that of DIR. A changed file is
+    noticed by its content. Give the same command again to resume what was stopped. recipes/own/README.md has the
+    settings for each size of text.
     """
     if text is None:
         context = click.get_current_context()
         formatter = context.make_formatter()
         context.command.format_help_text(context, formatter)
         click.echo(formatter.getvalue())
-        raise RecipeError("--text is missing: name the directory of your text.")
-    if str(text) != str(text).strip():
-        raise RecipeError(f"--text '{text}': the name begins or ends with a space; rename it.")
+        raise RecipeError("--text is missing: name the directory of your text; --help lists all options.")
     text, pair = Path(os.path.abspath(text)), check_pair(pair)
+    if str(text) != str(text).rstrip():  # a setting loses outer spaces
+        raise RecipeError(f"--text '{text}': the name ends with a space; rename it.")
     splits = find_splits(text, pair)
     name = choose_name(name, text)
     counts = count_pairs(splits)

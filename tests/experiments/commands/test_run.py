@@ -63,10 +63,12 @@ def test_options_that_do_not_go_together_are_refused(
     assert (result.exit_code, result.output) == (1, f"Error: {message}\n")
 
 
-def test_missing_packages_are_named_in_one_sentence() -> None:
-    code = "import sys; sys.modules['click'] = None; import posenc_experiments.cli"
+@pytest.mark.parametrize(("package", "called"), [("click", ""), ("rich", "; main()")])
+def test_a_missing_package_is_named_in_one_sentence(package: str, called: str) -> None:
+    code = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = ['run', '--help']; "
+    code += "from posenc_experiments.cli import main" + called
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert process.returncode == 1
     assert process.stderr == (
-        "Error: fairseq-posenc needs packages that are not installed: run pip install '.[recipes]' in the repository.\n"
+        f"Error: the package {package} is not installed: run pip install '.[recipes]' in the repository.\n"
     )
