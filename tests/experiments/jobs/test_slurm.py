@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,7 +116,6 @@ def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: P
     assert len([*queue.glob("*.id")]) == 2  # the data and the training
     score = read_json(experiment.test_file("test", "sacrebleu.json"))[0]
     assert re.search(rf"K = 2 +{score['score']:.2f}.* 25.80 ", process.stdout)
-    time.sleep(0.1)
 
 
 def test_failed_jobs_of_the_queue_are_reported(recipe: Path, queue: Path) -> None:
