@@ -7,7 +7,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "results" / "quickstart" / "xa-xb"
@@ -22,13 +22,19 @@ VALID = '2026-11-22 10:00:00 | INFO | valid | {{"epoch": {0}, "valid_loss": "{1}
 
 
 @cache
+def _temporary() -> TemporaryDirectory[str]:
+    """A directory that is removed when the tests end."""
+    return TemporaryDirectory(prefix="grammar")
+
+
+@cache
 def corpus() -> Path:
     """The quickstart's test set, which does not depend on how much training text is made."""
-    directory = Path(mkdtemp(prefix="grammar"))
+    directory = Path(_temporary().name, "text")
     grammar = ROOT / "recipes" / "quickstart" / "grammar.py"
-    options = ["--seed", "1", "--train", "2", "--valid", "2", "--test", "500", str(directory / "text")]
+    options = ["--seed", "1", "--train", "2", "--valid", "2", "--test", "500", str(directory)]
     subprocess.run([sys.executable, str(grammar), *options], check=True, capture_output=True)
-    return directory / "text"
+    return directory
 
 
 def make_experiments(root: Path, settings: dict[str, int] = SETTINGS) -> Path:
