@@ -92,7 +92,7 @@ def test_the_newest_does_not_depend_on_the_order(trained: Path, tmp_path: Path) 
     assert load_checkpoint(tmp_path / "mean.pt")["optimizer_history"][-1]["num_updates"] == 6
 
 
-def test_tied_tensors_stay_tied(trained: Path, averaged: Path) -> None:
+def test_tied_tensors_stay_tied(averaged: Path) -> None:
     model = load_checkpoint(averaged)["model"]
     places = storages(model)
     assert len({places[name] for name in TIED}) == 1
@@ -559,7 +559,7 @@ def test_fairseq_generates_with_the_average(averaged: Path, data: Path) -> None:
     ],
     ids=["finetune", "restore"],
 )
-def test_fairseq_goes_on_from_the_average(averaged: Path, data: Path, tmp_path: Path, flags: list[str]) -> None:
+def test_fairseq_trains_from_the_average(averaged: Path, data: Path, tmp_path: Path, flags: list[str]) -> None:
     still = ["--share-all-embeddings", "--lr", "1e-12", "--max-update", "1"]
     run = train(data, tmp_path, "transformer", *still, *flags, averaged, user_dir=PACKAGE)
     assert f"Loaded checkpoint {averaged}" in run.stderr + run.stdout

@@ -287,7 +287,7 @@ def test_a_pipe_is_refused_without_reading() -> None:
         assert "is a pipe or a device" in refusal(read, Path("checkpoint.pt"))
 
 
-def test_a_training_keeps_the_checkpoint_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_keeps_the_checkpoint_that_it_reads() -> None:
     """fairseq overwrites checkpoint_last.pt in place, which must not change the parameters that it has loaded."""
     path = write(lambda state: None)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))

@@ -465,7 +465,7 @@ def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
     assert "choose another OUTDIR" in result.output
 
 
-def test_an_interrupted_run_keeps_the_old_files(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_keeps_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"train": 10, "valid": 10, "test": 10}
     grammar.write_corpus(tmp_path, 1, sizes)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -31,7 +31,7 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
     return CliRunner().invoke(group, ["own", "--recipe", str(RECIPE), *map(str, [*places, *options])])
 
 
-def test_without_text_it_prints_its_usage(tmp_path: Path) -> None:
+def test_without_text_it_prints_its_usage() -> None:
     script = [ROOT / "recipes" / "own" / "run.sh"]
     result = subprocess.run(["bash", *script], capture_output=True, encoding="utf-8", check=False)
     assert result.returncode == 1
