@@ -126,14 +126,14 @@ def test_training_is_the_same_to_the_bit(arch: str, flags: tuple[str, ...]) -> N
 def test_every_so_many_updates_one_batch_is_observed() -> None:
     model = make_model("shaw", every=2)
     seen = []
-    projection = model.encoder.layers[0].self_attn
+    attention = model.encoder.layers[0].self_attn
     original = PositionAttention.register_forward_pre_hook
 
     def count(module: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append(model.position_log._update)
         return original(module, *args, **kwargs)
 
-    projection.register_forward_pre_hook = count.__get__(projection)
+    attention.register_forward_pre_hook = count.__get__(attention)
     shown = train_in_process(model, 5)
     assert seen == [2, 4]
     assert "distance/encoder.1" not in shown[0]

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the recipes."""
+"""Fixtures for the tests of the experiments."""
 
 import os
 import subprocess

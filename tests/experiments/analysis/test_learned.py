@@ -1,4 +1,4 @@
-"""What is told of learned positions is what is in the parameters."""
+"""The analysis of learned positions reports what is in the parameters."""
 
 import math
 
@@ -35,16 +35,16 @@ def test_vectors_of_clipped_distances(encodings):
     found = learned(of)
     assert len(found) == 8
     table = of["encoder", 1].relative_keys
-    told = entry(found, "encoder", 1, "relative_keys")
-    assert told["kind"] == "vectors by distance"
-    assert told["distances"] == [-2, -1, 0, 1, 2]
+    reported = entry(found, "encoder", 1, "relative_keys")
+    assert reported["kind"] == "vectors by distance"
+    assert reported["distances"] == [-2, -1, 0, 1, 2]
     heads = range(2)
     for row in range(5):
         norms = [math.sqrt(sum(float(x) ** 2 for x in table[head, row])) for head in heads]
-        assert told["norms"][row] == pytest.approx(sum(norms) / 2)
+        assert reported["norms"][row] == pytest.approx(sum(norms) / 2)
         for other in range(5):
             cosines = [float(torch.cosine_similarity(table[head, row], table[head, other], 0)) for head in heads]
-            assert told["cosine"][row][other] == pytest.approx(sum(cosines) / 2, abs=1e-6)
+            assert reported["cosine"][row][other] == pytest.approx(sum(cosines) / 2, abs=1e-6)
 
 
 def test_a_decoder_has_no_distances_to_the_right(encodings):
@@ -52,28 +52,28 @@ def test_a_decoder_has_no_distances_to_the_right(encodings):
     assert entry(found, "decoder", 0, "relative_values")["distances"] == [-2, -1, 0]
 
 
-def test_scalars_are_told_as_they_act(encodings):
+def test_scalars_are_reported_as_they_act(encodings):
     of = encodings("huang2", "--clipping-distance", "1", "--bias-gain", "4")
-    told = entry(learned(of), "encoder", 0, "relative_factors")
-    assert told["kind"] == "scalar by distance"
-    assert told["distances"] == [-1, 0, 1]
+    reported = entry(learned(of), "encoder", 0, "relative_factors")
+    assert reported["kind"] == "scalar by distance"
+    assert reported["distances"] == [-1, 0, 1]
     theta = of["encoder", 0].relative_factors
-    assert torch.tensor(told["heads"]).allclose(1 + 4 * (theta - 1))
+    assert torch.tensor(reported["heads"]).allclose(1 + 4 * (theta - 1))
 
 
-def test_buckets_are_told_by_distance(encodings):
+def test_buckets_are_reported_by_distance(encodings):
     of = encodings("t5", "--position-sharing", "none", "--num-buckets", "4", "--max-distance", "3")
-    told = entry(learned(of), "encoder", 0, "relative_bias")
+    reported = entry(learned(of), "encoder", 0, "relative_bias")
     # four buckets: 0, 1 and more to the left, then 1 and more to the right, of which the first is for no distance
     bias = of["encoder", 0].relative_bias
-    assert told["distances"] == [-1, 0, 1]
-    assert torch.tensor(told["heads"]).allclose(bias[:, [1, 0, 3]])
+    assert reported["distances"] == [-1, 0, 1]
+    assert torch.tensor(reported["heads"]).allclose(bias[:, [1, 0, 3]])
 
 
 def test_several_scalars_make_one_curve(encodings):
-    told = entry(learned(encodings("kerple_log")), "encoder", 0, "magnitude, rate")
-    assert told["kind"] == "scalar by distance"
-    assert told["distances"] == list(range(-63, 64))
+    reported = entry(learned(encodings("kerple_log")), "encoder", 0, "magnitude, rate")
+    assert reported["kind"] == "scalar by distance"
+    assert reported["distances"] == list(range(-63, 64))
 
 
 @pytest.mark.parametrize(("sharing", "layers"), [("none", {0, 1}), ("layer", {None})])
@@ -81,15 +81,15 @@ def test_a_matrix_of_positions(sharing, layers, encodings):
     of = encodings("diet_abs", "--position-sharing", sharing)
     found = learned(of)
     assert {(e["stack"], e["layer"]) for e in found} == {(s, n) for s in ("encoder", "decoder") for n in layers}
-    told = entry(found, "encoder", min(layers, key=str), "query_positions, key_positions")
-    assert told["kind"] == "matrix"
+    reported = entry(found, "encoder", min(layers, key=str), "query_positions, key_positions")
+    assert reported["kind"] == "matrix"
     encoding = of["encoder", 0]
     expected = encoding.query_positions[:, 7] @ encoding.key_positions[:, 63].T
-    assert [head[7][63] for head in told["heads"]] == pytest.approx(expected.diagonal().tolist(), rel=1e-4)
-    assert {(len(head), len(head[0])) for head in told["heads"]} == {(64, 64)}
+    assert [head[7][63] for head in reported["heads"]] == pytest.approx(expected.diagonal().tolist(), rel=1e-4)
+    assert {(len(head), len(head[0])) for head in reported["heads"]} == {(64, 64)}
 
 
-def test_what_layers_share_in_part_is_told_once(encodings):
+def test_what_layers_share_in_part_is_reported_once(encodings):
     found = learned(encodings("transformer_xl"))
     layers = {
         e["name"]: [o["layer"] for o in found if (o["stack"], o["name"]) == ("encoder", e["name"])] for e in found
@@ -100,37 +100,37 @@ def test_what_layers_share_in_part_is_told_once(encodings):
 
 def test_rows_of_tables_in_a_vector_of_both_heads(encodings):
     of = encodings("deberta", "--clipping-distance", "3")
-    told = entry(learned(of), "encoder", None, "relative_vectors")
-    assert told["distances"] == [-2, -1, 0, 1, 2, 3]
-    assert told["norms"] == pytest.approx(of["encoder", 0].relative_vectors.norm(dim=1).tolist())
+    reported = entry(learned(of), "encoder", None, "relative_vectors")
+    assert reported["distances"] == [-2, -1, 0, 1, 2, 3]
+    assert reported["norms"] == pytest.approx(of["encoder", 0].relative_vectors.norm(dim=1).tolist())
 
 
-def test_buckets_of_vectors_are_told_by_distance(encodings):
+def test_buckets_of_vectors_are_reported_by_distance(encodings):
     of = encodings("deberta", "--position-buckets", "8", "--max-distance", "500")["encoder", 0]
-    told = entry(learned({("encoder", 0): of}), "encoder", 0, "relative_vectors")
-    rows = [int(of.bucket_rows[distance + 499]) for distance in told["distances"]]
-    assert told["distances"][0] < -8
+    reported = entry(learned({("encoder", 0): of}), "encoder", 0, "relative_vectors")
+    rows = [int(of.bucket_rows[distance + 499]) for distance in reported["distances"]]
+    assert reported["distances"][0] < -8
     assert rows[0] > 0
-    assert told["norms"] == pytest.approx([float(of.relative_vectors[row].norm()) for row in rows])
+    assert reported["norms"] == pytest.approx([float(of.relative_vectors[row].norm()) for row in rows])
 
 
-def test_other_parameters_are_told_as_they_are(encodings):
-    told = entry(learned(encodings("xlnet")), "encoder", 0, "content_bias")
-    assert told["kind"] == "scalars"
-    assert torch.tensor(told["values"]).allclose(encodings("xlnet")["encoder", 0].content_bias)
+def test_other_parameters_are_reported_as_they_are(encodings):
+    reported = entry(learned(encodings("xlnet")), "encoder", 0, "content_bias")
+    assert reported["kind"] == "scalars"
+    assert torch.tensor(reported["values"]).allclose(encodings("xlnet")["encoder", 0].content_bias)
     of = encodings("linformer")
-    told = entry(learned(of), "encoder", 0, "projection.keys")
-    assert (told["kind"], told["shape"]) == ("norm", [32, 1024])
-    assert told["norm"] == pytest.approx(float(of["encoder", 0].projection.keys.norm()))
+    reported = entry(learned(of), "encoder", 0, "projection.keys")
+    assert (reported["kind"], reported["shape"]) == ("norm", [32, 1024])
+    assert reported["norm"] == pytest.approx(float(of["encoder", 0].projection.keys.norm()))
 
 
-def test_segments_are_told_with_their_gain():
+def test_segments_are_reported_with_their_gain():
     encoding = build_encoding("shaw", 2, 8, num_segments=3, bias_gain=2)
-    told = entry(learned({("encoder", 0): encoding}), "encoder", 0, "segments.segment_bias")
-    assert torch.tensor(told["values"]).allclose(2 * encoding.segments.segment_bias)
+    reported = entry(learned({("encoder", 0): encoding}), "encoder", 0, "segments.segment_bias")
+    assert torch.tensor(reported["values"]).allclose(2 * encoding.segments.segment_bias)
 
 
-def test_vectors_at_the_input_are_told_by_position(build):
+def test_vectors_at_the_input_are_reported_by_position(build):
     model, _ = build("transformer_learned_tiny", "--bias-gain", "3", "--max-target-positions", "9")
     torch.nn.init.normal_(model.decoder.embed_positions.weight)
     encoder, decoder = learned_at_input(model)

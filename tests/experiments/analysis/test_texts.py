@@ -111,7 +111,7 @@ def test_the_interval_is_that_of_the_normal_distribution_for_a_mean() -> None:
     assert interval(values, lambda rows: float(rows.mean())) == (low, high)
 
 
-def test_ngrams_are_counted_as_one_would() -> None:
+def test_ngrams_count_at_most_as_often_as_in_the_reference() -> None:
     references = ["a b c", "a a b"]
     first, second = (Texts(["s", "s"], references, side) for side in (["a b c", "a"], ["b c", "a a a b"]))
     names, counts = systems.correct_ngrams([first, second])

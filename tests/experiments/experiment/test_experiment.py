@@ -136,7 +136,7 @@ def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: st
 
 def test_augmentation_is_in_the_fingerprint_but_not_in_the_positions(tmp_path: Path) -> None:
     common = {"input-positions": "sinusoidal"}
-    plain, none, shape, shape_9 = (
+    plain, none, shift, shift_9 = (
         experiment(tmp_path, extra={**common, **extra}).description()
         for extra in (
             {},
@@ -146,10 +146,10 @@ def test_augmentation_is_in_the_fingerprint_but_not_in_the_positions(tmp_path: P
         )
     )
     assert plain["fingerprint"] == none["fingerprint"]
-    assert len({about["fingerprint"] for about in (plain, shape, shape_9)}) == 3
-    assert plain["made_from"]["positions"] == shape_9["made_from"]["positions"]
-    assert shape["made_from"].pop("augmentation") == {"position_augmentation": "shift"}
-    assert shape["made_from"] == plain["made_from"]
+    assert len({about["fingerprint"] for about in (plain, shift, shift_9)}) == 3
+    assert plain["made_from"]["positions"] == shift_9["made_from"]["positions"]
+    assert shift["made_from"].pop("augmentation") == {"position_augmentation": "shift"}
+    assert shift["made_from"] == plain["made_from"]
 
 
 @pytest.mark.parametrize("kind", ["train", "average", "translate", "score"])
