@@ -23,6 +23,7 @@ from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from tests import forked
 from tests.experiments.data.test_download import serve
 from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -129,9 +130,7 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
         # A shell makes background processes ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    deadline = time.monotonic() + 120
-    while not IN_THE_MIDDLE[stage](root) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
+    wait_until(lambda: IN_THE_MIDDLE[stage](root), process)
     time.sleep(delay)
     assert process.poll() is None, f"it ended before it could be interrupted in {stage}"
     if number == signal.SIGINT:  # a terminal sends the signal to all processes
@@ -141,10 +140,7 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
     assert process.wait(60) != 0
     if number == signal.SIGKILL or stage != "score":  # otherwise the last score may end orderly
         assert not (root / EXPERIMENT / "done/score.json").exists()
-    deadline = time.monotonic() + 30
-    while (left := working_on(root)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left, f"interrupted in {stage}, it left {left}"
+    wait_until(lambda: not working_on(root))
 
 
 def working_on(root: Path) -> list[str]:

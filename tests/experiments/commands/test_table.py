@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
 from tests import forked
 from tests.experiments.tiny import CONF, make_recipe
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted(path for path in (ROOT / "recipes").glob("*/tables/*.tsv"))
@@ -408,13 +408,9 @@ def run_table(recipe: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def kill_when(condition: Any, recipe: Path, *options: str) -> None:
     """Starts the command and kills it when the condition holds."""
     process = subprocess.Popen(command(recipe, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 300
-    while not condition() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert process.poll() is None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert condition()
+    wait_until(condition, process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: Path) -> None:
@@ -465,16 +461,15 @@ def test_killed_at_any_time_it_ends_with_the_table_of_an_uninterrupted_run(recip
         assert found == wanted
 
 
-def test_interrupted_it_ends_its_jobs(recipe: Path) -> None:
+def test_interrupted_it_ends_its_jobs(recipe: Path, tmp_path: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW)
-    process = subprocess.Popen(command(recipe), cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8")
     (experiment,) = plan(recipe).experiments
-    while not experiment.train_log.exists() and process.poll() is None:
-        time.sleep(0.02)
+    with open(tmp_path / "said", "wb") as said:
+        process = subprocess.Popen(command(recipe), cwd=ROOT, stdout=said)
+    wait_until(experiment.train_log.exists, process)
     process.terminate()
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "Interrupted: run again to resume." in said
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert "Interrupted: run again to resume." in (tmp_path / "said").read_text()
     assert not is_held(experiment.directory / ".lock")
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from posenc_experiments.training import superseded, train
 from posenc_experiments.workflow import pipeline
 from tests import forked
 from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
@@ -187,18 +187,12 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
     options: list[str | Path] = [*data_and_output(made, tmp_path), "--stages", "train,average"]
     directory = tmp_path / SETTING
     process = subprocess.Popen(command(conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (directory / "checkpoints" / "checkpoint1.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
+    wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
+    process.kill()
     process.wait()
-    checkpoints = directory / "checkpoints"
-    assert (checkpoints / "checkpoint1.pt").exists()
-    assert not (checkpoints / "checkpoint4.pt").exists()
     assert not (directory / "done" / "train.json").exists()
     # A kill while fairseq copies checkpoint_last.pt.
-    last = checkpoints / "checkpoint_last.pt"
-    last.write_bytes((checkpoints / "checkpoint1.pt").read_bytes()[:1000])
+    (directory / "checkpoints" / "checkpoint_last.pt").write_bytes(b"PK")
 
     found = run_pipeline(conf, *options)
     assert found.returncode == 0, found.stdout + found.stderr
@@ -255,10 +249,8 @@ def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Pat
     run = make_run(tmp_path, conf, None)
     other = replace(run, recipe=read_recipe(conf, ["prepare.eval-max-tokens=900"]))
     try:
-        deadline = time.monotonic() + 300
-        while not all((one / "train.log").is_file() for one in experiments) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert all((one / "train.log").is_file() for one in experiments)  # both read the same data
+        # Both read the same data.
+        wait_until(lambda: all((one / "train.log").is_file() for one in experiments), *trainings)
         prepare.prepare(run)  # there is nothing to do
         with pytest.raises(RecipeError, match=rf"^{data}/tiny/en-de is in use by another run: wait for it to end"):
             prepare.prepare(other)
@@ -267,12 +259,14 @@ def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Pat
         for training in trainings:
             training.kill()
             training.wait()
-    # fairseq's process ends shortly after the killed pipeline, and holds the lock until then.
-    while not prepare.is_prepared(other) and time.monotonic() < deadline:
+
+    def is_prepared() -> bool:
         with suppress(RecipeError):
             prepare.prepare(other)
-        time.sleep(0.1)
-    assert prepare.is_prepared(other)
+        return prepare.is_prepared(other)
+
+    # fairseq's process ends shortly after the killed pipeline, and holds the lock until then.
+    wait_until(is_prepared)
 
 
 def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
@@ -571,8 +565,7 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
         "translate": lambda: translate.TranslateStage().run(experiment),
     }
     try:
-        while not is_held(made / "data/tiny/en-de/.lock"):
-            time.sleep(0.05)
+        wait_until(lambda: is_held(made / "data/tiny/en-de/.lock"), holder)
         with pytest.raises(RecipeError, match=r"data/tiny/en-de is in use by another run"):
             action[stage]()
     finally:
