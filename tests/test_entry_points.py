@@ -4,16 +4,15 @@ import json
 import math
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
 
 import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
 from tests.toy import PACKAGE, TINY, binarize, generate, hypotheses, make_corpus, run_fairseq, train
+from tests.waiting import wait_until
 
 SHAW = "transformer_shaw_tiny"
 PENALTY_TASK = "translation_gnmt_penalty"
@@ -83,12 +82,8 @@ def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
         *("--data-buffer-size", "0", "--clipping-distance", "4", "--save-interval-updates", "3", "--log-interval", "1"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 100
-    while not (tmp_path / "checkpoint_1_6.pt").exists():
-        assert process.poll() is None, "the training ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    wait_until((tmp_path / "checkpoint_1_6.pt").exists, process)
+    process.kill()
     process.wait()
     (tmp_path / "checkpoint_1_3.pt").rename(tmp_path / "checkpoint_last.pt")
     flags = ("--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3")
