@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import os
+import random
+import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from fairseq_posenc.checkpoints import load_checkpoint
 from tests import forked
 from tests.experiments import tiny
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
@@ -23,9 +26,12 @@ CONF = tiny.CONF.replace("max-tokens = 200", "max-tokens = 100").replace("[train
 
 
 def free_port() -> int:
-    with contextlib.closing(socket.socket()) as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A free port below those that Linux gives to whoever asks for any, so that it stays free."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def command(conf: Path, root: Path, output: str, *options: str) -> list[str]:
@@ -86,19 +92,21 @@ def trainings_in(directory: Path) -> list[int]:
 
 
 def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
-    conf, checkpoints = root / "recipe" / "tiny.conf", root / "killed" / SETTING / "checkpoints"
+    conf, directory = root / "recipe" / "tiny.conf", root / "killed" / SETTING
     process = start(conf, root, "killed", "--processes", "2")
-    deadline = time.monotonic() + 120
-    while not (checkpoints / "checkpoint2.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
+    trainings = trainings_in(root / "killed")
+    assert len(trainings) == 3  # torchrun's too
+    for training in trainings:
+        os.kill(training, signal.SIGSTOP)  # so that they do not end by themselves
     process.kill()
     process.communicate()
-    assert not (root / "killed" / SETTING / "done" / "train.json").exists()
-    deadline = time.monotonic() + 10
-    while trainings_in(root / "killed") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert trainings_in(root / "killed") == []
-    assert not (checkpoints / "checkpoint4.pt").exists()  # they were killed, and did not end by themselves
+    try:
+        wait_until(lambda: not trainings_in(root / "killed"))
+    finally:
+        for training in trainings_in(root / "killed"):
+            os.kill(training, signal.SIGKILL)
+    assert not (directory / "done" / "train.json").exists()
     assert "resumes from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
     require_equal_trainings(root, "killed")
 
