@@ -2,12 +2,9 @@
 data, killed and resumed.
 """
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -149,57 +146,55 @@ def contents(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): file_hash(path) for path in files}
 
 
+# Downloads and prepares; kills itself in the middle of a step, if one is named.
 DRIVER = """
-import sys
+import os, signal, sys
 from pathlib import Path
 from posenc_experiments.data import download, prepare
 from tests.experiments.tiny import make_run
-conf, directory, source, cpus = sys.argv[1:]
+conf, directory, source, cpus, step = sys.argv[1:]
+work = getattr(prepare, f"_{step}", None)
+
+def write_half(run, steps, directory):
+    work(run, steps, directory)
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        os.truncate(path, path.stat().st_size // 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(prepare, f"_{step}", write_half)
 run = make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus))
 download.download(run)
 prepare.prepare(run)
 """
+STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
 
 
-def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(tmp_path: Path) -> None:
-    made = write_archives(WMT18, tmp_path / "www", lines={"europarl-v7": 30_000, **dict.fromkeys(SMALL, 300)})
+def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(
+    tmp_path: Path, archives: dict[Path, list[Made]]
+) -> None:
+    made = archives[WMT18]
     conf = small_conf(WMT18, write_table(made, tmp_path / "archives.tsv"), tmp_path)
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
 
-    def start(directory: Path, cpus: int) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-c", DRIVER, conf, directory, tmp_path / "www", str(cpus)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-        with open(directory.with_suffix(".log"), "wb") as log:
-            return subprocess.Popen(list(map(str, words)), cwd=ROOT, stdout=log, stderr=log, env=environment)
+    def run(directory: Path, cpus: int, step: str = "") -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", DRIVER, conf, directory, made[0].path.parents[1], cpus, step]
+        return subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert start(unbroken, 1).wait(300) == 0, unbroken.with_suffix(".log").read_text()
+    whole = run(unbroken, 1)
+    assert whole.returncode == 0, whole.stderr
     work = broken / "data/wmt18/en-cs/prepare.work"
-    log = broken.with_suffix(".log")
-    done: list[str] = []
-    for step in ("extract", "clean", "learn", "encode", "binarize"):
-        process = start(broken, 2)
-        while process.poll() is None and not in_the_middle(work / step, step, log):
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL, log.read_text()
+    for number, step in enumerate(STEPS):
+        killed = run(broken, 2, step)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
         assert not (work / "done" / f"{step}.json").exists()
         # Steps that the earlier run finished are not repeated.
-        assert not [one for one in done if f"prepare: {one}..." in log.read_text()]
-        done = list(STEPS[: STEPS.index(step)])
-    process = start(broken, 2)
-    assert process.wait(300) == 0, log.read_text()
-    assert "prepare: resumes with the step binarize" in log.read_text()
+        begun = [line.removesuffix("...") for line in killed.stdout.splitlines() if line.endswith("...")]
+        assert begun == [f"prepare: {one}" for one in STEPS[max(0, number - 1) : number + 1]]
+    resumed = run(broken, 2)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "prepare: resumes with the step binarize" in resumed.stdout
     same = "data/wmt18/en-cs/prepared"
     assert contents(unbroken / same) == contents(broken / same)
     assert not work.exists()
-    shutil.rmtree(tmp_path)
-
-
-STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
-SMALL = ("commoncrawl", "news-commentary-v13", "newstest2017", "newstest2018")
-
-
-def in_the_middle(directory: Path, step: str, log: Path) -> bool:
-    """Whether a step has begun to write, or has begun, if it writes at its end only."""
-    begun = log.exists() and f"prepare: {step}..." in log.read_text()
-    return begun and (step == "learn" or any(path.is_file() and path.stat().st_size for path in directory.rglob("*")))
