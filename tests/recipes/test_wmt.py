@@ -112,7 +112,7 @@ IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
     "train": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_2.pt")),
     "checkpoint": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_4.pt*")),
     "last": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_6.pt*")),
-    "end": lambda root: "done training" in (root / EXPERIMENT / "train.log").read_text(encoding="utf-8"),
+    "end": lambda root: (log := root / EXPERIMENT / "train.log").is_file() and "done training" in log.read_text(),
     "average": lambda root: (root / EXPERIMENT / "done/train.json").is_file(),
     "translate": lambda root: (root / EXPERIMENT / "newstest2013.hyp").is_file(),
     "score": lambda root: (root / EXPERIMENT / "newstest2013.sacrebleu.json").is_file(),
@@ -130,7 +130,9 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
         # A shell makes background processes ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    wait_until(lambda: IN_THE_MIDDLE[stage](root), process)
+    # On a busy machine the stage may be over before it is seen.
+    stages = [*IN_THE_MIDDLE]
+    wait_until(lambda: any(IN_THE_MIDDLE[one](root) for one in stages[stages.index(stage) :]), process)
     time.sleep(delay)
     assert process.poll() is None, f"it ended before it could be interrupted in {stage}"
     if number == signal.SIGINT:  # a terminal sends the signal to all processes
