@@ -22,11 +22,10 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from tests import forked
 from tests.experiments.data.test_download import serve
-from tests.recipes.wmt import generated, real, write_archives, write_conf, write_table
+from tests.recipes.wmt import write_archives, write_conf, write_table
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared"
 LINES = 300
 SMALL = {
     **{f"model.{side}-layers": "1" for side in ("encoder", "decoder")},
@@ -72,10 +71,9 @@ def run(*words: str) -> str:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A small version of each recipe, with archives of its layout on a server."""
     root = tmp_path_factory.mktemp("wmt")
-    text = real(SHARED) if (SHARED / "data" / "newstest").is_dir() else generated
     with serve(root / "www") as (url, _):
         for corpus in ("wmt14", "wmt18"):
-            made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES, text=text)
+            made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES)
             table = write_table(made, root / corpus / "archives.tsv", f"{url}/{corpus}")
             for conf in (ROOT / "recipes" / corpus).glob("*.conf"):
                 write_conf(root / corpus / conf.name, conf, SMALL | {"corpus.archives": table})
@@ -207,7 +205,7 @@ def test_interrupted_at_each_stage_and_resumed_it_writes_the_same_bytes(
         stages = stages[number == signal.SIGTERM :: 2]
     delays = random.Random(int(number))
     for stage in stages:
-        # Scores are first computed, and then written all at once.
+        # After the first score, only that of the other test set follows.
         interrupt(root, unbroken[0], stage, number, 0 if stage == "score" else delays.uniform(0, 0.05))
     assert_ends_alike(root, *unbroken)
 
