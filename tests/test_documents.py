@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
-from tests.toy import PACKAGE, SOURCE, binarize, generate, hypotheses, make_corpus, run_fairseq, train
+from tests.toy import PACKAGE, SOURCE, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
 
 SEPARATOR = "<sep>"
 FLAGS = ("--segment-separator", SEPARATOR, "--num-segments", "2", "--cross-attention-positions", "true")
@@ -74,15 +74,9 @@ def test_hydra_train_mixes_encodings(data, tmp_path):
         "cross_attention_positions": "true",
         "segment_separator": f"'{SEPARATOR}'",
     }
-    run_fairseq(
-        "hydra_train",
-        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
-        *("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.01]", "optimization.max_update=2"),
-        *("dataset.max_tokens=200", "dataset.num_workers=0", "dataset.data_buffer_size=0"),
-        *("dataset.disable_validation=true", f"checkpoint.save_dir={tmp_path}", f"hydra.run.dir={tmp_path / 'hydra'}"),
-        f"model={{{', '.join(f'{key}: {value}' for key, value in model.items())}}}",
-        environment={"HYDRA_FULL_ERROR": "1"},
-    )
+    words = ", ".join(f"{key}: {value}" for key, value in model.items())
+    settings = ["optimization.max_update=2"]
+    hydra_train(data, tmp_path, f"{{{words}}}", *settings, environment={"HYDRA_FULL_ERROR": "1"})
     tables = {name: tensor.shape for name, tensor in torch.load(tmp_path / "checkpoint_last.pt")["model"].items()}
     assert tables["encoder.layers.0.self_attn.position_encoding.relative_keys"] == (2, 7, 32)
     assert tables["decoder.layers.1.self_attn.position_encoding.relative_bias"] == (2, 32)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
-from tests.toy import PACKAGE, TINY, binarize, generate, hypotheses, make_corpus, run_fairseq, train
+from tests.toy import PACKAGE, TINY, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
 from tests.waiting import wait_until
 
 SHAW = "transformer_shaw_tiny"
@@ -28,18 +28,6 @@ def losses(run):
 
 def posenc_train(data, save_dir, arch, *flags, **options):
     return train(data, save_dir, arch, *flags, user_dir=PACKAGE, **options)
-
-
-def hydra_train(data, save_dir, model, *settings, **options):
-    """Runs fairseq-hydra-train for a few updates with this `model={...}`."""
-    return run_fairseq(
-        "hydra_train",
-        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
-        *("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.01]", "dataset.max_tokens=200"),
-        *("dataset.num_workers=0", "dataset.data_buffer_size=0", "dataset.disable_validation=true"),
-        *(f"model={model}", f"checkpoint.save_dir={save_dir}", f"hydra.run.dir={save_dir / 'hydra'}", *settings),
-        **options,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -137,6 +137,26 @@ def train(
     )
 
 
+def hydra_train(
+    data: str | Path,
+    save_dir: str | Path,
+    model: str,
+    *settings: str,
+    check: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Train this `model={...}` on binarized `data` with fairseq-hydra-train, on the CPU; later `settings` override."""
+    return run_fairseq(
+        "hydra_train",
+        *("task=translation", f"task.data={data}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
+        *("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.01]", "dataset.max_tokens=200"),
+        *("dataset.num_workers=0", "dataset.data_buffer_size=0", "dataset.disable_validation=true"),
+        *(f"model={model}", f"checkpoint.save_dir={save_dir}", f"hydra.run.dir={save_dir}/hydra", *settings),
+        check=check,
+        environment=environment,
+    )
+
+
 def generate(
     data: str | Path,
     checkpoint: str | Path,

@@ -22,7 +22,7 @@ from fairseq_posenc.errors import Refusal
 from fairseq_posenc.export import export, measure
 from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.signature import SIGNATURE
-from tests.toy import PACKAGE, binarize, make_corpus, run_fairseq, train
+from tests.toy import PACKAGE, binarize, hydra_train, make_corpus, run_fairseq, train
 
 FOLDER = Path(__file__).parent / "at_2a633bd"
 SHAW = FOLDER / "shaw.pt"
@@ -405,14 +405,8 @@ def test_a_checkpoint_of_another_model_is_refused_in_one_sentence(
 
 
 def test_hydra_train(toy: tuple[Path, Path], bad: dict[str, Path], tmp_path: Path) -> None:
-    run = run_fairseq(
-        "hydra_train",
-        *("task=translation", f"task.data={toy[0]}", f"common.user_dir={PACKAGE}", "common.cpu=true"),
-        *("criterion=cross_entropy", "optimizer=adam", "dataset.max_tokens=200", "optimization.max_update=1"),
-        *("model={_name: transformer_shaw_tiny}", f"checkpoint.save_dir={tmp_path / 'new'}"),
-        *(f"checkpoint.restore_file={bad['setting']}", f"hydra.run.dir={tmp_path / 'hydra'}"),
-        check=False,
-    )
+    settings = ["optimization.max_update=1", f"checkpoint.restore_file={bad['setting']}"]
+    run = hydra_train(toy[0], tmp_path / "new", "{_name: transformer_shaw_tiny}", *settings, check=False)
     assert run.returncode == 1
     assert "Traceback" not in run.stderr
     assert SAYS["setting"] in run.stderr
