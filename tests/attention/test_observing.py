@@ -3,20 +3,12 @@
 import pytest
 import torch
 
-from fairseq_posenc.attention.observing import observing
+from fairseq_posenc.attention.observing import attentions, observing
 from fairseq_posenc.encodings import ENCODINGS
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 
 #: with padding on either side, and long enough for the band of near distances to end
 LENGTHS = [9, 1, 6]
-
-
-def attentions(model):
-    stacks = {"encoder": model.encoder.layers, "decoder": model.decoder.layers}
-    found = {
-        (stack, number): layer.self_attn for stack, layers in stacks.items() for number, layer in enumerate(layers)
-    }
-    return found | {("cross", number): layer.encoder_attn for number, layer in enumerate(model.decoder.layers)}
 
 
 def run(model):
