@@ -20,6 +20,7 @@ from fairseq.checkpoint_utils import load_model_ensemble
 
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
 from fairseq_posenc.signature import encode_signature, parse_signature
+from tests.checkpoints.changes import model_flag
 from tests.toy import PACKAGE, generate, hypotheses, train
 
 LAYER = "encoder.layers.0.fc1.weight"
@@ -168,10 +169,6 @@ def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_p
 
 
 # ---- other models are refused
-
-
-def model_flag(name: str, value: object) -> Callable[[dict[str, Any]], None]:
-    return lambda state: setattr(state["cfg"]["model"], name, value)
 
 
 def rename(state: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from fairseq_posenc.errors import Refusal
 from fairseq_posenc.export import export, measure
 from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.signature import SIGNATURE
+from tests.checkpoints.changes import Change, model_flag
 from tests.toy import PACKAGE, binarize, hydra_train, make_corpus, run_fairseq, train
 
 FOLDER = Path(__file__).parent / "at_2a633bd"
@@ -31,7 +32,6 @@ _ONE = torch.ones(1, dtype=torch.int64)
 CODE = "__import__('os').mkdir('ran') or [10]"
 #: the same code in a setting of fconv, which fairseq evaluates itself
 FCONV = f"[(8, 3)] * len({CODE})"
-Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +46,6 @@ def write(change: Change, name: str = "checkpoint.pt") -> Path:
     change(state)
     torch.save(state, name)
     return Path(name)
-
-
-def model_flag(name: str, value: object) -> Change:
-    return lambda state: setattr(state["cfg"]["model"], name, value)
 
 
 def weight(change: Callable[[torch.Tensor], object]) -> Change:
