@@ -5,6 +5,7 @@ from pathlib import Path
 
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.data import download, prepare
 from tests.toy import make_corpus
 
 SPLITS = ("train", "valid", "test")
@@ -78,6 +79,13 @@ def make_recipe(directory: Path, conf: str = CONF, lines: int = 120) -> tuple[Pa
     write_sources(recipe, corpus)
     (recipe / "tiny.conf").write_text(conf)
     return recipe / "tiny.conf", corpus
+
+
+def prepare_data(run: Run) -> Run:
+    """Runs the stages download and prepare; returns the run."""
+    download.download(run)
+    prepare.prepare(run)
+    return run
 
 
 def make_run(directory: Path, conf: Path, source: Path | None, **options: object) -> Run:

@@ -6,18 +6,14 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import download, lengths, prepare
-from tests.experiments.tiny import make_recipe, make_run
+from posenc_experiments.data import lengths
+from tests.experiments.tiny import make_recipe, make_run, prepare_data
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
     root = tmp_path_factory.mktemp("lengths")
-    conf, corpus = make_recipe(root, lines=300)
-    run = make_run(root, conf, corpus)
-    download.download(run)
-    prepare.prepare(run)
-    return run
+    return prepare_data(make_run(root, *make_recipe(root, lines=300)))
 
 
 def test_lengths_are_those_of_the_text_with_end_of_sentence(prepared: Run) -> None:

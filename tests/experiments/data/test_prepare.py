@@ -17,7 +17,7 @@ from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow import pipeline
 from posenc_experiments.workflow.plan import make_plan
-from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
+from tests.experiments.tiny import CONF, make_recipe, make_run, prepare_data, write_sources
 
 ODD = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 
@@ -32,11 +32,7 @@ def write_corpus(directory: Path, files: dict[str, bytes], conf: str = CONF) -> 
 
 
 def prepared(directory: Path, files: dict[str, bytes], conf: str = CONF) -> Run:
-    path, corpus = write_corpus(directory, files, conf)
-    run = make_run(directory, path, corpus)
-    download.download(run)
-    prepare.prepare(run)
-    return run
+    return prepare_data(make_run(directory, *write_corpus(directory, files, conf)))
 
 
 def read_binarized(run: Run, subset: str, language: str) -> list[str]:

@@ -17,7 +17,7 @@ from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.sources import read_archives, read_counts, read_sources
 from tests.experiments.data.test_download import serve
-from tests.experiments.tiny import make_run
+from tests.experiments.tiny import make_run, prepare_data
 from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -103,8 +103,7 @@ def test_from_archives_to_binarized_data(
     made = archives[recipe]
     with serve(made[0].path.parents[1]) as (url, asked):
         run = run_of(tmp_path, recipe, write_table(made, tmp_path / "archives.tsv", url), pair, None)
-        download.download(run)
-        prepare.prepare(run)
+        prepare_data(run)
     corpus = run.recipe.corpus
     train = corpus.train_splits(pair)
     assert len(asked) == len({*train, *corpus.tests, corpus.valid})  # each archive once, from its first URL
@@ -150,8 +149,8 @@ def contents(directory: Path) -> dict[str, str]:
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from posenc_experiments.data import download, prepare
-from tests.experiments.tiny import make_run
+from posenc_experiments.data import prepare
+from tests.experiments.tiny import make_run, prepare_data
 conf, directory, source, cpus, step = sys.argv[1:]
 work = getattr(prepare, f"_{step}", None)
 
@@ -164,9 +163,7 @@ def write_half(run, steps, directory):
     os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(prepare, f"_{step}", write_half)
-run = make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus))
-download.download(run)
-prepare.prepare(run)
+prepare_data(make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus)))
 """
 STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
 

@@ -10,11 +10,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.data import download, prepare
 from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.check_settings import Checked, check_data, check_settings
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from tests.experiments.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run, prepare_data
 
 BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
 
@@ -23,11 +22,7 @@ BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Data whose longest sentences have 9 words and </s>."""
     root = tmp_path_factory.mktemp("settings")
-    conf, corpus = make_recipe(root)
-    run = make_run(root, conf, corpus)
-    download.download(run)
-    prepare.prepare(run)
-    return run
+    return prepare_data(make_run(root, *make_recipe(root)))
 
 
 def checked(run: Run, kind: str, *overrides: str, extra: Flags | None = None, name: str = "shaw-k2") -> Checked:
