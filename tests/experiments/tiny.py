@@ -1,6 +1,7 @@
 """A recipe small enough for tests: a corpus of reversed words, and a .conf that trains on it in seconds."""
 
 import hashlib
+import sys
 from pathlib import Path
 
 from posenc_experiments.base.run import Run
@@ -88,10 +89,19 @@ def prepare_data(run: Run) -> Run:
     return run
 
 
+def command(name: str, *options: object) -> list[str]:
+    """A command of the experiments on one CPU."""
+    words = [sys.executable, "-m", "posenc_experiments", name, "--gpus", "0", "--cpus", "1", *options]
+    return [str(word) for word in words]
+
+
+def directories(root: Path, output: Path | None = None) -> list[str | Path]:
+    """The options for data and output in a directory; for output in another, if one is given."""
+    return ["--data-dir", root / "data", "--output-dir", output or root / "output"]
+
+
 def make_run(directory: Path, conf: Path, source: Path | None, **options: object) -> Run:
     """A Run for the pipeline's functions in this process."""
-    import sys
-
     return Run(
         recipe=read_recipe(conf),
         data_dir=directory / "data",

@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ import torch
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from tests import forked
+from tests.experiments import tiny
 from tests.experiments.data.test_download import serve
 from tests.recipes.wmt import write_archives, write_conf, write_table
 from tests.waiting import wait_until
@@ -46,19 +46,7 @@ SMALL = {
 
 
 def command(name: str, corpus: str, root: Path, *options: str) -> list[str]:
-    words = [sys.executable, "-m", "posenc_experiments", name, "--recipe", str(root / corpus)]
-    return [
-        *words,
-        "--gpus",
-        "0",
-        "--cpus",
-        "1",
-        "--data-dir",
-        str(root / "data"),
-        "--output-dir",
-        str(root / "output"),
-        *options,
-    ]
+    return tiny.command(name, "--recipe", root / corpus, *tiny.directories(root), *options)
 
 
 def run(*words: str) -> str:

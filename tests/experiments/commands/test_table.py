@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from posenc_experiments.jobs.runner import Runner
 from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.workflow.plan import DATA, TRAIN, Plan, make_plan
 from tests import forked
+from tests.experiments import tiny
 from tests.experiments.tiny import CONF, make_recipe
 from tests.waiting import wait_until
 
@@ -395,10 +395,8 @@ class TestReport:
 
 
 def command(recipe: Path, *options: str) -> list[str]:
-    root = recipe.parent
-    words = [sys.executable, "-m", "posenc_experiments", "table", "--recipe", recipe, "paper", "--gpus", "0"]
-    words += ["--cpus", "1", "--jobs", "1", "--source", root / "corpus"]
-    return [str(word) for word in (*words, "--data-dir", root / "data", "--output-dir", root / "output", *options)]
+    words = ["--recipe", recipe, "paper", "--jobs", "1", "--source", recipe.parent / "corpus"]
+    return tiny.command("table", *words, *tiny.directories(recipe.parent), *options)
 
 
 def run_table(recipe: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import make_plan
 from tests import forked
-from tests.experiments.tiny import make_run
+from tests.experiments.tiny import command, directories, make_run
 
 ROOT = Path(__file__).resolve().parents[3]
 FROZEN = Path(__file__).parent / "frozen"
@@ -46,10 +45,8 @@ def files(directory: Path) -> dict[Path, int]:
 def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
     trained = [path for path in files(copy / "output") if "score" not in path.name and "sacrebleu" not in path.name]
     before = {path: time for path, time in files(copy / "output").items() if path in trained}
-    words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", copy / "recipe/frozen.conf"]
-    words += ["--gpus", "0", "--cpus", "1", "--data-dir", copy / "data", "--output-dir", copy / "output"]
-    words += ["--stages", "download,train,average,translate,score,compare"]
-    process = forked.run_command(list(map(str, words)))
+    options = ["--conf", copy / "recipe/frozen.conf", "--stages", "download,train,average,translate,score,compare"]
+    process = forked.run_command(command("run", *options, *directories(copy)))
     assert process.returncode == 0, process.stdout + process.stderr
     assert "train 1 of 1: shaw-k2 en-de seed 1: done before" in process.stdout
     after = files(copy / "output")

@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,8 @@ def free_port() -> int:
 
 
 def command(conf: Path, root: Path, output: str, *options: str) -> list[str]:
-    words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", str(conf), "--gpus", "0", "--cpus", "1"]
-    words += ["--stages", "download..train"]
-    words += ["--source", str(root / "corpus"), "--data-dir", str(root / "data"), "--output-dir", str(root / output)]
-    return [*words, *options]
+    words = ["--conf", conf, "--source", root / "corpus", "--stages", "download..train"]
+    return tiny.command("run", *words, *tiny.directories(root, root / output), *options)
 
 
 def start(*arguments: Any) -> subprocess.Popen[str]:

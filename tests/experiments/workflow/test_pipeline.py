@@ -28,28 +28,15 @@ from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import superseded, train
 from posenc_experiments.workflow import pipeline
 from tests import forked
-from tests.experiments.tiny import CONF, make_recipe, make_run, write_sources
+from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, write_sources
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 
 
-def command(conf: Path, *options: str | Path) -> list[str]:
-    words = [sys.executable, "-m", "posenc_experiments", "run", "--conf", conf, "--gpus", "0", "--cpus", "1", *options]
-    return [str(word) for word in words]
-
-
 def run_pipeline(conf: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
-    return forked.run_command(command(conf, *options))
-
-
-def directories(root: Path) -> list[str | Path]:
-    return data_and_output(root, root / "output")
-
-
-def data_and_output(root: Path, output: Path) -> list[str | Path]:
-    return ["--data-dir", root / "data", "--output-dir", output]
+    return forked.run_command(command("run", "--conf", conf, *options))
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +81,14 @@ def test_a_run_writes_all_documented_files(made: Path) -> None:
     assert training["updates"] > 0
     assert training["words_per_second"] > 0
     assert 0 < training["parameters"] <= sum(tensor.numel() for tensor in weights.values())
-    command = (directory / "command.sh").read_text()
+    script = (directory / "command.sh").read_text()
     for words in ("OMP_NUM_THREADS=1", "--arch transformer_shaw_tiny", "--update-freq 2", "--seed 1"):
-        assert words in command
-    assert "--required-batch-size-multiple 1" in command
-    command = (directory / "test.generate.sh").read_text()
-    assert command.startswith("#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\nexec ")
+        assert words in script
+    assert "--required-batch-size-multiple 1" in script
+    script = (directory / "test.generate.sh").read_text()
+    assert script.startswith("#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\nexec ")
     for words in ("fairseq_cli.generate", "--task translation_gnmt_penalty", "--lenpen 0.6", "--gen-subset test "):
-        assert words in command
+        assert words in script
     assert (directory / "test.generate.sh").stat().st_mode & 0o111
     corpus = made / "corpus"
     assert (directory / "test.src").read_bytes() == (corpus / "test.en").read_bytes()
@@ -184,9 +171,9 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
 
 def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: Path, tmp_path: Path) -> None:
     conf = made / "recipe" / "tiny.conf"
-    options: list[str | Path] = [*data_and_output(made, tmp_path), "--stages", "train,average"]
+    options: list[str | Path] = [*directories(made, tmp_path), "--stages", "train,average"]
     directory = tmp_path / SETTING
-    process = subprocess.Popen(command(conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command("run", "--conf", conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
     wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
     process.kill()
     process.wait()
@@ -217,7 +204,7 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
     conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
     shutil.copytree(made / "output", output)
     assert read_experiments([output])[0].verified
-    options: list[str | Path] = [*data_and_output(made, output), "--stages", "translate"]
+    options: list[str | Path] = [*directories(made, output), "--stages", "translate"]
     process = run_pipeline(conf, *options, "--set", "generate.max-len-b=1", "--set", "generate.beam=5")
     assert process.returncode == 0, process.stderr
     with pytest.raises(RecipeError, match=r"test\.hyp is not the file that was scored .*: run the stage score"):
@@ -230,7 +217,7 @@ def test_translations_that_were_edited_are_scored_again(made: Path, tmp_path: Pa
     hypotheses, scores = output / SETTING / "test.hyp", output / SETTING / "test.sacrebleu.json"
     text, before = hypotheses.read_bytes(), read_json(scores)
     hypotheses.write_bytes(bytes([text[0] ^ 1]) + text[1:])
-    process = run_pipeline(conf, *data_and_output(made, output), "--stages", "score,compare")
+    process = run_pipeline(conf, *directories(made, output), "--stages", "score,compare")
     assert process.returncode == 0, process.stderr
     assert read_json(scores)[0]["hypotheses"] == file_hash(hypotheses) != before[0]["hypotheses"]
 
@@ -240,7 +227,7 @@ def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Pat
     shutil.copytree(made / "data", data)
     options: list[str | Path] = [*directories(tmp_path), "--stages", "train", "--set", "train.max-epoch=100000"]
     trainings = [
-        subprocess.Popen(command(conf, *options, "--seeds", seed), cwd=ROOT, stdout=subprocess.DEVNULL)
+        subprocess.Popen(command("run", "--conf", conf, *options, "--seeds", seed), cwd=ROOT, stdout=subprocess.DEVNULL)
         for seed in ("1", "2")
     ]
     experiments = [
@@ -271,7 +258,7 @@ def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Pat
 
 def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
     conf = made / "recipe" / "tiny.conf"
-    process = run_pipeline(conf, *data_and_output(made, tmp_path), "--stages", "train", "--", "--adam-betas", "1")
+    process = run_pipeline(conf, *directories(made, tmp_path), "--stages", "train", "--", "--adam-betas", "1")
     assert process.returncode == 1
     error = process.stderr.strip()
     assert re.fullmatch(r"Error: Training shaw-k2 .* failed \(exit status 1\): .* log is .*train\.log\.", error)
