@@ -10,7 +10,7 @@ from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
 
-RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 COMMON = {
     "batch": 32768,
     "max-tokens": "4096",
