@@ -21,7 +21,7 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from tests import forked
 from tests.experiments import tiny
-from tests.experiments.data.test_download import serve
+from tests.experiments.data.server import serve
 from tests.recipes.wmt import write_archives, write_conf, write_table
 from tests.waiting import wait_until
 

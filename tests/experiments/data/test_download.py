@@ -1,11 +1,7 @@
 """Stage download: from disk and from a real local server; files are complete or missing."""
 
-import contextlib
 import dataclasses
-import http.server
 import shutil
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,60 +10,11 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, fetch, text
 from posenc_experiments.data.sources import read_archives, read_sources, wanted_archives
+from tests.experiments.data.server import serve
 from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Serves a directory, with or without ranges; a connection ends after `cut` bytes."""
-
-    folder: Path
-    cut: int | None = None
-    ranges = True
-    busy = 0  # the number of answers 503 at the beginning
-    asked: list[tuple[str, str | None]]
-
-    def do_GET(self) -> None:
-        self.asked.append((self.path, self.headers.get("Range")))
-        path = self.folder / self.path.lstrip("/")
-        if type(self).busy:
-            type(self).busy -= 1
-            self.send_error(503)
-            return
-        if not path.is_file():
-            self.send_error(404)
-            return
-        data, start = path.read_bytes(), 0
-        if self.ranges and (header := self.headers.get("Range")):
-            start = int(header.removeprefix("bytes=").rstrip("-"))
-            if start >= len(data):
-                self.send_error(416)
-                return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(data) - start))
-        self.end_headers()
-        self.wfile.write(data[start:][: self.cut])
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keeps the tests quiet."""
-
-
-@contextlib.contextmanager
-def serve(
-    folder: Path, cut: int | None = None, ranges: bool = True, busy: int = 0
-) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    asked: list[tuple[str, str | None]] = []
-    handler = type("Handler", (Server,), {"folder": folder, "cut": cut, "ranges": ranges, "busy": busy, "asked": asked})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def part(run: Run, name: str, alternative: int = 0) -> Path:

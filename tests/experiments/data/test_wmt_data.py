@@ -16,7 +16,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.sources import read_archives, read_counts, read_sources
-from tests.experiments.data.test_download import serve
+from tests.experiments.data.server import serve
 from tests.experiments.tiny import make_run, prepare_data
 from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
 
