@@ -12,8 +12,8 @@ from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, loa
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.model import PositionMismatch
 from fairseq_posenc.signature import SIGNATURE, decode_signature, encode_signature, read_signature
+from tests.checkpoints.kept import FOLDER, logits
 
-FOLDER = Path(__file__).parent / "at_2a633bd"
 FILES = sorted(FOLDER.glob("*.pt"))
 #: records of that commit contain every option
 SHAW = {"clipping_distance": 16, "encoding": "shaw", "input_positions": "none", "position_sharing": "none"} | {
@@ -26,12 +26,6 @@ def load(path):
     """Loads a checkpoint as fairseq-generate does."""
     models, _ = checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
     return models[0].eval()
-
-
-def logits(model, path):
-    extra = load_checkpoint(path)["extra_state"]
-    with torch.no_grad():
-        return model(extra["source"], extra["source"].ne(1).sum(1), extra["target"])[0], extra["logits"]
 
 
 def test_there_is_one_of_every_encoding_of_that_commit():

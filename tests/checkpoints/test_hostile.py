@@ -23,9 +23,9 @@ from fairseq_posenc.export import export, measure
 from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.signature import SIGNATURE
 from tests.checkpoints.changes import Change, model_flag
+from tests.checkpoints.kept import FOLDER
 from tests.toy import PACKAGE, binarize, hydra_train, make_corpus, run_fairseq, train
 
-FOLDER = Path(__file__).parent / "at_2a633bd"
 SHAW = FOLDER / "shaw.pt"
 WEIGHT = "encoder.layers.0.fc1.weight"
 _ONE = torch.ones(1, dtype=torch.int64)

@@ -9,7 +9,7 @@ from fairseq_posenc.errors import Refusal
 from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.signature import SIGNATURE
 from fairseq_posenc.trained import load_trained
-from tests.checkpoints.test_at_2a633bd import FOLDER, logits
+from tests.checkpoints.kept import FOLDER, logits
 
 
 @pytest.mark.parametrize("scale", ["rotary_linear_scale", "rotary_ntk_scale"])

@@ -13,7 +13,7 @@ from posenc_experiments.base.markers import read_json
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.cli import group
 from posenc_experiments.commands.own import choose_settings
-from tests.experiments.data.test_own_text import as_gzip, own_conf
+from tests.experiments.data.own_text import as_gzip, own_conf
 from tests.toy import make_corpus
 
 ROOT = Path(__file__).resolve().parents[3]

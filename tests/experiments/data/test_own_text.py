@@ -14,19 +14,9 @@ from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.checksums import checksums
 from posenc_experiments.data.own_text import ORIGIN, count_pairs, find_splits
-from tests.experiments.tiny import CONF, make_run
+from tests.experiments.data.own_text import as_gzip, as_tsv, own_conf
+from tests.experiments.tiny import make_run
 from tests.toy import make_corpus
-
-FIELDS = ["sources = sources.tsv\n", "name = tiny\n", "pairs = en-de de-en\n", "tests = test\n"]
-
-
-def own_conf(directory: Path) -> Path:
-    """A .conf without what `own` adds to it."""
-    text = CONF
-    for field in FIELDS:
-        text = text.replace(field, "")
-    (directory / "own.conf").write_text(text)
-    return directory / "own.conf"
 
 
 def own_run(directory: Path, text: Path, pair: str = "en-de", name: str = "mine", tests: str = "test") -> Run:
@@ -35,21 +25,6 @@ def own_run(directory: Path, text: Path, pair: str = "en-de", name: str = "mine"
     corpus = "".join(f"{key} = {value}\n" for key, value in values.items())
     conf.write_text(own_conf(directory).read_text().replace("[corpus]\n", f"[corpus]\n{corpus}"))
     return make_run(directory, conf, None, pair=pair)
-
-
-def as_gzip(text: Path, copy: Path) -> Path:
-    copy.mkdir()
-    for path in text.iterdir():
-        (copy / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    return copy
-
-
-def as_tsv(text: Path, copy: Path, sides: tuple[str, str] = ("en", "de")) -> Path:
-    copy.mkdir()
-    for split in {path.stem for path in text.iterdir()}:
-        columns = [(text / f"{split}.{side}").read_text().splitlines() for side in sides]
-        (copy / f"{split}.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in zip(*columns, strict=True)))
-    return copy
 
 
 def test_the_copy_does_not_depend_on_the_form_of_the_files(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""A .conf for a user's own text, and the forms that its files may have."""
+
+import gzip
+from pathlib import Path
+
+from tests.experiments.tiny import CONF
+
+FIELDS = ["sources = sources.tsv\n", "name = tiny\n", "pairs = en-de de-en\n", "tests = test\n"]
+
+
+def own_conf(directory: Path) -> Path:
+    """A .conf without what `own` adds to it."""
+    text = CONF
+    for field in FIELDS:
+        text = text.replace(field, "")
+    (directory / "own.conf").write_text(text)
+    return directory / "own.conf"
+
+
+def as_gzip(text: Path, copy: Path) -> Path:
+    copy.mkdir()
+    for path in text.iterdir():
+        (copy / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return copy
+
+
+def as_tsv(text: Path, copy: Path, sides: tuple[str, str] = ("en", "de")) -> Path:
+    copy.mkdir()
+    for split in {path.stem for path in text.iterdir()}:
+        columns = [(text / f"{split}.{side}").read_text().splitlines() for side in sides]
+        (copy / f"{split}.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in zip(*columns, strict=True)))
+    return copy
