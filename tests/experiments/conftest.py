@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.experiments.tiny import CONF, make_recipe
+
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
@@ -18,3 +20,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root may make a small disk here")
     yield path
     subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The tiny recipe, with an experiment that fails when its optimizer is made: the flag needs two numbers."""
+    return make_recipe(tmp_path, CONF + "bad = shaw --adam-betas 1\n")[0].parent

@@ -12,9 +12,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.base.run import last_words
 from posenc_experiments.jobs.slurm import _last_error, parse_slurm, slurm_parameters
-from tests.experiments.commands.test_table import HEADER, ROW, kill_when, plan, recipe, run_table, write_table
-
-__all__ = ["recipe"]  # the fixture
+from tests.experiments.tables import HEADER, ROW, kill_when, plan, run_table, write_table
 
 
 def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
