@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import locked, read_json, write_json
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, fetch, text
 from posenc_experiments.data.sources import read_archives, read_sources, wanted_archives
@@ -337,3 +338,20 @@ def test_a_disk_that_fills_up_leaves_a_part_to_resume(tmp_path: Path, small_disk
         shutil.copytree(full.download_dir, run.download_dir)
         download.download(run)
     assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+
+
+def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+    with locked(run.download_dir.parent), pytest.raises(RecipeError, match="in use by another run"):
+        download.download(run)
+
+
+def test_with_a_damaged_marker_the_stage_runs_again(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    run = make_run(tmp_path, conf, corpus)
+    download.download(run)
+    marker = run.download_dir.parent / "done" / "download-train.en.json"
+    write_json(marker, ["not", "a", "marker"])
+    download.download(run)
+    assert read_json(marker)["stage"] == "download-train.en"

@@ -614,3 +614,12 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
         process.stderr
         == f"Error: {tmp_path / 'none'} is not a directory: name experiment directories, or one that holds them.\n"
     )
+
+
+def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
+    (tmp_path / "test.ref").write_text("a\nb\n")
+    (tmp_path / "test.hyp").write_text("a\n")
+    with pytest.raises(RecipeError, match=r"test\.hyp has 1 lines and .*test\.ref has 2: run the stages translate"):
+        results.require_equal_counts(tmp_path / "test.hyp", tmp_path / "test.ref")
+    (tmp_path / "test.hyp").write_text("a\n\n")
+    results.require_equal_counts(tmp_path / "test.hyp", tmp_path / "test.ref")

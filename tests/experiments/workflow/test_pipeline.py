@@ -1,7 +1,6 @@
 """The whole pipeline as a user runs it: real fairseq, real SacreBLEU, on a tiny corpus; killed, resumed, misused."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,16 +15,15 @@ import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, fingerprint, read_json, write_json
+from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import prepare
 from posenc_experiments.evaluation import score, translate
-from posenc_experiments.evaluation.results import require_equal_counts
 from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.slurm import is_held
-from posenc_experiments.training import superseded, train
+from posenc_experiments.training import train
 from posenc_experiments.workflow import pipeline
 from tests import forked
 from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, write_sources
@@ -390,153 +388,6 @@ def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: str
     assert not (tmp_path / "output").exists()
 
 
-class TestPrepareCheckpoints:
-    """Preparing the directory of checkpoints for a start or a resume."""
-
-    @pytest.fixture
-    def experiment(self, tmp_path: Path) -> Experiment:
-        conf, _ = make_recipe(tmp_path)
-        return Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)
-
-    def save(self, path: Path, value: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({"value": torch.tensor([value])}, path)
-
-    def test_nothing(self, experiment: Experiment) -> None:
-        assert not train.prepare_checkpoints(experiment, "inputs")
-        assert read_json(experiment.checkpoints / "inputs.json") == "inputs"
-
-    def test_a_complete_checkpoint(self, experiment: Experiment) -> None:
-        train.prepare_checkpoints(experiment, "inputs")
-        self.save(experiment.last_checkpoint, 1)
-        self.save(experiment.checkpoints / "checkpoint2.pt", 2)
-        before = experiment.last_checkpoint.read_bytes()
-        assert train.prepare_checkpoints(experiment, "inputs")
-        assert experiment.last_checkpoint.read_bytes() == before
-
-    def test_an_incomplete_one_is_replaced_by_the_newest_complete_one(self, experiment: Experiment) -> None:
-        train.prepare_checkpoints(experiment, "inputs")
-        for number in (9, 10, 11):
-            self.save(experiment.checkpoints / f"checkpoint{number}.pt", number)
-            os.utime(experiment.checkpoints / f"checkpoint{number}.pt", (number, number))
-        for name in ("checkpoint11.pt", "checkpoint_last.pt", "checkpoint12.pt.tmp"):
-            (experiment.checkpoints / name).write_bytes((experiment.checkpoints / "checkpoint9.pt").read_bytes()[:-50])
-        assert train.prepare_checkpoints(experiment, "inputs")
-        assert torch.load(experiment.last_checkpoint)["value"] == 10
-        assert not list(experiment.checkpoints.glob("*.tmp"))
-
-    def test_with_incomplete_ones_alone_training_starts_again(self, experiment: Experiment) -> None:
-        train.prepare_checkpoints(experiment, "inputs")
-        experiment.last_checkpoint.write_bytes(b"PK")
-        assert not train.prepare_checkpoints(experiment, "inputs")
-        assert not experiment.last_checkpoint.exists()
-
-    def trained(self, experiment: Experiment, inputs: str, value: int) -> None:
-        train.prepare_checkpoints(experiment, inputs)
-        self.save(experiment.last_checkpoint, value)
-        experiment.train_log.write_text(f"log {value}")
-        write_json(experiment.directory / "experiment.json", experiment.description())
-
-    def test_a_training_with_other_settings_is_moved_aside_and_restored_with_them(self, experiment: Experiment) -> None:
-        self.trained(experiment, "inputs", 1)
-        assert not superseded.exchange(experiment, "inputs")
-        assert experiment.last_checkpoint.is_file()
-        assert not superseded.exchange(experiment, "other inputs")
-        assert list(experiment.directory.rglob("experiment.json")) == [experiment.directory / "experiment.json"]
-        old = experiment.directory / "superseded-1"
-        assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 1
-        assert (old / "train.log").read_text() == "log 1"
-        assert not experiment.train_log.exists()
-        about = experiment.directory / "experiment.json"
-        first = about.read_text()
-        self.trained(experiment, "other inputs", 2)
-        about.write_text(first.replace("tiny", "tinier"))  # the description of the second training
-        assert superseded.exchange(experiment, "inputs")
-        assert about.read_text() == first  # the description is that of the current files
-        assert torch.load(experiment.last_checkpoint)["value"] == 1
-        assert experiment.train_log.read_text() == "log 1"
-        [old] = experiment.directory.glob("superseded-*")
-        assert torch.load(old / "checkpoints" / "checkpoint_last.pt")["value"] == 2
-
-    @pytest.mark.parametrize("moves", [0, 1, 2])
-    def test_after_a_kill_the_next_run_moves_the_remaining_files(
-        self, experiment: Experiment, monkeypatch: pytest.MonkeyPatch, moves: int
-    ) -> None:
-        self.trained(experiment, "inputs", 1)
-        left = [0]
-
-        def killed(origin: Path, target: Path) -> None:
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            origin.rename(target)
-
-        def killed_exchange(inputs: str) -> None:
-            left[0] = moves
-            with monkeypatch.context() as patch:
-                patch.setattr("posenc_experiments.training.superseded.os.replace", killed)
-                with suppress(KeyboardInterrupt):
-                    superseded.exchange(experiment, inputs)
-
-        killed_exchange("other inputs")
-        assert not experiment.is_in_place
-        superseded.exchange(experiment, "other inputs")
-        [old] = experiment.directory.glob("superseded-*")
-        assert sorted(path.name for path in old.iterdir()) == ["checkpoints", "experiment.superseded.json", "train.log"]
-        assert not experiment.checkpoints.exists()
-        killed_exchange("inputs")
-        assert not experiment.is_in_place
-        assert not superseded.exchange(experiment, "other inputs")  # these have no training
-        assert not experiment.checkpoints.exists()
-        assert superseded.exchange(experiment, "inputs")
-        assert experiment.is_in_place
-        assert torch.load(experiment.last_checkpoint)["value"] == 1
-        assert experiment.train_log.read_text() == "log 1"
-        assert not list(experiment.directory.glob("superseded-*"))
-
-    def test_a_training_without_checkpoints_is_moved_aside_too(self, experiment: Experiment) -> None:
-        self.trained(experiment, "inputs", 1)
-        experiment.averaged.write_text("weights")
-        experiment.markers.set_done("train", "inputs", [])
-        shutil.rmtree(experiment.checkpoints)
-        superseded.exchange(experiment, "other inputs")
-        assert (experiment.directory / "superseded-1" / "averaged.pt").is_file()
-        assert superseded.exchange(experiment, "inputs")
-        assert experiment.averaged.read_text() == "weights"
-        assert experiment.markers.is_done("train", "inputs")
-
-
-def test_hypotheses_are_sorted_by_the_source(tmp_path: Path) -> None:
-    path = tmp_path / "generate-test.txt"
-    path.write_text(
-        "S-1\tx\nH-1\t-0.5\tc d\nD-1\t-0.5\tnot this\nH-1\t-0.7\tsecond best\nS-0\ty\nH-0\t-0.1\t\nGenerate x\n"
-    )
-    assert translate.read_hypotheses(path, 2) == [[], ["c", "d"]]
-    with pytest.raises(RecipeError, match=r"2 hypotheses for 3 source lines; the first without one is line 3"):
-        translate.read_hypotheses(path, 3)
-    with pytest.raises(RecipeError, match=r"2 hypotheses for 1 source lines"):
-        translate.read_hypotheses(path, 1)
-
-
-def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
-    (tmp_path / "test.ref").write_text("a\nb\n")
-    (tmp_path / "test.hyp").write_text("a\n")
-    with pytest.raises(RecipeError, match=r"test\.hyp has 1 lines and .*test\.ref has 2: run the stages translate"):
-        require_equal_counts(tmp_path / "test.hyp", tmp_path / "test.ref")
-    (tmp_path / "test.hyp").write_text("a\n\n")
-    require_equal_counts(tmp_path / "test.hyp", tmp_path / "test.ref")
-
-
-def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
-    from posenc_experiments.base.markers import locked
-    from posenc_experiments.data.download import download
-
-    conf, corpus = make_recipe(tmp_path)
-    run = make_run(tmp_path, conf, corpus)
-    with locked(run.download_dir.parent), pytest.raises(RecipeError, match="in use by another run"):
-        download(run)
-
-
 @pytest.mark.parametrize("stage", ["train", "translate"])
 def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, stage: str) -> None:
     output = tmp_path / "output"
@@ -558,18 +409,6 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
     finally:
         holder.kill()
         holder.wait()
-
-
-def test_with_a_damaged_marker_the_stage_runs_again(tmp_path: Path) -> None:
-    from posenc_experiments.data.download import download
-
-    conf, corpus = make_recipe(tmp_path)
-    run = make_run(tmp_path, conf, corpus)
-    download(run)
-    marker = run.download_dir.parent / "done" / "download-train.en.json"
-    write_json(marker, ["not", "a", "marker"])
-    download(run)
-    assert read_json(marker)["stage"] == "download-train.en"
 
 
 def test_source_is_refused_for_generated_text(tmp_path: Path) -> None:
