@@ -1,14 +1,13 @@
 """Writes small archives of the real layout: every archive, member and format of a recipe's tables, with little text.
 
-    archives = write_archives(ROOT / "recipes/wmt14", tmp / "www", lines=200, text=parallel_text(shared))
+    archives = write_archives(ROOT / "recipes/wmt14", tmp / "www", lines=200)
     with serve(tmp / "www") as (url, _):
         table = write_table(archives, tmp / "archives.tsv", url)
         ...  # run a `write_conf` with `corpus.archives` = <table>, or with `--source <tmp/www>`
 
 `write_archives` writes `directory/<archive>/<file name of the real URL>` for each alternative (tgz, tar and zip), and
 returns them. `write_table` writes an archives.tsv that has the same archives in the same order, but these files' URLs,
-sizes and hashes. An archive has the members of all pairs, and one that is not needed. No network and no `shared/` are
-needed: text is generated unless `text(split, pair, language, number)` is given.
+sizes and hashes. An archive has the members of all pairs, and one that is not needed. The text is generated.
 """
 
 from __future__ import annotations
@@ -19,14 +18,11 @@ import io
 import random
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from posenc_experiments.data.sources import Archive, Source, read_archives, read_sources
-
-Text = Callable[[str, str, int], list[bytes]]
-"""(pair with sorted languages, language, number of lines) -> lines; those of both languages are translations."""
 
 
 @dataclass(frozen=True)
@@ -49,33 +45,18 @@ def generated(pair: str, language: str, lines: int) -> list[bytes]:
     return [" ".join(f"{language}ü{word}" for word in reversed(words)).encode() for words in sentences]
 
 
-def real(shared: Path) -> Text:
-    """Real sentences from `shared/data`: en-de from mix-en-de, the others from newstest2013."""
-
-    def read(pair: str, language: str, lines: int) -> list[bytes]:
-        other = next(name for name in pair.split("-") if name != "en")
-        path = shared / "data/newstest" / f"newstest2013.en-{other}.{language}.gz"
-        if other == "de":
-            path = shared / "data/mix-en-de" / f"train.{language}.gz"
-        with gzip.open(path) as file:
-            found = file.read().removesuffix(b"\n").split(b"\n")
-        return (found * (lines // len(found) + 1))[:lines]
-
-    return read
-
-
 def as_sgm(lines: list[bytes]) -> bytes:
     """The SGM format of WMT's test sets."""
     segments = b"\n".join(b'<seg id="%d">%b</seg>' % (number, line) for number, line in enumerate(lines, 1))
     return b'<refset setid="x">\n<doc docid="x" genre="news">\n<p>\n' + segments + b"\n</p>\n</doc>\n</refset>\n"
 
 
-def member_bytes(row: Source, lines: int, text: Text) -> bytes:
+def member_bytes(row: Source, lines: int) -> bytes:
     """The content of the member in a table's row, in the format of its name."""
     pair = row.pairs.split(",")[0] if row.pairs != "*" else f"en-{row.language if row.language != 'en' else 'de'}"
     # Other splits have other text: later lines.
     skip = sum(map(ord, row.split)) % 50
-    found = text("-".join(sorted(pair.split("-"))), row.language, lines + skip)[skip:]
+    found = generated("-".join(sorted(pair.split("-"))), row.language, lines + skip)[skip:]
     assert row.member is not None
     if row.member.endswith(".sgm"):
         return as_sgm(found)
@@ -87,7 +68,6 @@ def write_archives(
     recipe: Path,
     directory: Path,
     lines: int | Mapping[str, int] = 100,
-    text: Text = generated,
     archives: Path | None = None,
 ) -> list[Made]:
     """Writes every archive that `recipe`/sources.tsv names, in each alternative; `lines` a split, or for all."""
@@ -100,7 +80,7 @@ def write_archives(
             if row.archive == name:
                 assert row.member is not None
                 size = lines if isinstance(lines, int) else lines[row.split]
-                members[row.member] = member_bytes(row, size, text)
+                members[row.member] = member_bytes(row, size)
         for alternative in table[name]:
             made.append(Made(alternative, directory / name / alternative.file))
             write_archive(made[-1].path, members)
