@@ -1,6 +1,7 @@
 """Members of archives: the right bytes at the given paths, or one sentence that names archive and member."""
 
 import gzip
+import itertools
 from pathlib import Path
 
 import pytest
@@ -37,17 +38,15 @@ def test_a_missing_member_is_named(tmp_path: Path, kind: str) -> None:
         extract(tmp_path / kind, {"training/d.en": tmp_path / "d"}, Path("sources.tsv"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("damage", ["cut", "changed", "other"])
-def test_a_damaged_archive_is_named_with_the_first_missing_member(tmp_path: Path, kind: str, damage: str) -> None:
+# A tar has no checksums of its own: only that of the recipe's table finds a changed byte in it.
+@pytest.mark.parametrize(("damage", "kind"), [*itertools.product(["cut", "other"], KINDS), ("changed", "x.zip")])
+def test_a_damaged_archive_is_named_with_the_first_missing_member(tmp_path: Path, damage: str, kind: str) -> None:
     write_archive(tmp_path / kind, MEMBERS)
     data = (tmp_path / kind).read_bytes()
     if damage == "cut":
         data = data[: len(data) * 2 // 3]
     elif damage == "other":
         data = b"<html>Not Found</html>" * 100
-    elif kind != "x.zip":
-        pytest.skip("read as a stream, a tar has no sums of its own: only the table's finds a changed byte")
     else:
         middle = len(data) // 2
         data = data[:middle] + bytes(64) + data[middle + 64 :]
