@@ -336,7 +336,8 @@ def analysis() -> dict[str, str]:
 
 
 def performance() -> dict[str, str]:
-    return {"speed": table(*speed.speed()), "growth": table(*speed.growth()), "compiled": table(*speed.compiled())}
+    made = (speed.speed, speed.memory, speed.growth, speed.compiled)
+    return {rows.__name__: table(*rows()) for rows in made}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
