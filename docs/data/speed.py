@@ -36,11 +36,12 @@ def speed() -> Rows:
 
 def memory() -> Rows:
     """Peak memory of an update with sentences of each length: MiB, and the ratio to stock's."""
+    found = results("memory")
     rows: dict[str, list[str]] = {}
-    for one in results("memory"):
+    for one in found:
         row = rows.setdefault(one.encoding, [STOCK if one.encoding == STOCK else f"`{one.encoding}`"])
         row += [_median(one), f"{statistics.median(one.ratios):.3f}"]
-    lengths = dict.fromkeys(one.setting for one in results("memory"))
+    lengths = dict.fromkeys(one.setting for one in found)
     return ["encoding", *(cell for length in lengths for cell in (f"{length}: MiB", "ratio"))], list(rows.values())
 
 
