@@ -5,12 +5,12 @@ import logging
 import sys
 from pathlib import Path
 
-from posenc_experiments.base.errors import not_installed, sentence
+from posenc_experiments.base.errors import sentence
 
 try:
     import click
 except ModuleNotFoundError as error:
-    sys.exit(f"Error: {not_installed(error)}")
+    sys.exit(f"Error: {sentence(error)}")
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 COMMANDS = {
@@ -59,11 +59,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        try:
-            module = importlib.import_module(f"posenc_experiments.commands.{cmd_name.replace('-', '_')}")
-        except ModuleNotFoundError as error:
-            raise click.ClickException(not_installed(error)) from None
-        command: click.Command = module.main
+        command: click.Command = importlib.import_module(
+            f"posenc_experiments.commands.{cmd_name.replace('-', '_')}"
+        ).main
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -21,18 +21,15 @@ FIXES = {
 }
 
 
-def not_installed(error: ModuleNotFoundError) -> str:
-    """The sentence to print if a package that the commands need is missing."""
-    package = (error.name or "").partition(".")[0]
-    return f"the package {package} is not installed: run pip install '.[recipes]' in the repository."
-
-
 def sentence(error: Exception) -> str | None:
     """The sentence to print for an error; None if it is a bug, which needs its traceback."""
     # Looked up, not imported: the plugin imports torch and fairseq, which takes seconds.
     plugin = sys.modules.get("fairseq_posenc.errors")
     if isinstance(error, RecipeError) or (plugin is not None and isinstance(error, plugin.Refusal)):
         return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        return f"the package {package} is not installed: run pip install '.[recipes]' in the repository."
     if isinstance(error, OSError) and error.errno in FIXES:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}: {FIXES[error.errno]}."
