@@ -88,13 +88,13 @@ class _Resampled(NamedTuple):
 def _resampled(score: Score, samples: int) -> _Resampled:
     """BLEU of a system, and of samples of its sentences; the same sentences for every system."""
     files = score.file(HYPOTHESES), score.file(REFERENCES)
-    for path in files:
-        if not path.is_file():
-            raise RecipeError(
-                f"{path} is missing, and --baseline needs it: name the experiment's directory in output/ instead, or "
-                "run the stages translate and score again."
-            )
-    changes = ((path, path.stat().st_mtime_ns) for path in files)
+    try:
+        changes = [(path, path.stat().st_mtime_ns) for path in files]
+    except FileNotFoundError as error:
+        raise RecipeError(
+            f"{error.filename} is missing, and --baseline needs it: name the experiment's directory in output/ "
+            "instead, or run the stages translate and score again."
+        ) from None
     return _resampled_files(*changes, score.bleu.lowercased, samples, _random_seed())
 
 
