@@ -28,8 +28,7 @@ def write_table(recipe: Path, *lines: str, name: str = "paper") -> Path:
 
 def call(root: Path, **options: Any) -> Call:
     """A call of table.sh on one CPU, with these options."""
-    words = ["--recipe", "recipe", "paper", "--gpus", "0", "--cpus", "1"]
-    words += ["--data-dir", str(root / "data"), "--output-dir", str(root / "output")]
+    words = ["--recipe", "recipe", "paper", "--gpus", "0", "--cpus", "1", *map(str, tiny.directories(root))]
     return Call({**main.make_context("table", words).params, **options}, 1)
 
 

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from posenc_experiments.cli import group
-from tests.experiments.tiny import make_recipe
+from tests.experiments.tiny import directories, make_recipe
 
 
 def test_the_dry_run_of_another_node_prints_only_its_trainings(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
-    words = ["--conf", conf, "--gpus", "0", "--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+    words = ["--conf", conf, "--gpus", "0", *directories(tmp_path)]
     words += ["--nodes", "2", "--node-rank", "1", "--rendezvous", "host:1", "--dry-run"]
     result = CliRunner().invoke(group, ["run", *map(str, words)])
     assert result.exit_code == 0, result.output
@@ -37,7 +37,7 @@ def test_a_training_has_as_many_gpus_as_its_batch_can_be_divided_among(
     tmp_path: Path, options: list[str], slots: str, processes: int
 ) -> None:
     conf, _ = make_recipe(tmp_path)
-    words = ["--conf", conf, "--gpus", "4", "--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+    words = ["--conf", conf, "--gpus", "4", *directories(tmp_path)]
     result = CliRunner().invoke(group, ["run", *map(str, words), "--dry-run", *options])
     assert result.exit_code == 0, result.output
     assert f": with CUDA_VISIBLE_DEVICES={slots}\n" in result.stdout

@@ -13,7 +13,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.sweep import MOST, as_option, choose_experiments
-from tests.experiments.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, directories, make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = """
@@ -190,7 +190,7 @@ def test_a_missing_file_of_a_flag_is_refused_before_any_work(tmp_path: Path) -> 
 
 def test_the_option_may_be_repeated(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
-    words = ["--conf", conf, "--gpus", "0", "--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
+    words = ["--conf", conf, "--gpus", "0", *directories(tmp_path)]
     words += ["--experiments", "shaw --clipping-distance 2,3", "--experiments", "sinusoidal", "--seeds", "1,2"]
     result = CliRunner().invoke(group, ["run", *map(str, words), "--dry-run"])
     trainings = [line for line in result.stdout.splitlines() if "fairseq_cli.train" in line]
