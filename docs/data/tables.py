@@ -22,9 +22,8 @@ from posenc_experiments.analysis.contrast import Accuracy
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
-from posenc_experiments.evaluation.pooling import Pooled, pool
+from posenc_experiments.evaluation.pooling import Pooled, pool, with_seeds
 from posenc_experiments.evaluation.results import read_experiments
-from posenc_experiments.evaluation.significance import have_common_seeds
 from posenc_experiments.experiment.layout import SACREBLEU
 
 HERE = Path(__file__).resolve().parent
@@ -168,21 +167,20 @@ def cost() -> str:
     return table(["table", "billion target words", *GPUS], rows)
 
 
-def compared(recipe: str) -> dict[str, dict[str, Run]]:
-    """The rows of results/RECIPE/compare.csv, which `compare --baseline sinusoidal --format csv` wrote, by test set and
-    experiment.
+def compared(recipe: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
+    """The rows of a file in results/RECIPE/, which `compare --baseline sinusoidal --seeds ... --format csv` wrote, by
+    test set and experiment.
 
     Raises:
-        ValueError: they are not those of the experiments in results/ that have the baseline's seeds.
+        ValueError: they are not those of the experiments in results/ that have the file's seeds.
     """
-    with open(RESULTS / recipe / "compare.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    pooled = pool(read_experiments([RESULTS / recipe]))
-    baselines = {row.first.test: row.scores for row in pooled if row.first.name == BASELINE}
-    tested = [row for row in pooled if have_common_seeds(baselines[row.first.test], row.scores)]
-    current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in tested}
+    with open(RESULTS / recipe / file, encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    seeds = {int(seed) for row in rows for seed in row["seeds"].split()}
+    pooled = pool(with_seeds(read_experiments([RESULTS / recipe]), seeds)[0])
+    current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
     if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows}:
-        raise ValueError(f"results/{recipe}/compare.csv is outdated: regenerate it as results/README.md says.")
+        raise ValueError(f"results/{recipe}/{file} is outdated: regenerate it as results/README.md says.")
     tests: dict[str, dict[str, Run]] = {}
     for row in rows:
         tests.setdefault(row["test"], {})[row["experiment"]] = row

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.markers import require_output
+from posenc_experiments.commands.options import choose_seeds
 from posenc_experiments.evaluation.report import FORMATS
 
 
@@ -12,12 +13,13 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by paired bootstrap.")
+@click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
 )
-def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: Path | None) -> None:
+def main(directories: tuple[Path, ...], style: str, baseline: str | None, seeds: str | None, plot: Path | None) -> None:
     """Prints a table of scored experiments; with --plot, also draws BLEU against clipping distance.
 
     DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold experiments at any
@@ -28,7 +30,12 @@ def main(directories: tuple[Path, ...], style: str, baseline: str | None, plot: 
     from posenc_experiments.evaluation import comparison, pooling, results
     from posenc_experiments.evaluation.plot import plot as draw
 
-    rows = pooling.pool(results.read_experiments(directories), baseline)
+    scores = results.read_experiments(directories)
+    if seeds is not None:
+        scores, lacking = pooling.with_seeds(scores, choose_seeds(seeds))
+        if lacking:
+            click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
+    rows = pooling.pool(scores, baseline)
     click.echo(comparison.report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

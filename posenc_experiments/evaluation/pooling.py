@@ -2,7 +2,7 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -113,6 +113,28 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
     if not any(_is_named(row, baseline) for row in rows):
         raise RecipeError(f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}.")
     return [row for group in comparable_groups(rows) for row in _tested(group, baseline)]
+
+
+def with_seeds(scores: Sequence[Score], seeds: Collection[int]) -> tuple[list[Score], list[str]]:
+    """The scores of some seeds, of the settings that have all of these.
+
+    Returns:
+        The scores, and the names of the settings that lack a seed.
+
+    Raises:
+        RecipeError: every setting lacks one.
+    """
+    found: dict[tuple[str | None, ...], set[int]] = defaultdict(set)
+    for score in scores:
+        found[score.setting].add(score.seed)
+    chosen = [score for score in scores if score.seed in seeds and found[score.setting].issuperset(seeds)]
+    if not chosen:
+        raise RecipeError(
+            f"--seeds {','.join(map(str, seeds))}: no experiment here has all of them; there are "
+            f"{', '.join(map(str, sorted({score.seed for score in scores})))}."
+        )
+    lacking = [score.long_name for score in scores if not found[score.setting].issuperset(seeds)]
+    return chosen, list(dict.fromkeys(lacking))
 
 
 def _require_poolable(one: Score, other: Score) -> None:

@@ -44,8 +44,8 @@ def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> floa
     """
     if not have_common_seeds(baseline, system):
         raise RecipeError(
-            f"{_seeds(baseline)} and {_seeds(system)}: only equal seeds can be tested; train the missing ones, or name "
-            "only directories of common seeds."
+            f"{_seeds(baseline)} and {_seeds(system)}: only equal seeds can be tested; train the missing ones, or "
+            "choose common ones with --seeds."
         )
     by_seed = (sorted(row, key=lambda score: score.seed) for row in (baseline, system))
     samples = SAMPLES if len(baseline) == 1 else SAMPLES_OF_SEEDS

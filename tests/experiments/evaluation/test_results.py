@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.cli import group
 from posenc_experiments.evaluation import comparison, plot, pooling, results
 from posenc_experiments.evaluation.significance import paired_bootstrap
 from posenc_experiments.experiment.identity import all_environments
@@ -529,10 +531,6 @@ def test_differing_signatures_are_refused(copy: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("style", ["text", "markdown", "csv"])
 def test_every_format_refuses_what_is_not_comparable(copy: Path, style: str) -> None:
-    from click.testing import CliRunner
-
-    from posenc_experiments.cli import group
-
     path = one(copy, "distance-2") / "test.sacrebleu.json"
     path.write_text(path.read_text().replace("tok:13a", "tok:intl"))
     result = CliRunner().invoke(group, ["compare", str(copy), "--format", style])
@@ -561,6 +559,24 @@ def test_faults_are_named(copy: Path, tmp_path: Path) -> None:
     (directory / "test.sacrebleu.json").write_text((one(copy, "sinusoidal") / "test.sacrebleu.json").read_text())
     with pytest.raises(RecipeError, match=r"lacks 'corpus'"):
         results.read_experiments([copy])
+
+
+def test_seeds_are_chosen(made: Path) -> None:
+    """Rows keep the chosen seeds only; those that lack one are left out, by name."""
+    scores = results.read_experiments([made])
+    chosen, lacking = pooling.with_seeds(scores, [1])
+    assert [(score.name, score.seed) for score in chosen] == [("shaw-k0", 1), ("shaw-k2", 1), ("sinusoidal", 1)]
+    assert lacking == []
+    assert all(row.p_value is not None for row in pooling.pool(chosen, "sinusoidal")[:2])
+
+    result = CliRunner().invoke(group, ["compare", str(made), "--seeds", "2,1", "--format", "csv"])
+    assert [(row["experiment"], row["seeds"]) for row in csv.DictReader(io.StringIO(result.stdout))] == [
+        ("sinusoidal", "1 2")
+    ]
+    assert result.stderr == "Left out, because they lack one of the seeds 2,1: shaw-k0, shaw-k2.\n"
+    result = CliRunner().invoke(group, ["compare", str(made), "--seeds", "3"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: --seeds 3: no experiment here has all of them; there are 1, 2.\n"
 
 
 def test_an_experiment_named_twice_counts_once(made: Path) -> None:

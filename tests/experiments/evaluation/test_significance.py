@@ -74,7 +74,7 @@ def test_other_seeds_are_refused(made: Path) -> None:
         pool(missing, "sinusoidal")
     assert str(refused.value) == (
         "sinusoidal has seeds 1, 2, 3 and diet_rel has seeds 1, 3: only equal seeds can be tested; train the missing "
-        "ones, or name only directories of common seeds."
+        "ones, or choose common ones with --seeds."
     )
 
 
