@@ -87,11 +87,11 @@ class Run:
 
     @property
     def pair_dir(self) -> Path:
-        return self.data_dir / self.recipe.corpus.name / self.pair
+        return self.prepared_dir.parent
 
     @property
     def prepared_dir(self) -> Path:
-        return self.pair_dir / "prepared"
+        return prepared_dir(self.data_dir, self.recipe.corpus.name, self.pair)
 
     @property
     def binarized_dir(self) -> Path:
@@ -213,3 +213,8 @@ def last_words(log: Path, begin: int = 0) -> str:
         .removeprefix("Error: ")
         .removesuffix(".")
     )
+
+
+def prepared_dir(data_dir: Path, corpus: str, pair: str) -> Path:
+    """The directory of the prepared data, with the text of test sets as TEST.LANGUAGE."""
+    return data_dir / corpus / pair / "prepared"

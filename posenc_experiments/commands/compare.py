@@ -15,11 +15,24 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by paired bootstrap.")
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A recipe's --data-dir: p-values of experiments without references, as in results/, take them from its "
+    "prepared data.",
+)
+@click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
 )
-def main(directories: tuple[Path, ...], style: str, baseline: str | None, seeds: str | None, plot: Path | None) -> None:
+def main(
+    directories: tuple[Path, ...],
+    style: str,
+    baseline: str | None,
+    seeds: str | None,
+    data_dir: Path | None,
+    plot: Path | None,
+) -> None:
     """Prints a table of scored experiments; with --plot, also draws BLEU against clipping distance.
 
     DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold experiments at any
@@ -30,7 +43,7 @@ def main(directories: tuple[Path, ...], style: str, baseline: str | None, seeds:
     from posenc_experiments.evaluation import comparison, pooling, results
     from posenc_experiments.evaluation.plot import plot as draw
 
-    scores = results.read_experiments(directories)
+    scores = results.read_experiments(directories, data_dir)
     if seeds is not None:
         scores, lacking = pooling.with_seeds(scores, choose_seeds(seeds))
         if lacking:

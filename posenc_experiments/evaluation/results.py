@@ -15,6 +15,7 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, read_json
+from posenc_experiments.base.run import prepared_dir
 from posenc_experiments.data import text
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
 from posenc_experiments.experiment.layout import (
@@ -60,6 +61,7 @@ class Score:
     flags: dict[str, Any]
     seed: int
     metrics: dict[str, Metric]  # by their names in tables; BLEU is always included
+    reference: Path  # the references, in the directory or in prepared data
     parameters: int | None
     words_per_second: float | None
     valid_loss: float | None
@@ -85,6 +87,8 @@ class Score:
 
     def file(self, kind: str) -> Path:
         """The file of this kind for the test set."""
+        if kind == REFERENCES:
+            return self.reference
         return ExperimentDirectory(self.directory).test_file(self.test, kind)
 
     @property
@@ -97,11 +101,12 @@ class Score:
         return f"{self.setup} {self.name}" if self.setup else self.name
 
 
-def read_experiments(paths: Iterable[Path]) -> list[Score]:
+def read_experiments(paths: Iterable[Path], data_dir: Path | None = None) -> list[Score]:
     """Reads the scores of experiments.
 
     Args:
         paths: experiment directories, or directories that hold some at any depth.
+        data_dir: a recipe's --data-dir; its prepared text replaces references that are missing in the directories.
 
     Returns:
         The scores of the named experiment directories, in the order given, then of those found in other directories,
@@ -120,7 +125,7 @@ def read_experiments(paths: Iterable[Path]) -> list[Score]:
         (named if experiments == [path] else found).extend(experiments)
         for one in experiments:
             if one.resolve() not in scores:
-                scores[one.resolve()] = _read_experiment(one)
+                scores[one.resolve()] = _read_experiment(one, data_dir)
         if not any(scores[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
     ordered = dict.fromkeys(one.resolve() for one in [*named, *sorted(found, key=_natural_path)])
@@ -149,7 +154,7 @@ def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _read_experiment(directory: Path) -> list[Score]:
+def _read_experiment(directory: Path, data_dir: Path | None) -> list[Score]:
     words = dict.fromkeys(("corpus", "pair", "name", "arch", "encoding"), str)
     types: dict[str, Any] = {**words, "flags": dict, "seed": int, "setup": str | None}
     types |= {"made_from": dict | None, "fingerprint": str | None, "environment": dict | None}
@@ -164,8 +169,12 @@ def _read_experiment(directory: Path) -> list[Score]:
         test = path.name.removesuffix(f".{SACREBLEU}")
         metrics = _read_metrics_of(files, test)
         first = metrics[BLEU]
-        hashes = {kind: _verified_hash(files.test_file(test, kind), kind, metrics) for kind in SCORED}
-        require_equal_counts(*(files.test_file(test, kind) for kind in SCORED))
+        texts = {kind: files.test_file(test, kind) for kind in SCORED}
+        if data_dir is not None and not texts[REFERENCES].is_file():
+            target = about["pair"].split("-")[-1]
+            texts[REFERENCES] = prepared_dir(data_dir, about["corpus"], about["pair"]) / f"{test}.{target}"
+        hashes = {kind: _verified_hash(file, kind, metrics) for kind, file in texts.items()}
+        require_equal_counts(*texts.values())
         made_from, environment = about.get("made_from"), about.get("environment") or {}
         # Results also depend on the search, and on a batch that the hardware changed; the fingerprint has neither.
         others = {"translation": first.translation, "batch": environment.get("batch")}
@@ -184,6 +193,7 @@ def _read_experiment(directory: Path) -> list[Score]:
                 **{key: training[key] for key in types},
                 references=hashes[REFERENCES][0],
                 verified=all(verified for _, verified in hashes.values()),
+                reference=texts[REFERENCES],
             )
         )
     return scores

@@ -92,8 +92,8 @@ def _resampled(score: Score, samples: int) -> _Resampled:
         changes = [(path, path.stat().st_mtime_ns) for path in files]
     except FileNotFoundError as error:
         raise RecipeError(
-            f"{error.filename} is missing, and --baseline needs it: name the experiment's directory in output/ "
-            "instead, or run the stages translate and score again."
+            f"{error.filename} is missing, and --baseline needs it: prepare the corpus and name its "
+            "--data-dir, or run the stages translate and score again."
         ) from None
     return _resampled_files(*changes, score.bleu.lowercased, samples, _random_seed())
 

@@ -579,6 +579,26 @@ def test_seeds_are_chosen(made: Path) -> None:
     assert result.stderr == "Error: --seeds 3: no experiment here has all of them; there are 1, 2.\n"
 
 
+def test_missing_references_are_those_of_the_prepared_data(copy: Path, tmp_path: Path) -> None:
+    options = ["compare", str(copy), "--seeds", "1", "--baseline", "sinusoidal", "--format", "csv"]
+    wanted = CliRunner().invoke(group, options).stdout
+    prepared = tmp_path / "data" / "tiny" / "en-de" / "prepared"
+    prepared.mkdir(parents=True)
+    for reference in list(copy.rglob("test.ref")):
+        record(reference.parent, {})
+        reference.replace(prepared / "test.de")
+    assert CliRunner().invoke(group, options).exit_code == 1
+    options += ["--data-dir", str(tmp_path / "data")]
+    found = CliRunner().invoke(group, options).stdout
+    assert wanted.count(",no\n") == 3
+    assert found == wanted.replace(",no\n", ",yes\n")  # verified, since the scores now record hashes
+
+    (prepared / "test.de").write_text("another text\n" * LINES)
+    result = CliRunner().invoke(group, options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: {prepared / 'test.de'} is not the file that was scored")
+
+
 def test_an_experiment_named_twice_counts_once(made: Path) -> None:
     scores = results.read_experiments([made, one(made, "distance-2"), made])
     assert len(scores) == 4

@@ -82,7 +82,7 @@ def test_a_missing_reference_is_named(tmp_path: Path) -> None:
     made = make_experiments(tmp_path, {SINUSOIDAL: 1, DIET: 1})
     scores = read_experiments([made])
     scores[0].file("ref").unlink()
-    with pytest.raises(RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline needs it: name "):
+    with pytest.raises(RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline needs it: prepare "):
         pool(scores, "sinusoidal")
 
 
