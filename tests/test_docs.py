@@ -2,6 +2,7 @@
 run, tables and the plot equal their data, links resolve, prose is short, and the site builds.
 """
 
+import csv
 import importlib.util
 import json
 import re
@@ -121,6 +122,35 @@ def test_tables_equal_their_data(tables):
     for name in tables.PAGES:
         path, text = tables.filled(name)
         assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("recipe", "conf", "file"),
+    [
+        ("quickstart", "quickstart", "compare.csv"),
+        ("quickstart", "short", "compare.csv"),
+        ("multi30k", "multi30k", "compare.csv"),
+        ("multi30k", "multi30k", "compare-seed1.csv"),
+    ],
+)
+def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, tmp_path, request):
+    """`compare` computes each file again from results/ and the references that the recipe prepares."""
+    source = ["--source", request.getfixturevalue("shared") / "data/multi30k"] if recipe == "multi30k" else []
+    options = ["run", "--recipe", ROOT / "recipes" / recipe, "--conf", conf, "--stages", "download,prepare", *source]
+    invoke(*options, "--data-dir", tmp_path, "--output-dir", tmp_path / "none")
+    kept = ROOT / "results" / ("quickstart-short" if conf == "short" else recipe)
+    text = (kept / file).read_text(encoding="utf-8")
+    seeds = ",".join(next(csv.DictReader(text.splitlines()))["seeds"].split())
+    options = ["--baseline", "sinusoidal", "--seeds", seeds, "--format", "csv"]
+    assert invoke("compare", kept, "--data-dir", tmp_path, *options) == text
+
+
+def invoke(*words):
+    """What a command of fairseq-posenc prints."""
+    result = CliRunner().invoke(group, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def test_a_row_without_results_is_an_error(tables):

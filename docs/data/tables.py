@@ -215,6 +215,7 @@ def results() -> dict[str, str]:
     return {
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
         "multi30k": multi30k_scores(),
+        "multi30k-seed1": multi30k_scores(file="compare-seed1.csv"),
     }
 
 
@@ -246,13 +247,13 @@ def length_ratios(recipe: str) -> dict[tuple[str, str], str]:
     return {key: f"{statistics.fmean(ratios):.3f}" for key, ratios in found.items()}
 
 
-def multi30k_scores(names: Collection[str] | None = None) -> str:
-    """BLEU of Multi30k's experiments, by default of all, on each test set.
+def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.csv") -> str:
+    """BLEU of Multi30k's experiments in a file of `compare`, by default of all, on each test set.
 
     Raises:
         ValueError: results/ has no such experiment.
     """
-    of_test = compared("multi30k")
+    of_test = compared("multi30k", file)
     found = of_test[MULTI30K[0]]
     chosen = names or list(found)
     if missing := [name for name in chosen if name not in found]:
