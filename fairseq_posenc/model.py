@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from .arguments import (
 )
 from .augmentation import Augmentation, build_augmentation
 from .encodings import PositionEncoding, build_encoding, find_encoding
+from .encodings.base import ADDED
 from .encodings.shared.gain import modules_with_scalars, scale_around
 from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
@@ -199,8 +199,8 @@ class PositionTransformer(TransformerModel):
             return ".position_encoding." in name or ".embed_positions." in name
 
         def means_the_same(name: str) -> bool:
-            of_encoding = ".position_encoding." in name and not re.search(r"\.(segments|urpe)\.", name)
-            return not of_encoding or related[name.split(".")[0]]
+            _, in_encoding, parameter = name.partition(".position_encoding.")
+            return not in_encoding or parameter.startswith(ADDED) or related[name.split(".")[0]]
 
         fresh = {
             name: tensor

@@ -244,6 +244,8 @@ def _unsupported_reason(
         return f"{encoding.name} attends to a fixed number of mixtures of the keys, so it needs no blocks"
     if backend == "flex" and encoding.overrides("content"):
         return f"{encoding.name} replaces q k^T, and FlexAttention can only modify it"
+    if backend == "flex" and encoding.overrides("context") and not encoding.overrides("attend_with_flex"):
+        return f"{encoding.name} adds to the output (context) and does not override attend_with_flex"
     if backend == "flex" and encoding.segments is not None and encoding.needs_weights:
         return f"{encoding.name} with these flags does not support segments with FlexAttention"
     if backend in ("blocks", "flex") and is_cross_attention:

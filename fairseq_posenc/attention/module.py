@@ -188,8 +188,6 @@ class PositionCrossAttention(PositionAttention):
         Returns:
             q (B, H, T, d), k and v (B, H, S, d) of the source, the positions, and the padding mask (B, S).
         """
-        for hook in ("transform", "from_input"):
-            assert not self.position_encoding.overrides(hook), f"cross-attention caches k and v without {hook}"
         positions = current_positions()
         if positions is None or positions.cross_attention is None:
             raise RuntimeError("cross-attention with positions works only inside a forward pass of the decoder.")

@@ -1,8 +1,11 @@
 """Position encodings, one file per family.
 
 ``base.py`` defines their interface, ``options.py`` their options, ``registry.py`` finds and builds them by name, and
-``shared/`` holds what several of them use.
+``shared/`` holds what several of them use. Installed packages add theirs by entry points of the group
+``fairseq_posenc.encodings``.
 """
+
+from importlib.metadata import entry_points
 
 from . import (  # noqa: F401 - each registers its encodings
     absolute,
@@ -25,5 +28,8 @@ from . import (  # noqa: F401 - each registers its encodings
 )
 from .base import PositionEncoding
 from .registry import ENCODINGS, build_encoding, find_encoding, register_encoding
+
+for _entry_point in entry_points(group="fairseq_posenc.encodings"):
+    _entry_point.load()  # registers the encodings of an installed package
 
 __all__ = ["ENCODINGS", "PositionEncoding", "build_encoding", "find_encoding", "register_encoding"]

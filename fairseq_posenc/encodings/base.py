@@ -17,6 +17,8 @@ from .shared.gain import LearnedScalars, modules_with_scalars, resolve_gain
 from .shared.segments import SegmentAttention
 from .shared.urpe import ToeplitzFactors
 
+#: what the names of parameters of segments and URPE begin with, which are added to any encoding
+ADDED = ("segments.", "urpe.")
 #: attention's projection of its input to queries or keys, (..., H d) to (..., H d)
 Projection = Callable[[Tensor], Tensor]
 
@@ -42,7 +44,8 @@ class PositionEncoding(LearnedScalars):
     input_positions: ClassVar[str] = "none"
     #: the encoding's own options, by the name of the constructor's keyword
     options: ClassVar[dict[str, Option]] = {}
-    #: whether it supports cross-attention, where a distance is the source position minus the target position
+    #: whether it supports cross-attention, where a distance is the source position minus the target position; it then
+    #: overrides neither ``transform`` nor ``from_input``, since the source's keys and values are cached without them
     supports_cross_attention: ClassVar[bool] = False
     #: what attention reads of positions: "nothing", or only their order; "distances" between columns; "integers",
     #: positions that are rows of a table; or "reals", positions of any value. Decides which --position-augmentation is
@@ -141,7 +144,7 @@ class PositionEncoding(LearnedScalars):
     @classmethod
     def supports_urpe(cls) -> bool:
         """Whether it adds a bias to the logits of single keys, so that it can be combined with URPE."""
-        return cls.bias is not PositionEncoding.bias and cls.projects_length is PositionEncoding.projects_length
+        return cls.overrides("bias") and not cls.overrides("projects_length")
 
     def add_urpe(self) -> None:
         """Adds URPE: learned factors by distance on the weights.
@@ -191,8 +194,11 @@ class PositionEncoding(LearnedScalars):
         """
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        """What was learned for every distance of ``positions.span``, as it acts, for analyses: by the names of its
-        parameters, scalars (H or 1, distances) or vectors (H or 1, distances, width). By default nothing is.
+        """What was learned for every distance of ``positions.span``, as it acts, for analyses. By default nothing is.
+
+        Returns:
+            scalars (H or 1, distances) or vectors (H or 1, distances, width) by the name of their parameter, or by the
+            names of several that act together, joined by ", ".
         """
         return {}
 
@@ -205,14 +211,17 @@ class PositionEncoding(LearnedScalars):
         """
         return {}
 
-    def overrides(self, hook: str) -> bool:
+    @classmethod
+    def overrides(cls, hook: str) -> bool:
         """Whether a subclass overrides this method."""
-        return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
+        return getattr(cls, hook) is not getattr(PositionEncoding, hook)
 
     def from_input(self, x: Tensor) -> Tensor | None:
         """What the encoding reads of each token from the layer's input (B, n, H d), (B, H, n, m); None if nothing.
 
-        Attention caches it like keys, and the other hooks find that of all keys in ``positions.from_input``.
+        Attention caches it like keys, and the other hooks find that of all keys in ``positions.from_input``; the
+        queries' part begins at ``positions.first``. Set padding to zero before a sum over keys. ``forget.py`` is an
+        example.
         """
         return None
 
@@ -266,8 +275,9 @@ class PositionEncoding(LearnedScalars):
     def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
         """Computes attention with FlexAttention, (B, H, T, d); q is scaled.
 
-        An encoding that overrides ``context`` must override this method too, and apply all masks. An override must
-        also add the bias of segments, unless the encoding needs the weights: attention refuses segments then.
+        An encoding that overrides ``context`` must override this method too, or attention refuses FlexAttention. An
+        override must apply all masks and add the bias of segments; if the encoding needs the weights, it need not add
+        that bias: attention refuses segments then.
         """
         score_mod = self.score_mod(q, k, positions) if self.overrides("bias") else None
         if self.segments is not None:

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.positions import Positions, look_up
-from ..errors import FlagError
-from .base import PositionEncoding
-from .options import BIDIRECTIONAL, POSITION_SHARING, Option
+from .base import ADDED, PositionEncoding
+from .options import BIDIRECTIONAL, POSITION_SHARING, Option, positive
 from .registry import register_encoding
 from .shared.tables import table_heads
 
@@ -35,7 +34,7 @@ class FIRE(PositionEncoding):
 
     options = {
         "fire_threshold": Option(
-            float, "positions (in an encoder: lengths) below about this one are normalized as if they were this one"
+            positive, "positions (in an encoder: lengths) below about this one are normalized as if they were this one"
         ),
         "position_sharing": POSITION_SHARING,
         "bidirectional": BIDIRECTIONAL,
@@ -50,8 +49,6 @@ class FIRE(PositionEncoding):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(num_heads, head_dim)
-        if not 0 < fire_threshold < float("inf"):
-            raise FlagError(f"--fire-threshold must be more than 0 and finite, not {fire_threshold}.")
         self.fire_threshold = fire_threshold
         self.position_sharing = position_sharing
         self.bidirectional = bidirectional
@@ -61,7 +58,7 @@ class FIRE(PositionEncoding):
         self.output = nn.Linear(HIDDEN, table_heads(num_heads, position_sharing))
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        names = ", ".join(name for name, _ in self.named_parameters() if not name.startswith("segments."))
+        names = ", ".join(name for name, _ in self.named_parameters() if not name.startswith(ADDED))
         last = torch.tensor(positions.keys - (not self.bidirectional))
         return {names: self._f(positions.span, last).T}
 

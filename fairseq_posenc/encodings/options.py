@@ -59,6 +59,14 @@ def count(value: Any) -> int:
     return number
 
 
+def positive(value: Any) -> float:
+    """Parses a finite number greater than 0."""
+    number = float(str(value))
+    if not 0 < number < math.inf:
+        raise ValueError(f"must be more than 0 and finite, not {value}")
+    return number
+
+
 def finite(least: float) -> Callable[[Any], float]:
     """A parser of finite numbers of at least ``least``."""
 
@@ -76,7 +84,7 @@ SHARED_BY_LAYERS = ("layer", "all")
 
 # Options of several encodings: one flag with one meaning.
 CLIPPING_DISTANCE = Option(
-    integer, "distances beyond K are clipped to K (Shaw et al.'s k); with 0 all distances are the same"
+    count, "distances beyond K are clipped to K (Shaw et al.'s k); with 0 all distances are the same"
 )
 POSITION_SHARING = Option(
     str,
@@ -138,5 +146,5 @@ def parse_option(name: str, option: Option, value: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise FlagError(f"{spelled(name, option)} {value!r}: {error}") from None
     if option.choices and parsed not in option.choices:
-        raise FlagError(f"{flag(name)} must be one of {', '.join(option.choices)}, not {value!r}.")
+        raise FlagError(f"{spelled(name, option)} must be one of {', '.join(option.choices)}, not {value!r}.")
     return parsed

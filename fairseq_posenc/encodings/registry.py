@@ -14,11 +14,15 @@ ENCODINGS: dict[str, type[PositionEncoding]] = {}
 
 
 def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[PositionEncoding]]:
-    """Class decorator that registers an encoding under ``name``, with its architectures and flags.
+    """Class decorator that registers an encoding under ``name``.
+
+    The package makes architectures and flags of the encodings that are registered when it is imported: its own, and
+    those of entry points.
 
     Raises:
-        ValueError: the name is taken, the class is not a PositionEncoding, or ``options`` does not match the
-            constructor's keywords with defaults.
+        ValueError: the name is taken, the class is not a PositionEncoding, ``options`` does not match the
+            constructor's keywords with defaults or another encoding's, or it overrides a hook that cross-attention
+            does not call.
     """
 
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
@@ -32,8 +36,15 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
                 f"{sorted(default_options(cls))}."
             )
         for option, meaning in cls.options.items():
-            if known_options().get(option, meaning) != meaning:
-                raise ValueError(f"the option {option!r} of {name!r} is already defined differently by an encoding.")
+            for other in ENCODINGS.values():
+                if other.options.get(option, meaning) != meaning:
+                    raise ValueError(
+                        f"the option {option!r} of {name!r} is defined differently by {other.name!r}: use its Option, "
+                        "since one flag has one meaning, or choose another name."
+                    )
+        forbidden = [hook for hook in ("transform", "from_input") if cls.overrides(hook)]
+        if cls.supports_cross_attention and forbidden:
+            raise ValueError(f"{cls.__name__} supports cross-attention, so it must not override {forbidden[0]}.")
         cls.name = name
         ENCODINGS[name] = cls
         return cls
@@ -90,7 +101,7 @@ def build_encoding(
     values = {}
     for option, value in options.items():
         if option not in cls.options:
-            own = ", ".join(spelled(name, option) for name, option in cls.options.items()) or "none"
+            own = ", ".join(spelled(known, meaning) for known, meaning in cls.options.items()) or "none"
             raise FlagError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
         if value is not None:
             values[option] = parse_option(option, cls.options[option], value)

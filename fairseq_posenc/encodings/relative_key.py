@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from ..attention.flex_kernel import ScoreMod
 from ..attention.positions import Positions
-from ..errors import FlagError
 from .base import PositionEncoding
-from .options import POSITION_SHARING, Option, integer
+from .options import POSITION_SHARING, Option, count
 from .registry import register_encoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
 
@@ -26,8 +25,8 @@ class RelativeKey(PositionEncoding):
     """
 
     options = {
-        "left_clip": Option(integer, "distances to the left beyond L are clipped to L"),
-        "right_clip": Option(integer, "distances to the right beyond R are clipped to R"),
+        "left_clip": Option(count, "distances to the left beyond L are clipped to L"),
+        "right_clip": Option(count, "distances to the right beyond R are clipped to R"),
         "position_sharing": POSITION_SHARING,
     }
 
@@ -35,9 +34,6 @@ class RelativeKey(PositionEncoding):
         self, num_heads: int, head_dim: int, left_clip: int = 64, right_clip: int = 8, position_sharing: str = "head"
     ) -> None:
         super().__init__(num_heads, head_dim)
-        for side, clip in (("left", left_clip), ("right", right_clip)):
-            if clip < 0:
-                raise FlagError(f"--{side}-clip must be 0 or more, not {clip}.")
         self.left_clip = left_clip
         self.right_clip = right_clip
         self.position_sharing = position_sharing

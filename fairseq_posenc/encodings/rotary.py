@@ -6,7 +6,7 @@ from torch import Tensor
 from ..attention.positions import Positions
 from ..errors import FlagError
 from .base import PositionEncoding
-from .options import BIDIRECTIONAL, Option, finite, parse_bool
+from .options import BIDIRECTIONAL, Option, finite, parse_bool, positive
 from .registry import register_encoding
 from .shared.rotations import at_positions, rotations
 
@@ -48,7 +48,7 @@ class Rotary(PositionEncoding):
             "which dimensions form a pair: neighbours (interleaved), or one from each half of the head (half)",
             ("interleaved", "half"),
         ),
-        "rotary_base": Option(float, "base of the wavelengths, 10000 in the paper"),
+        "rotary_base": Option(positive, "base of the wavelengths, 10000 in the paper"),
         "rotary_fraction": Option(
             float, "part of a head's dimensions that are rotated, the first ones; 1, all of them, by default"
         ),
@@ -79,8 +79,6 @@ class Rotary(PositionEncoding):
         super().__init__(num_heads, head_dim)
         if head_dim % 2:
             raise FlagError(f"rotary rotates pairs of dimensions: the width of a head must be even, not {head_dim}.")
-        if not 0 < rotary_base < float("inf"):
-            raise FlagError(f"--rotary-base must be more than 0 and finite, not {rotary_base}.")
         if not 0 < rotary_fraction <= 1:
             raise FlagError(f"--rotary-fraction must be more than 0 and at most 1, not {rotary_fraction}.")
         self.rotary_layout = rotary_layout

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fairseq_posenc.attention.observing import Place
 from fairseq_posenc.encodings import PositionEncoding
+from fairseq_posenc.encodings.base import ADDED
 from fairseq_posenc.encodings.shared.gain import effective_parameters
 from fairseq_posenc.encodings.shared.pairs import PairBias
 from fairseq_posenc.positions import Positions
@@ -73,7 +74,7 @@ def _described(encoding: PositionEncoding, goes_right: bool) -> Iterator[tuple[l
     positions = Positions(length, length)
     rest = dict(effective_parameters(encoding))
     if isinstance(encoding, PairBias):
-        names = [name for name in rest if not name.startswith(("segments.", "urpe."))]
+        names = [name for name in rest if not name.startswith(ADDED)]
         yield names, {"kind": "matrix", "heads": encoding.matrix(length, length).tolist()}
         rest = {name: rest[name] for name in rest if name not in names}
     by_distance = encoding.learned_by_distance(positions)

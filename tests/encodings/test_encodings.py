@@ -10,6 +10,7 @@ from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention.positions import count_separators
 from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
+from fairseq_posenc.encodings.options import Option
 from fairseq_posenc.positions import CrossPositions, Positions
 from tests.references import REFERENCES, naive_attention
 from tests.variants import ALONE, CAUSAL, IN_ATTENTION, MASKABLE, converted, ignores_order
@@ -566,4 +567,38 @@ def test_registry_refuses_duplicate_names_and_other_classes():
         register_encoding("shaw")(PositionEncoding)
     with pytest.raises(ValueError, match="must derive from PositionEncoding"):
         register_encoding("new")(torch.nn.Linear)
+
+    class Own(PositionEncoding):
+        options = {"clipping_distance": Option(str, "something else")}
+
+        def __init__(self, num_heads, head_dim, clipping_distance="far"):
+            super().__init__(num_heads, head_dim)
+
+    with pytest.raises(
+        ValueError, match="'clipping_distance' of 'new' is defined differently by 'deberta': use its"
+    ):
+        register_encoding("new")(Own)
+
+    class Crossing(PositionEncoding):
+        supports_cross_attention = True
+
+        def transform(self, q, k, v, positions):
+            return q, k, v
+
+    with pytest.raises(ValueError, match="Crossing supports cross-attention, so it must not override transform"):
+        register_encoding("new")(Crossing)
     assert "new" not in ENCODINGS
+
+
+def test_flex_is_refused_where_it_would_leave_out_context():
+    """FlexAttention calls no ``context``, so without its own hook the term would be missing."""
+
+    class Adding(PositionEncoding):
+        name = "adding"
+
+        def context(self, weights, positions):
+            return torch.ones(())
+
+    q, k, v = torch.randn(3, 1, 2, 6, 4)
+    with pytest.raises(ValueError, match=r"adding adds to the output .* does not override attend_with_flex; leave it"):
+        attend(q, k, v, Adding(2, 4), backend="flex")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...attention.positions import Clipped, Positions
-from ...errors import FlagError
 from ..base import PositionEncoding
 from ..options import CLIPPING_DISTANCE, POSITION_SHARING
 from .tables import table_heads
@@ -25,8 +24,6 @@ class ClippedEncoding(PositionEncoding):
         self, num_heads: int, head_dim: int, clipping_distance: int = 128, position_sharing: str = "none"
     ) -> None:
         super().__init__(num_heads, head_dim)
-        if clipping_distance < 0:
-            raise FlagError(f"--clipping-distance must be 0 or more, not {clipping_distance}.")
         self.clipping_distance = clipping_distance
         self.position_sharing = position_sharing
         self.add_tables()
