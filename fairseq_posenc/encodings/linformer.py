@@ -139,7 +139,6 @@ class DietAbsLin(_LengthProjecting):
         def product() -> Tensor:
             return self.query_positions[:, : positions.extent[0]] @ self.key_positions.transpose(1, 2)
 
-        matrix = positions.cached(self.query_positions, product, learned=True).to(
-            q.dtype
-        )  # (H or 1, positions, projection_length)
+        # (H or 1, positions, projection_length)
+        matrix = positions.cached(self.query_positions, product, learned=True).to(q.dtype)
         return matrix[:, positions.query_positions].transpose(0, 1)  # (B or 1, H or 1, T, projection_length)

@@ -10,11 +10,11 @@ from statistics import NormalDist
 from posenc_experiments.analysis.contrastive_sets import ALL, Contrast
 from posenc_experiments.analysis.pairs import Pair
 from posenc_experiments.analysis.targets import Model, score_targets, unknown_words
+from posenc_experiments.evaluation.metrics import CONFIDENCE
 from posenc_experiments.evaluation.report import Column, Report, Table
 
 #: the highest distance of each bucket but the last
 BUCKETS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from posenc_experiments.analysis import svg
 from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.svg import COLOURS, Line, chart, style
-from posenc_experiments.analysis.texts import METRICS
+from posenc_experiments.analysis.texts import METRICS, RESAMPLES
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.plot import clipping_curves
 from posenc_experiments.evaluation.pooling import Row
@@ -139,7 +139,8 @@ def length_figures(names: Sequence[str], texts: dict[int, list[Record]]) -> list
             "BLEU and chrF as SacreBLEU computes them over the sentences of each bucket; RIBES: Kendall's tau of the "
             "order of aligned words, times precision to the power 0.25 and brevity penalty to the power 0.1, the mean "
             "over sentences; length ratio: words of the translations by words of the references. Bars: 95 % intervals "
-            "of 1,000 bootstrap samples of the bucket's sentences; of several seeds, scores and ends are means. "
+            f"of {RESAMPLES:,} bootstrap samples of the bucket's sentences; "
+            "of several seeds, scores and ends are means. "
             "Hollow marks: some of the bucket's sentences are longer than all of the training: their sources have more "
             "words than train-max-words or, where that is not set, more tokens than any training source.",
             "Rosendahl et al. 2019; Neishi and Yoshinaga 2019; Variš and Bojar 2021; RIBES: Isozaki et al. 2010",

@@ -203,7 +203,7 @@ def learned_figures(names: Sequence[str], models: Sequence[Model]) -> Iterator[F
     """What encodings learned: scalars and vectors by distance, matrices, and single numbers."""
     for kind in LEARNED:
         entries = [
-            Parameter(name, f"{_place(one)}, {one['name']}", one)
+            Parameter(name, f"{one['stack']}, {_layer(one)}, {one['name']}", one)
             for name, model in zip(names, models, strict=True)
             for one in model["learned"]
             if one["kind"] in kind.names
@@ -228,15 +228,21 @@ def _lines_of(kind: Learned, entries: Entries) -> list[str]:
     if kind.draw is _scalars_by_distance:
         return [f"head {head + 1}" for head in range(max(len(entry.data["heads"]) for entry in entries))]
     if kind.draw is _vectors_by_distance:
-        return [f"layer {layer + 1}" for layer in range(1 + max(entry.data["layer"] or 0 for entry in entries))]
+        layers = [entry.data["layer"] for entry in entries]
+        names = [
+            f"layer {layer + 1}" for layer in range(max((one + 1 for one in layers if one is not None), default=0))
+        ]
+        if None in layers:  # drawn as the first layer is
+            names[:1] = [" or ".join([*names[:1], "all layers"])]
+        return names
     return []
 
 
-def _place(parameter: dict[str, Any]) -> str:
-    layer = parameter["layer"]
+def _layer(parameter: dict[str, Any]) -> str:
+    """The part of the stack that a parameter belongs to."""
     if parameter["kind"] == BY_POSITION:
-        return f"{parameter['stack']}, input"
-    return f"{parameter['stack']}, {'all layers' if layer is None else f'layer {layer + 1}'}"
+        return "input"
+    return "all layers" if parameter["layer"] is None else f"layer {parameter['layer'] + 1}"
 
 
 class Parameter(NamedTuple):
@@ -295,8 +301,8 @@ def _vectors(entries: Entries, of: str, axis: str, side: str) -> Drawn:
         if len(places) == 1:  # there is nothing to compare with
             continue
         same = lines.setdefault((entry.model, f"{entry.data['stack']}, {entry.data['name']}"), [])
-        layer = entry.data["layer"] or 0
-        same.append(Line(f"layer {layer + 1}", list(zip(places, norms, strict=True)), style(layer)))
+        line = style(entry.data["layer"] or 0)
+        same.append(Line(_layer(entry.data), list(zip(places, norms, strict=True)), line))
         alt = f"Cosine similarity, {entry.title}"
         drawing = heatmap(cosine, alt, (-1, 1), svg.DIVERGING, side, side, (labels, labels))
         grids.append(Panel(entry.which, drawing, f"{entry.model}: cosine similarity"))

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc_experiments.analysis.data import Data, data_of, script_words
-from posenc_experiments.analysis.texts import CONFIDENCE, RESAMPLES, by_length, read_texts
+from posenc_experiments.analysis.texts import RESAMPLES, by_length, read_texts
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE
 from posenc_experiments.evaluation.results import Score
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 from posenc_experiments.training.train_log import TrainLog

@@ -13,12 +13,12 @@ from sacrebleu.metrics import bleu, chrf
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from posenc_experiments.analysis.ribes import ribes
-from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
+from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, CONFIDENCE
 from posenc_experiments.evaluation.results import Score, read_test_texts
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
-RESAMPLES, CONFIDENCE = 1000, 0.95
+RESAMPLES = 1000
 # Shares of the test's sentences that are no longer than the ends of the buckets.
 ENDS = (0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 Numbers = NDArray[np.float64]

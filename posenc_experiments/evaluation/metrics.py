@@ -1,10 +1,12 @@
-"""Names of metrics in tables and in the .tsv of a paper's table."""
+"""Metrics: their names in tables and in the .tsv of a paper's table, and the seed and confidence of their intervals."""
 
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, TOKENIZED = "BLEU", "chrF", "tok. BLEU"
 #: seed of the bootstrap, SacreBLEU's default
 BOOTSTRAP_SEED = 12345
+#: of all intervals
+CONFIDENCE = 0.95
 #: the metrics that a paper's .tsv may name, and the kind of tokenized BLEU of each; None for SacreBLEU's BLEU
 PAPER_METRICS = {"lowercase": "lowercase", "historical": "split", "sacrebleu": None}
 

@@ -7,6 +7,7 @@ import torch
 
 from fairseq_posenc import build_encoding
 from posenc_experiments.analysis.learned import learned, learned_at_input
+from posenc_experiments.analysis.model_figures import learned_figures
 
 
 @pytest.fixture
@@ -128,6 +129,19 @@ def test_segments_are_reported_with_their_gain():
     encoding = build_encoding("shaw", 2, 8, num_segments=3, bias_gain=2)
     reported = entry(learned({("encoder", 0): encoding}), "encoder", 0, "segments.segment_bias")
     assert torch.tensor(reported["values"]).allclose(2 * encoding.segments.segment_bias)
+
+
+def test_factors_on_the_weights_are_apart_from_the_bias(encodings):
+    names = {one["name"] for one in learned(encodings("fire", "--urpe", "true"))}
+    assert "urpe.factors" in names
+    assert any(name.startswith("rate, ") and "urpe" not in name for name in names)
+
+
+def test_what_layers_share_is_named_so_in_the_legend(encodings):
+    for flags, legend in (((), ["layer 1", "layer 2"]), (("--position-sharing", "layer"), ["all layers"])):
+        model = {"learned": learned(encodings("shaw", "--clipping-distance", "2", *flags))}
+        (figure,) = learned_figures(["shaw"], [model])
+        assert figure.legend == legend
 
 
 def test_vectors_at_the_input_are_reported_by_position(build):
