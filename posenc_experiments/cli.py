@@ -1,6 +1,7 @@
 """The command `fairseq-posenc`: its subcommands are the files of `commands/`."""
 
 import importlib
+import io
 import logging
 import sys
 from pathlib import Path
@@ -98,11 +99,14 @@ def group() -> None:
     logging.basicConfig(handlers=[handler])
 
 
-def main() -> None:
-    """Runs the command line of this process."""
-    group.main(prog_name="fairseq-posenc")
+def main(words: list[str] | None = None) -> None:
+    """Runs a command line, by default that of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may have no ±
+    group.main(words, prog_name="fairseq-posenc")
 
 
 def script(file: str, command: str) -> None:
     """Runs `command` for `file`, its script in `scripts/`."""
-    group.main(["--script", file, command, *sys.argv[1:]], prog_name="fairseq-posenc")
+    main(["--script", file, command, *sys.argv[1:]])

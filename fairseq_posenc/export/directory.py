@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -117,20 +118,32 @@ def check_output(output: Path, force: bool) -> None:
 
 @contextmanager
 def working_directory(output: Path) -> Iterator[Path]:
-    """An empty temporary directory next to the output, removed at the end. Removes that of a killed export first."""
+    """An empty temporary directory next to the output, locked, and removed at the end. Empties that of a killed export.
+
+    Raises:
+        ExportError: another export is writing the output, or the output cannot be written.
+    """
     whole = output.absolute()
     work = whole.with_name(f".{whole.name}.unfinished")
     try:
-        if work.exists():
-            shutil.rmtree(work)
-        work.mkdir()
-        yield work
+        work.mkdir(exist_ok=True)
+        lock = os.open(work, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in work.iterdir():
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+        finally:
+            os.close(lock)
+    except BlockingIOError:
+        raise ExportError(f"another export is writing {output}: wait for it, or name another output.") from None
     except OSError as error:
         raise ExportError(
             f"{output} cannot be written ({error.strerror or error}): check permissions and space."
         ) from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _move_to_output(made: Path, output: Path, work: Path, force: bool) -> None:

@@ -137,7 +137,7 @@ def read_record(path: Path) -> Record:
     """What an earlier call wrote; empty if there is nothing, or nothing whole."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -4,6 +4,7 @@ A stage writes to temporary names, renames them, and only then writes `done/<sta
 complete outputs, and a run that was killed at any time can be started again.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -18,7 +19,8 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 
-TEMPORARY = ".tmp"
+#: what the names of unfinished and of replaced files and directories end with
+TEMPORARY, REPLACED = ".tmp", ".old"
 
 
 def fingerprint(value: Any) -> str:
@@ -68,16 +70,46 @@ def require_output(path: Path, example: str, option: str = "--output") -> None:
         ) from None
 
 
+def temporary_name(path: Path) -> Path:
+    """A name beside `path` that no other process uses."""
+    return path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+
+
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Puts `path` into the error of a full disk, which names no file or, if it was copied, the source."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + TEMPORARY)
+    temporary = temporary_name(path)
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with naming_full_disk(path):
+            yield temporary
+            os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yields an empty directory beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
+    temporary = temporary_name(path)
+    try:
+        with naming_full_disk(path):
+            yield empty_directory(temporary)
+            replace_directory(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
@@ -93,7 +125,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecipeError(f"{path} is missing: run the stage that makes it (see --stages).") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecipeError(f"{path} is not valid JSON ({error}): delete it and run its stage again.") from None
 
 
@@ -106,7 +138,7 @@ def empty_directory(path: Path) -> Path:
 
 def replace_directory(temporary: Path, final: Path) -> None:
     """Renames a finished directory to its final name, and replaces an older one."""
-    old = final.with_name(f"{final.name}.old")
+    old = final.with_name(final.name + REPLACED)
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
         os.replace(final, old)

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -19,6 +20,7 @@ from posenc_experiments.base.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.3
+FULL_DISK = 1 << 20  # bytes that are free
 # Looked up at import, because a process with threads must not load anything between fork and exec. Only Linux has
 # prctl; elsewhere a command may outlive a killed pipeline and hold its lock, and the next call is refused.
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
@@ -174,7 +176,9 @@ def run_command(
                 process.terminate()
                 process.wait()
     if code != 0:
-        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log, began)}; the whole log is {log}.")
+        is_full = shutil.disk_usage(log.parent).free < FULL_DISK  # then the log may end before the error
+        words = f"the disk of {log.parent} is full" if is_full else last_words(log, began)
+        raise RecipeError(f"{what} failed ({_reason(code)}): {words}; the whole log is {log}.")
 
 
 def _visible(run: Run) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import TEMPORARY, empty_directory, replace_directory
+from posenc_experiments.base.markers import atomic_directory
 from posenc_experiments.evaluation.results import read_experiments
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
@@ -44,12 +44,11 @@ def main(output: Path, results: Path) -> None:
     for experiment, command in commands.items():
         kept = results / experiment.relative_to(output)
         files = ExperimentDirectory(experiment)
-        temporary = empty_directory(kept.with_name(kept.name + TEMPORARY))
-        for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
-            if file.is_file():
-                shutil.copyfile(file, temporary / file.name)
-        (temporary / files.command.name).write_text(command, encoding="utf-8")
-        replace_directory(temporary, kept)
+        with atomic_directory(kept) as temporary:
+            for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
+                if file.is_file():
+                    shutil.copyfile(file, temporary / file.name)
+            (temporary / files.command.name).write_text(command, encoding="utf-8")
     click.echo(f"{len(finished)} experiments kept in {results}")
 
 

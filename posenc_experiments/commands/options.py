@@ -161,11 +161,16 @@ class Call:
         if options["source"] is not None and recipe.corpus.sources is None:
             how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
             raise RecipeError(f"--source: the text of {recipe.corpus.name} {how}; leave the option out.")
+        data_dir, output_dir = (_readable(options, name) for name in ("data_dir", "output_dir"))
+        if found := {":", ","}.intersection(str(data_dir)):
+            raise RecipeError(
+                f"--data-dir {data_dir}: fairseq would split this path at '{found.pop()}'; name another directory."
+            )
         return Run(
             recipe=recipe,
             pair=pair,
-            data_dir=options["data_dir"].absolute(),
-            output_dir=options["output_dir"].absolute(),
+            data_dir=data_dir,
+            output_dir=output_dir,
             python=sys.executable,
             cpu_processes=options["processes"] or 1,
             nodes=self.nodes.count,
@@ -182,10 +187,21 @@ class Call:
         )
 
 
+def _readable(options: dict[str, Any], name: str) -> Path:
+    """The absolute path of an option; RecipeError if commands and records, which are UTF-8, cannot contain it."""
+    path: Path = options[name].absolute()
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        flag = "--" + name.replace("_", "-")
+        raise RecipeError(f"{flag} {bytes(path)!r}: this path is not UTF-8; name another directory.") from None
+    return path
+
+
 def choose_seeds(text: str) -> list[int]:
     """The different numbers of `--seeds`, in their order."""
     words = convert.words(text)
-    if not words or not all(word.isdecimal() and int(word) < 1 << 32 for word in words):
+    if not words or not all(word.isdecimal() and len(word) <= 10 and int(word) < 1 << 32 for word in words):
         raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
     return list(dict.fromkeys(map(int, words)))
 

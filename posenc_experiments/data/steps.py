@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.base.markers import Markers, empty_directory, read_json, write_json
+from posenc_experiments.base.markers import Markers, empty_directory, naming_full_disk, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Steps:
         self.markers.clear(step.name)
         directory = empty_directory(self.path(step.name))
         try:
-            write_json(self._facts_path(step.name), step.make(directory))
+            with naming_full_disk(directory):
+                write_json(self._facts_path(step.name), step.make(directory))
         except BaseException:
             shutil.rmtree(directory)
             raise

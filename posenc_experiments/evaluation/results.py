@@ -237,7 +237,7 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
     value = read_json(path)
     try:
         found = {
-            one["name"]: Metric(
+            "" + one["name"]: Metric(
                 score=_finite(one["score"]),
                 interval=None if one.get("confidence_var") is None else _finite(one["confidence_var"]),
                 **{key: one.get(key) for key in ("reference", "hypotheses", "references", "translation")},

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc_experiments.base.markers import Markers
+from posenc_experiments.base.markers import REPLACED, TEMPORARY, Markers
 
 # Files of one test set, as TEST.KIND.
 SOURCES, REFERENCES, HYPOTHESES = "src", "ref", "hyp"
@@ -85,4 +85,7 @@ class ExperimentDirectory(Layout):
 def find_experiments(path: Path) -> list[Path]:
     """The experiment directories below a directory, or the directory itself if it is one."""
     about = ExperimentDirectory(path).about
-    return [path] if about.is_file() else [one.parent for one in path.rglob(about.name)]
+    if about.is_file():
+        return [path]
+    found = [one.parent for one in path.rglob(about.name)]
+    return [one for one in found if not one.name.endswith((TEMPORARY, REPLACED))]  # left by a killed `keep-results`

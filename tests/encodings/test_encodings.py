@@ -574,9 +574,7 @@ def test_registry_refuses_duplicate_names_and_other_classes():
         def __init__(self, num_heads, head_dim, clipping_distance="far"):
             super().__init__(num_heads, head_dim)
 
-    with pytest.raises(
-        ValueError, match="'clipping_distance' of 'new' is defined differently by 'deberta': use its"
-    ):
+    with pytest.raises(ValueError, match="'clipping_distance' of 'new' is defined differently by 'deberta': use its"):
         register_encoding("new")(Own)
 
     class Crossing(PositionEncoding):

@@ -289,6 +289,17 @@ def test_the_working_directory_of_a_killed_export_is_removed(checkpoint, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_second_export_to_an_output_is_refused(checkpoint, tmp_path):
+    with directory.working_directory(tmp_path / "model") as work:
+        (work / "float32").mkdir()
+        with pytest.raises(
+            ExportError, match=r"^another export is writing .*model: wait for it, or name another output"
+        ):
+            export(checkpoint, tmp_path / "model")
+        assert (work / "float32").is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     output = tmp_path / "model"
 

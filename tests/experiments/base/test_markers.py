@@ -2,15 +2,18 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, sentence
 from posenc_experiments.base.markers import (
     Markers,
+    atomic_directory,
     atomic_path,
     fingerprint,
     locked,
@@ -44,6 +47,38 @@ def test_a_marker_is_valid_only_for_its_inputs_and_complete_outputs(tmp_path: Pa
     markers.set_done("stage", "inputs", [output])
     markers.clear("stage")
     assert not markers.is_done("stage", "inputs")
+
+
+@pytest.mark.parametrize("make", [atomic_path, atomic_directory])
+def test_a_full_disk_is_named_by_the_file_and_leaves_nothing(make: Any, small_disk: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1 << 20))
+
+    def copy() -> None:  # its error names the source
+        with make(small_disk / "copy") as temporary:
+            shutil.copyfile(source, temporary / "file" if temporary.is_dir() else temporary)
+
+    with pytest.raises(OSError, match="No space left") as full:
+        copy()
+    assert sentence(full.value) == (
+        f"{small_disk / 'copy'}: No space left on device: free some space and run again, or name another directory."
+    )
+    assert list(small_disk.iterdir()) == []
+
+
+def test_processes_do_not_write_the_same_temporary_file(tmp_path: Path) -> None:
+    """The one that is renamed first would take away what the other still writes."""
+    path = tmp_path / "file"
+    with atomic_path(path) as temporary:
+        temporary.write_text("mine")
+        if (child := os.fork()) == 0:
+            with atomic_path(path) as other:
+                other.write_text("the other's")
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert path.read_text() == "the other's"
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

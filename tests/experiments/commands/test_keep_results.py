@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.run import write_command
+from posenc_experiments.experiment.layout import find_experiments
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
@@ -62,6 +63,14 @@ def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path, output:
         "--adam-betas '(0.9, 0.98)' --finetune-from-model output/q/a-b/other/seed1/averaged.pt "
         f"--save-dir output/{HERE}/checkpoints\n"
     )
+
+
+def test_what_a_killed_call_left_is_no_experiment(tmp_path: Path, output: Path) -> None:
+    assert keep(output, tmp_path / "results").returncode == 0
+    kept = tmp_path / "results" / HERE
+    for left in ("seed1.123.tmp", "seed1.old"):
+        shutil.copytree(kept, kept.with_name(left))
+    assert find_experiments(tmp_path / "results") == [kept]
 
 
 @pytest.mark.parametrize("where", ["output", "output/kept", "."])

@@ -3,7 +3,7 @@
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.commands.options import share_hardware
+from posenc_experiments.commands.options import choose_seeds, share_hardware
 
 
 def test_cpus_are_shared() -> None:
@@ -24,3 +24,9 @@ def test_gpus_are_shared_as_the_user_named_them(monkeypatch: pytest.MonkeyPatch)
         share_hardware("local", 3, 4, 8, None)
     with pytest.raises(RecipeError, match="--gpus 6: PyTorch sees 5"):
         share_hardware("local", 6, 1, 8, None)
+
+
+@pytest.mark.parametrize("text", ["1,x", "-1", "", str(1 << 32), "9" * 5000])
+def test_other_seeds_than_numbers_are_refused(text: str) -> None:
+    with pytest.raises(RecipeError, match=r"^--seeds .*: write whole numbers below 4294967296, such as 1,2,3"):
+        choose_seeds(text)

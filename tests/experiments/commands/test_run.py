@@ -1,5 +1,6 @@
 """`fairseq-posenc run` and the command line that all commands share."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from posenc_experiments.cli import group
-from tests.experiments.tiny import directories, make_recipe
+from tests.experiments.tiny import command, directories, make_recipe
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_dry_run_of_another_node_prints_only_its_trainings(tmp_path: Path) -> None:
@@ -72,3 +75,31 @@ def test_a_missing_package_is_named_in_one_sentence(package: str, called: str) -
     assert process.stderr == (
         f"Error: the package {package} is not installed: run pip install '.[recipes]' in the repository.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "words_of_error"),
+    [
+        ("--data-dir", "da:ta", "fairseq would split this path at ':'; name another directory"),
+        ("--data-dir", "da,ta", "fairseq would split this path at ','; name another directory"),
+        ("--output-dir", "out\udcff", "this path is not UTF-8; name another directory"),
+    ],
+)
+def test_paths_that_cannot_be_passed_on_are_refused(
+    option: str, path: str, words_of_error: str, tmp_path: Path
+) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["run", "--conf", conf, "--gpus", "0", *directories(tmp_path), option, tmp_path / path]
+    result = CliRunner().invoke(group, list(map(str, words)))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: {option} ")
+    assert result.stderr.endswith(f"{words_of_error}.\n")
+    assert not (tmp_path / path).exists()
+
+
+def test_a_terminal_without_unicode_is_written_to(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = command("run", "--conf", conf, *directories(tmp_path, tmp_path / "±"), "--stages", "train", "--dry-run")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(words, capture_output=True, encoding="ascii", env=environment, check=True)
+    assert "\\xb1/tiny/en-de" in process.stdout

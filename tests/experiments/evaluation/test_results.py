@@ -561,6 +561,13 @@ def test_faults_are_named(copy: Path, tmp_path: Path) -> None:
         results.read_experiments([copy])
 
 
+def test_a_metric_without_a_name_is_refused(copy: Path) -> None:
+    path = one(copy, "distance-2") / "test.sacrebleu.json"
+    path.write_text(json.dumps([{**metric, "name": 5} for metric in json.loads(path.read_text())]))
+    with pytest.raises(RecipeError, match=r"test\.sacrebleu\.json is not what"):
+        results.read_experiments([copy])
+
+
 def test_seeds_are_chosen(made: Path) -> None:
     """Rows keep the chosen seeds only; those that lack one are left out, by name."""
     scores = results.read_experiments([made])

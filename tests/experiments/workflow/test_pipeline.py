@@ -37,6 +37,14 @@ def run_pipeline(conf: Path, *options: str | Path) -> subprocess.CompletedProces
     return forked.run_command(command("run", "--conf", conf, *options))
 
 
+def test_a_command_that_fails_on_a_full_disk_says_so(tmp_path: Path, small_disk: Path) -> None:
+    """Its log is on that disk, and may end before the error."""
+    conf, corpus = make_recipe(tmp_path)
+    fill = ["sh", "-c", f"head -c 1000000 /dev/zero > {small_disk}/data"]
+    with pytest.raises(RecipeError, match=rf"^Filling failed \(exit status 1\): the disk of {small_disk} is full; the"):
+        run_command(make_run(tmp_path, conf, corpus), fill, small_disk / "log", "Filling")
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run from download to table; its test set has an empty source line.
