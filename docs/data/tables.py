@@ -168,8 +168,8 @@ def cost() -> str:
 
 
 def compared(recipe: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
-    """The rows of a file in results/RECIPE/, which `compare --baseline sinusoidal --seeds ... --format csv` wrote, by
-    test set and experiment.
+    """The rows of a file in results/RECIPE/, which `compare --baseline ... --seeds ... --format csv` wrote, by test set
+    and experiment.
 
     Raises:
         ValueError: they are not those of the experiments in results/ that have the file's seeds.
@@ -216,6 +216,7 @@ def results() -> dict[str, str]:
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
         "multi30k": multi30k_scores(),
         "multi30k-seed1": multi30k_scores(file="compare-seed1.csv"),
+        "multi30k-shaw": differences("compare-seed1-shaw-k16.csv", "shaw-k16"),
     }
 
 
@@ -262,6 +263,21 @@ def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.c
             f"{','.join(missing)}`, and keep it as results/README.md says."
         )
     rows = [[f"`{name}`", *(pooled_score(of_test[test][name]) for test in MULTI30K)] for name in chosen]
+    return table(["experiment", *MULTI30K], rows)
+
+
+def differences(file: str, baseline: str) -> str:
+    """Differences in BLEU from a baseline on Multi30k in a file of `compare`, and p-values with Holm's correction."""
+    of_test = compared("multi30k", file)
+    rows = []
+    for name in of_test[MULTI30K[0]]:
+        if name != baseline:
+            pairs = [(found[name], found[baseline]) for found in (of_test[test] for test in MULTI30K)]
+            cells = [
+                f"{float(row['bleu']) - float(base['bleu']):+.2f} ({float(row['holm_p_value']):.3f})"
+                for row, base in pairs
+            ]
+            rows.append([f"`{name}`", *cells])
     return table(["experiment", *MULTI30K], rows)
 
 
