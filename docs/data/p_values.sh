@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Computes the p-values in results/ again, from the translations there and the references that the recipes prepare:
+#   bash docs/data/p_values.sh [OPTIONS OF recipes/multi30k/run.sh, such as --source DIR]
+set -euo pipefail
+unset CDPATH
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source scripts/env.sh
+
+bash recipes/quickstart/run.sh --stages download,prepare
+bash recipes/quickstart/run.sh --conf short --stages download,prepare
+bash recipes/multi30k/run.sh --stages download,prepare "$@"
+
+# compare RECIPE FILE [OPTIONS]: writes results/RECIPE/FILE
+compare() {
+    local file="results/$1/$2"
+    "$PYTHON" scripts/compare.py "results/$1" --data-dir data --format csv --baseline sinusoidal "${@:3}" >"$file.tmp"
+    mv "$file.tmp" "$file"
+}
+
+compare quickstart compare.csv
+compare quickstart-short compare.csv
+compare multi30k compare.csv --seeds 1,2
+compare multi30k compare-seed1.csv --seeds 1
+compare multi30k compare-seed1-shaw-k16.csv --seeds 1 --baseline shaw-k16
