@@ -7,6 +7,7 @@
 
 from importlib.metadata import entry_points
 
+from ..errors import FlagError
 from . import (  # noqa: F401 - each registers its encodings
     absolute,
     alibi,
@@ -30,6 +31,12 @@ from .base import PositionEncoding
 from .registry import ENCODINGS, build_encoding, find_encoding, register_encoding
 
 for _entry_point in entry_points(group="fairseq_posenc.encodings"):
-    _entry_point.load()  # registers the encodings of an installed package
+    try:
+        _entry_point.load()  # registers the encodings of an installed package
+    except Exception as _error:
+        _package = _entry_point.dist.name if _entry_point.dist else _entry_point.value
+        raise FlagError(
+            f"the encodings of the installed package {_package} cannot be loaded ({_error}): repair or uninstall it."
+        ) from _error
 
 __all__ = ["ENCODINGS", "PositionEncoding", "build_encoding", "find_encoding", "register_encoding"]

@@ -129,7 +129,7 @@ def working_directory(output: Path) -> Iterator[Path]:
         work.mkdir(exist_ok=True)
         lock = os.open(work, os.O_RDONLY)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _require_own(lock, work, output)
             for left in work.iterdir():
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             try:
@@ -138,12 +138,21 @@ def working_directory(output: Path) -> Iterator[Path]:
                 shutil.rmtree(work, ignore_errors=True)
         finally:
             os.close(lock)
-    except BlockingIOError:
-        raise ExportError(f"another export is writing {output}: wait for it, or name another output.") from None
     except OSError as error:
         raise ExportError(
             f"{output} cannot be written ({error.strerror or error}): check permissions and space."
         ) from None
+
+
+def _require_own(lock: int, work: Path, output: Path) -> None:
+    """Locks the open directory; ExportError if another export holds it, or has just removed or replaced it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_own = os.path.samestat(os.fstat(lock), os.stat(work))
+    except (BlockingIOError, FileNotFoundError):
+        is_own = False
+    if not is_own:
+        raise ExportError(f"another export is writing {output}: wait for it, or name another output.")
 
 
 def _move_to_output(made: Path, output: Path, work: Path, force: bool) -> None:

@@ -15,7 +15,6 @@ FIXES = {
     errno.EPERM: "change its permissions, or name another directory",
     errno.ENOTDIR: "this must be a directory, but it is a file: name another",
     errno.EEXIST: "this must be a directory, but it is a file: name another",
-    errno.ENOTEMPTY: "another call is writing it: run again when that has ended",
     errno.EISDIR: "this must be a file, but it is a directory: move it away",
     errno.ENAMETOOLONG: "give a shorter path",
     errno.EROFS: "name a directory that can be written",

@@ -6,13 +6,14 @@ complete outputs, and a run that was killed at any time can be started again.
 
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -70,19 +71,28 @@ def require_output(path: Path, example: str, option: str = "--output") -> None:
         ) from None
 
 
-def temporary_name(path: Path) -> Path:
-    """A name beside `path` that no other process uses."""
-    return path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+def _own_name(path: Path, ending: str) -> Path:
+    """A name beside `path` that no other process of this machine uses; deletes what killed ones left under theirs."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*{ending}"):
+        process = left.name.removeprefix(f"{path.name}.").removesuffix(ending)
+        if process.isdecimal() and not Path("/proc", process).exists():
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    return path.with_name(f"{path.name}.{os.getpid()}{ending}")
 
 
 @contextmanager
 def naming_full_disk(path: Path) -> Iterator[None]:
-    """Puts `path` into the error of a full disk, which names no file or, if it was copied, the source."""
+    """Puts `path` into the error of a full disk, unless that names a file in it.
+
+    A failed write names no file, a failed copy the source, and others the temporary file.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.filename, error.filename2 = str(path), None
+        is_inside = error.filename is not None and Path(error.filename).is_relative_to(path)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and not is_inside:
+            error.filename = str(path)
+            del error.filename2
         raise
 
 
@@ -90,7 +100,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(path)
+    temporary = _own_name(path, TEMPORARY)
     try:
         with naming_full_disk(path):
             yield temporary
@@ -103,7 +113,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yields an empty directory beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
-    temporary = temporary_name(path)
+    temporary = _own_name(path, TEMPORARY)
     try:
         with naming_full_disk(path):
             yield empty_directory(temporary)
@@ -137,13 +147,24 @@ def empty_directory(path: Path) -> Path:
 
 
 def replace_directory(temporary: Path, final: Path) -> None:
-    """Renames a finished directory to its final name, and replaces an older one."""
-    old = final.with_name(final.name + REPLACED)
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
+    """Renames a finished directory to its final name, and replaces an older one.
+
+    Raises:
+        RecipeError: another call has written there meanwhile.
+    """
+    old = _own_name(final, REPLACED)
+    with suppress(FileNotFoundError):
         os.replace(final, old)
-    os.replace(temporary, final)
-    shutil.rmtree(old, ignore_errors=True)
+    try:
+        os.replace(temporary, final)
+    except OSError as error:
+        with suppress(OSError):
+            os.replace(old, final)
+        if error.errno == errno.ENOTEMPTY:
+            raise RecipeError(f"{final} is being written by another call: run again when that has ended.") from None
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 class Markers:

@@ -177,8 +177,8 @@ def run_command(
                 process.wait()
     if code != 0:
         is_full = shutil.disk_usage(log.parent).free < FULL_DISK  # then the log may end before the error
-        words = f"the disk of {log.parent} is full" if is_full else last_words(log, began)
-        raise RecipeError(f"{what} failed ({_reason(code)}): {words}; the whole log is {log}.")
+        full = f"; the disk of {log.parent} is full" if is_full else ""
+        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log, began)}{full}; the whole log is {log}.")
 
 
 def _visible(run: Run) -> dict[str, str]:

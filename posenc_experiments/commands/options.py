@@ -162,10 +162,9 @@ class Call:
             how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
             raise RecipeError(f"--source: the text of {recipe.corpus.name} {how}; leave the option out.")
         data_dir, output_dir = (_readable(options, name) for name in ("data_dir", "output_dir"))
-        if found := {":", ","}.intersection(str(data_dir)):
-            raise RecipeError(
-                f"--data-dir {data_dir}: fairseq would split this path at '{found.pop()}'; name another directory."
-            )
+        for flag, path, separators in (("--data-dir", data_dir, ":,"), ("--output-dir", output_dir, ":")):
+            if found := set(separators).intersection(str(path)):
+                raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
         return Run(
             recipe=recipe,
             pair=pair,

@@ -119,7 +119,7 @@ def with_seeds(scores: Sequence[Score], seeds: Collection[int]) -> tuple[list[Sc
     """The scores of some seeds, of the settings that have all of these.
 
     Returns:
-        The scores, and the names of the settings that lack a seed.
+        The scores, and the names of the settings that lack a seed, with the test set if they have all on another.
 
     Raises:
         RecipeError: every setting lacks one.
@@ -133,8 +133,10 @@ def with_seeds(scores: Sequence[Score], seeds: Collection[int]) -> tuple[list[Sc
             f"--seeds {','.join(map(str, seeds))}: no experiment here has all of them; there are "
             f"{', '.join(map(str, sorted({score.seed for score in scores})))}."
         )
-    lacking = [score.long_name for score in scores if not found[score.setting].issuperset(seeds)]
-    return chosen, list(dict.fromkeys(lacking))
+    names = {score.long_name for score in chosen}
+    lacking = [score for score in scores if not found[score.setting].issuperset(seeds)]
+    shown = [one.long_name + (f" on {one.test}" if one.long_name in names else "") for one in lacking]
+    return chosen, list(dict.fromkeys(shown))
 
 
 def _require_poolable(one: Score, other: Score) -> None:

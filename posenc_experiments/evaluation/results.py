@@ -218,7 +218,8 @@ def _verified_hash(file: Path, kind: str, metrics: Mapping[str, Metric]) -> tupl
     found = file_hash(file) if file.is_file() else None
     recorded = [getattr(metrics[name], SCORED[kind]) for name in (BLEU, TOKENIZED) if name in metrics]
     if found is not None and any(one not in (None, found) for one in recorded):
-        raise RecipeError(f"{file} is not the file that was scored (it changed since): run the stage score again.")
+        fix = "run the stage score again" if file.suffix == f".{kind}" else "prepare its recipe again"  # in --data-dir
+        raise RecipeError(f"{file} is not the file that was scored (it changed since): {fix}.")
     return found or recorded[0], found is not None and None not in recorded
 
 

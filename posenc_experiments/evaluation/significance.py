@@ -91,9 +91,9 @@ def _resampled(score: Score, samples: int) -> _Resampled:
     try:
         changes = [(path, path.stat().st_mtime_ns) for path in files]
     except FileNotFoundError as error:
+        instead = "prepare the corpus and name its --data-dir, or " if error.filename == str(files[1]) else ""
         raise RecipeError(
-            f"{error.filename} is missing, and --baseline needs it: prepare the corpus and name its "
-            "--data-dir, or run the stages translate and score again."
+            f"{error.filename} is missing, and --baseline needs it: {instead}run the stages translate and score again."
         ) from None
     return _resampled_files(*changes, score.bleu.lowercased, samples, _random_seed())
 

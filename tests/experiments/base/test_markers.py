@@ -72,9 +72,11 @@ def test_processes_do_not_write_the_same_temporary_file(tmp_path: Path) -> None:
     with atomic_path(path) as temporary:
         temporary.write_text("mine")
         if (child := os.fork()) == 0:
-            with atomic_path(path) as other:
-                other.write_text("the other's")
-            os._exit(0)
+            try:
+                with atomic_path(path) as other:
+                    other.write_text("the other's")
+            finally:
+                os._exit(0)
         os.waitpid(child, 0)
         assert path.read_text() == "the other's"
     assert path.read_text() == "mine"

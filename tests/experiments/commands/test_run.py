@@ -80,8 +80,9 @@ def test_a_missing_package_is_named_in_one_sentence(package: str, called: str) -
 @pytest.mark.parametrize(
     ("option", "path", "words_of_error"),
     [
-        ("--data-dir", "da:ta", "fairseq would split this path at ':'; name another directory"),
-        ("--data-dir", "da,ta", "fairseq would split this path at ','; name another directory"),
+        ("--data-dir", "da:ta", "fairseq would split this path at ':'; name another"),
+        ("--data-dir", "da,ta", "fairseq would split this path at ','; name another"),
+        ("--output-dir", "out:put", "fairseq would split this path at ':'; name another"),
         ("--output-dir", "out\udcff", "this path is not UTF-8; name another directory"),
     ],
 )
