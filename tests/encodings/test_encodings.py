@@ -139,6 +139,7 @@ def test_gradient_reaches_every_parameter_and_input(name, options, need_weights)
     for parameter_name, parameter in encoding.named_parameters():
         # With K = 0 the key vector or bias adds a constant to the logits of a query; the softmax is invariant to it.
         invisible = options.get("clipping_distance") == 0 and parameter_name in ("relative_keys", "relative_bias")
+        invisible |= (name, parameter_name) == ("fire", "output.bias")  # the same constant for all logits
         # A threshold below the sentence's length has no effect in an encoder.
         invisible |= "fire_threshold" in options and parameter_name == "threshold_scale"
         if not invisible:

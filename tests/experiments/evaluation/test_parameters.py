@@ -147,7 +147,7 @@ def test_a_big_model_takes_no_memory():
     ("arch", "flags", "message"),
     [
         ("transformer_tiny", [], "there is no architecture 'transformer_tiny' here"),
-        ("transformer_shaw_tiny", ["--clipping-distance", "-1"], "--clipping-distance must be 0 or more"),
+        ("transformer_shaw_tiny", ["--clipping-distance", "-1"], "--clipping-distance: must be 0 or more, not -1"),
         ("transformer_shaw_tiny", ["--position-sharing", "some"], "--position-sharing: invalid choice: 'some'"),
         ("transformer_shaw_tiny", ["--clipping-distance"], "expected one argument"),
         ("transformer_shaw_tiny", ["--clip", "3"], "unrecognized arguments: --clip 3"),
