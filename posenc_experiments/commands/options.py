@@ -161,15 +161,11 @@ class Call:
         if options["source"] is not None and recipe.corpus.sources is None:
             how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
             raise RecipeError(f"--source: the text of {recipe.corpus.name} {how}; leave the option out.")
-        data_dir, output_dir = (_readable(options, name) for name in ("data_dir", "output_dir"))
-        for flag, path, separators in (("--data-dir", data_dir, ":,"), ("--output-dir", output_dir, ":")):
-            if found := set(separators).intersection(str(path)):
-                raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
         return Run(
             recipe=recipe,
             pair=pair,
-            data_dir=data_dir,
-            output_dir=output_dir,
+            data_dir=_directory("--data-dir", options["data_dir"], ":,"),
+            output_dir=_directory("--output-dir", options["output_dir"], ":"),
             python=sys.executable,
             cpu_processes=options["processes"] or 1,
             nodes=self.nodes.count,
@@ -186,14 +182,15 @@ class Call:
         )
 
 
-def _readable(options: dict[str, Any], name: str) -> Path:
-    """The absolute path of an option; RecipeError if commands and records, which are UTF-8, cannot contain it."""
-    path: Path = options[name].absolute()
+def _directory(flag: str, path: Path, separators: str) -> Path:
+    """The absolute path; RecipeError if records, which are UTF-8, or commands of fairseq cannot contain it."""
+    path = path.absolute()
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        flag = "--" + name.replace("_", "-")
         raise RecipeError(f"{flag} {bytes(path)!r}: this path is not UTF-8; name another directory.") from None
+    if found := set(separators).intersection(str(path)):
+        raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
     return path
 
 

@@ -127,14 +127,15 @@ def with_seeds(scores: Sequence[Score], seeds: Collection[int]) -> tuple[list[Sc
     found: dict[tuple[str | None, ...], set[int]] = defaultdict(set)
     for score in scores:
         found[score.setting].add(score.seed)
-    chosen = [score for score in scores if score.seed in seeds and found[score.setting].issuperset(seeds)]
+    complete = {setting for setting, its_seeds in found.items() if its_seeds.issuperset(seeds)}
+    chosen = [score for score in scores if score.seed in seeds and score.setting in complete]
     if not chosen:
         raise RecipeError(
             f"--seeds {','.join(map(str, seeds))}: no experiment here has all of them; there are "
             f"{', '.join(map(str, sorted({score.seed for score in scores})))}."
         )
     names = {score.long_name for score in chosen}
-    lacking = [score for score in scores if not found[score.setting].issuperset(seeds)]
+    lacking = [score for score in scores if score.setting not in complete]
     shown = [one.long_name + (f" on {one.test}" if one.long_name in names else "") for one in lacking]
     return chosen, list(dict.fromkeys(shown))
 

@@ -61,7 +61,7 @@ class Score:
     flags: dict[str, Any]
     seed: int
     metrics: dict[str, Metric]  # by their names in tables; BLEU is always included
-    reference: Path  # the references, in the directory or in prepared data
+    reference_file: Path  # in the directory or in prepared data
     parameters: int | None
     words_per_second: float | None
     valid_loss: float | None
@@ -88,7 +88,7 @@ class Score:
     def file(self, kind: str) -> Path:
         """The file of this kind for the test set."""
         if kind == REFERENCES:
-            return self.reference
+            return self.reference_file
         return ExperimentDirectory(self.directory).test_file(self.test, kind)
 
     @property
@@ -193,7 +193,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> list[Score]:
                 **{key: training[key] for key in types},
                 references=hashes[REFERENCES][0],
                 verified=all(verified for _, verified in hashes.values()),
-                reference=texts[REFERENCES],
+                reference_file=texts[REFERENCES],
             )
         )
     return scores
