@@ -9,7 +9,6 @@ import codecs
 import hashlib
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from gzip import BadGzipFile
@@ -19,11 +18,10 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import (
     Markers,
-    empty_directory,
+    atomic_directory,
     fingerprint,
     locked,
     read_json,
-    replace_directory,
     write_json,
 )
 from posenc_experiments.base.run import Run
@@ -181,15 +179,11 @@ def take(run: Run) -> None:
             raise RecipeError(f"{run.download_dir} is not a copy of text: move it away, or give another --name.")
         _refuse_other(run, text, was_copied=markers.path(stage).is_file())
         before = checksums(run)
-        temporary = empty_directory(run.download_dir.with_name(f"{run.pair}.tmp"))
-        try:
+        with atomic_directory(run.download_dir) as temporary:
             sums = _copy(run, splits, temporary)
             write_json(temporary / CHECKSUMS, sums)
             write_json(run.pair_dir / ORIGIN, origin)
             markers.clear(stage)
-            replace_directory(temporary, run.download_dir)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
         markers.set_done(stage, fingerprint(sums), [run.download_dir / name for name in (*sums, CHECKSUMS)])
     changed = [name for name in {**before, **sums} if before.get(name) != sums.get(name)]
     if before and changed:
