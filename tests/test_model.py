@@ -18,7 +18,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import FairseqDropout
 
 from fairseq_posenc.architectures import SIZES, architecture_name
-from fairseq_posenc.attention import module
+from fairseq_posenc.attention import backends, module
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
@@ -126,6 +126,22 @@ def test_activation_checkpointing_changes_nothing(task, pairs, name, options):
         first = logits(model, batch(task, sources, True), batch(task, shift_right(targets), False))
         second = logits(model, sources[1][None], shift_right(targets)[1][None])
         (first.square().sum() + second.square().sum()).backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for parameter_name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][parameter_name], gradient, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["t5", "deberta", "shaw"])
+@pytest.mark.parametrize("length", [7, 40])
+def test_activation_checkpointing_recomputes_the_same_dropout(task, monkeypatch, name, length):
+    monkeypatch.setattr(backends, "LONG", 32)
+    monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)  # blocks of 16 queries
+    source, target = sentences(task, [length])[0][None], sentences(task, [length], seed=6)[0]
+    gradients = []
+    for flags in ([], ["--checkpoint-activations"]):
+        model = variant(name, {}, "--attention-dropout", "0.3", *flags).train()
+        torch.manual_seed(7)
+        logits(model, source, shift_right([target])[0][None]).square().sum().backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for parameter_name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][parameter_name], gradient, rtol=0, atol=1e-8)

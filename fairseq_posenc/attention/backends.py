@@ -214,10 +214,10 @@ def choose(inputs: AttentionInputs) -> Backend:
     fused = not (encoding.needs_weights or encoding.multiplies_weights)
     if on_cpu:
         # PyTorch has no fused CPU kernel for a trainable bias, and for one query its kernel is 2 to 4 times slower.
-        trainable = (
-            torch.is_grad_enabled() and encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
-        )
-        fused = fused and not trainable and inputs.q.size(2) > 1
+        # Activation checkpointing runs the first pass without gradients: with dropout, it must draw the second's masks.
+        gradients = torch.is_grad_enabled() or (inputs.positions.recomputed and inputs.dropout > 0)
+        trainable = encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
+        fused = fused and not (gradients and trainable) and inputs.q.size(2) > 1
     if fused:
         return sdpa
     # We have not measured blocks on a GPU: users who run out of memory there can select blocks or flex.
