@@ -109,6 +109,7 @@ def test_norms_are_of_what_acts() -> None:
         ("t5", ("--cross-attention-positions", "true", "--dropout", "0.1")),
         ("deberta", ("--share-key-projection", "true", "--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4")),
         ("linformer", ()),
+        ("rotary", ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")),
     ],
 )
 def test_training_is_the_same_to_the_bit(arch: str, flags: tuple[str, ...]) -> None:
