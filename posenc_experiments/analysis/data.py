@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
-from posenc_experiments.data.lengths import read_sizes
+from posenc_experiments.data.lengths import index_file, read_sizes
 from posenc_experiments.experiment.layout import GENERATE_SCRIPT, ExperimentDirectory
 
 
@@ -28,7 +28,7 @@ class Data:
 
     def index(self, split: str, side: str) -> Path:
         """fairseq's index file of a split."""
-        return self.directory / f"{split}.{self.source}-{self.target}.{side}.idx"
+        return index_file(self.directory, split, f"{self.source}-{self.target}", side)
 
     @property
     def dictionaries(self) -> list[Path]:
@@ -45,7 +45,7 @@ class Data:
         return [file_hash(path) for path in self.dictionaries]
 
     def contents(self) -> list[Any]:
-        """What tells this data and subset from others."""
+        """What identifies this data and subset."""
         index = [self.index(self.subset, side) for side in (self.source, self.target)]
         return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in index]]
 

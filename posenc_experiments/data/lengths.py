@@ -28,9 +28,14 @@ def read_sizes(path: Path) -> Sizes:
     return sizes
 
 
+def index_file(binarized: Path, split: str, pair: str, side: str) -> Path:
+    """fairseq's index file of a split (train, valid, test, test1...) in one of the pair's languages."""
+    return binarized / f"{split}.{pair}.{side}.idx"
+
+
 def index_files(run: Run, split: str) -> tuple[Path, Path]:
-    """The index files of a split (train, valid, test, test1...) in the source's and the target's language."""
-    source, target = (run.binarized_dir / f"{split}.{run.pair}.{side}.idx" for side in (run.source, run.target))
+    """The index files of a split in the source's and the target's language."""
+    source, target = (index_file(run.binarized_dir, split, run.pair, side) for side in (run.source, run.target))
     return source, target
 
 

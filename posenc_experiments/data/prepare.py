@@ -7,7 +7,7 @@ in `prepare.work/` until the last step is done.
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -30,11 +30,11 @@ from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
 from posenc_experiments.data import clean, download, encode, subwords, text
 from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
-from posenc_experiments.data.lengths import read_sizes
+from posenc_experiments.data.lengths import index_file, read_sizes
 from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.raw import Raw, extract, has_members, raw_files
 from posenc_experiments.data.sources import known_counts, pair_tests
-from posenc_experiments.data.steps import Step, Steps
+from posenc_experiments.data.steps import Steps
 from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
@@ -109,16 +109,13 @@ def _delete(run: Run, work: Path) -> None:
 
 
 def make_steps(run: Run, work: Path) -> Steps:
-    """The steps of the stage; a step's fingerprint covers its settings and the fingerprints of the steps it reads."""
+    """The steps of the stage, with the settings that each depends on."""
     corpus, settings = run.recipe.corpus, run.recipe.prepare
-    made: dict[str, Step] = {}
+    steps = Steps(work)
 
-    def add(name: str, reads: tuple[str, ...], own: object, function: Any) -> None:
-        reads = tuple(read for read in reads if read in made)
-        step_inputs = fingerprint([name, own, [made[read].inputs for read in reads]])
-        made[name] = Step(name, reads, step_inputs, partial(function, run, steps))
+    def add(name: str, reads: Sequence[str], own: object, function: Callable[[Run, Steps, Path], Any]) -> None:
+        steps.add(name, reads, own, partial(function, run, steps))
 
-    steps = Steps(work, [])
     limits = [settings.min_tokens, settings.max_tokens, settings.max_ratio, settings.eval_max_tokens]
     if has_members(run):
         add("extract", (), _split_contents(run), _extract)
@@ -132,7 +129,6 @@ def make_steps(run: Run, work: Path) -> Steps:
     add("encode", ("evaluation", "clean", "learn"), limits, _encode)
     add("binarize", ("encode",), settings.joined_dictionary, _binarize)
     add("publish", ("evaluation", "learn", "binarize"), None, _publish)
-    steps.steps = list(made.values())
     return steps
 
 
@@ -290,8 +286,8 @@ def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str)
         encoded.append(load_subwords(run, side, steps.path("learn")).encode(text.clean_eval_lines(path)))
         counts.odd_separators += sum(map(text.odd_separators, text.read_lines(path)))
     with (
-        _text(directory / f"{name}.{run.source}") as left,
-        _text(directory / f"{name}.{run.target}") as right,
+        _open_for_writing(directory / f"{name}.{run.source}") as left,
+        _open_for_writing(directory / f"{name}.{run.target}") as right,
     ):
         for number, (source, target) in enumerate(zip_longest(*encoded), 1):
             counts.lines += 1
@@ -303,7 +299,7 @@ def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str)
     return counts
 
 
-def _text(path: Path) -> TextIO:
+def _open_for_writing(path: Path) -> TextIO:
     return open(path, "w", encoding="utf-8", newline="\n")
 
 
@@ -318,7 +314,7 @@ def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
 def require_lines(run: Run, directory: Path, pairs: int) -> None:
     """RecipeError if fairseq-preprocess lost or repeated lines; its workers find their parts of a text by seeking."""
     for side in (run.source, run.target):
-        sentences = len(read_sizes(directory / f"train.{run.pair}.{side}.idx"))
+        sentences = len(read_sizes(index_file(directory, "train", run.pair, side)))
         if sentences != pairs:
             raise RecipeError(
                 f"fairseq-preprocess wrote {sentences:,} sentences of {side} instead of {pairs:,}: see "

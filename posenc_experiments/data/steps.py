@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.base.markers import Markers, empty_directory, naming_full_disk, read_json, write_json
+from posenc_experiments.base.markers import (
+    Markers,
+    empty_directory,
+    fingerprint,
+    naming_full_disk,
+    read_json,
+    write_json,
+)
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,19 @@ class Step:
 class Steps:
     """The steps of one stage in `directory`; the output of the last is the result of the stage."""
 
-    def __init__(self, directory: Path, steps: Sequence[Step]) -> None:
-        self.directory, self.steps, self.markers = directory, list(steps), Markers(directory)
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.markers = directory, Markers(directory)
+        self.steps: list[Step] = []
+
+    def add(self, name: str, reads: Sequence[str], own: object, make: Callable[[Path], Any]) -> None:
+        """Adds a step. Its fingerprint covers its `own` settings and the fingerprints of the steps that it reads.
+
+        Names in `reads` that are no step of this stage are left out.
+        """
+        steps = {step.name: step for step in self.steps}
+        read = [steps[each] for each in reads if each in steps]
+        inputs = fingerprint([name, own, [step.inputs for step in read]])
+        self.steps.append(Step(name, tuple(step.name for step in read), inputs, make))
 
     def path(self, name: str) -> Path:
         return self.directory / name
