@@ -8,7 +8,7 @@ import importlib.util
 from .errors import ExportError
 
 if importlib.util.find_spec("ctranslate2") is None:
-    raise ImportError("CTranslate2 is not installed: run pip install '.[export]' in the repository.")
+    raise ExportError("CTranslate2 is not installed: run pip install '.[export]' in the repository.")
 
 from .directory import export
 from .measuring import measure

@@ -56,11 +56,9 @@ def main(
     fairseq-posenc compare-ctranslate2 averaged.pt served --source test.en --reference test.de
     """
     logging.disable(logging.ERROR)  # libraries log at their import; errors are raised too
-    try:
-        from fairseq_posenc.export import measure
-        from fairseq_posenc.export.search import Search
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
+    from fairseq_posenc.export import measure
+    from fairseq_posenc.export.search import Search
+
     measurement = measure(
         checkpoint,
         directory,

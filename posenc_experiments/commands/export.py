@@ -76,10 +76,8 @@ def main(
     export.json holds the options of translate_batch that search as fairseq does.
     """
     logging.disable(logging.ERROR)  # libraries log at their import; errors are raised too
-    try:
-        from fairseq_posenc.export import export
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
+    from fairseq_posenc.export import export
+
     verification = export(
         checkpoint,
         output,
