@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc_experiments.analysis.data import Data, data_of, script_words
+from posenc_experiments.analysis.progress import every_ten_seconds
 from posenc_experiments.analysis.texts import RESAMPLES, by_length, read_texts
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE
@@ -26,7 +26,6 @@ from posenc_experiments.training.train_log import TrainLog
 FIGURES = 2
 Record = dict[str, Any]
 Say = Callable[[str], None]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def versions() -> dict[str, str]:
 
 
 def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: Path, say: Say) -> Record:
-    """The record of an experiment with these scores, one a test set; written to `path` unless that has it already.
+    """The record of an experiment with these scores, one for each test set; written to `path` unless it is there.
 
     A model's figures of an earlier call stay in that file where this call finds none.
     """
@@ -115,22 +114,9 @@ def _model(checkpoint: Path, data: Data, settings: ModelSettings, known: Record,
         data.target,
         data.subset,
         settings.sentences,
-        progress=every_seconds(say),
+        progress=every_ten_seconds(lambda text: say(f"model: {text}"), "sentences"),
     )
     return _part(inputs, {**made_by, "subset": data.subset, "vocabulary": data.vocabulary(), **found})
-
-
-def every_seconds(say: Say, seconds: float = 10, what: str = "sentences") -> Progress:
-    """Reports how many sentences, or other units in the plural, are done, at most once in that many seconds."""
-    last = time.monotonic()
-
-    def progress(done: int, of: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= seconds:
-            last = time.monotonic()
-            say(f"model: {done:,} of {of:,} {what}")
-
-    return progress
 
 
 def read_record(path: Path) -> Record:

@@ -71,13 +71,12 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
         model = score.long_name, f"seed {score.seed}", checkpoint, data.directory
         if model not in found:  # an experiment has a score for each test set
             found.append(model)
-    for path in paths:
-        if not path.exists():
+    for path in (path for path in paths if not path.is_dir()):
+        if not path.is_file():
             raise RecipeError(f"{path}: there is no such experiment directory or checkpoint.")
-        if path.is_file():
-            if binarized is None:
-                raise RecipeError(f"{path} is a checkpoint: name the directory of fairseq-preprocess with --data.")
-            found.append((path.name, str(path), path, binarized))
+        if binarized is None:
+            raise RecipeError(f"{path} is a checkpoint: name the directory of fairseq-preprocess with --data.")
+        found.append((path.name, str(path), path, binarized))
     several = Counter(name for name, *_ in found)
     return [
         Model(name if several[name] == 1 else f"{name} {which}", checkpoint, data)

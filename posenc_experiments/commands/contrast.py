@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.commands.model_options import data_option
 from posenc_experiments.evaluation.report import FORMATS
 
@@ -38,19 +37,17 @@ def main(models: tuple[Path, ...], contrastive_set: Path, binarized: Path | None
     logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.analysis.contrast import preferences, report
     from posenc_experiments.analysis.contrastive_sets import read_set
-    from posenc_experiments.analysis.record import every_seconds
+    from posenc_experiments.analysis.progress import every_ten_seconds
     from posenc_experiments.analysis.targets import find_models
 
     contrasts = read_set(contrastive_set)
     found = find_models(models, binarized)
-    if not found:
-        raise RecipeError("There is no model: name experiment directories or checkpoints.")
     results = []
     for number, model in enumerate(found, 1):
 
         def say(words: str, title: str = f"{model.name} ({number} of {len(found)})") -> None:
             click.echo(f"contrast: {title}: {words}", err=True)
 
-        results.append(preferences(model, contrasts, normalize, say, every_seconds(say, what="targets")))
+        results.append(preferences(model, contrasts, normalize, say, every_ten_seconds(say, "targets")))
     names = [model.name for model in found]
     click.echo(report(contrastive_set.name, names, contrasts, results, normalize).format(style), nl=False)

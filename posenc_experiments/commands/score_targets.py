@@ -31,7 +31,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, output: Path | None) 
     """
     logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.analysis.pairs import read_pairs
-    from posenc_experiments.analysis.record import every_seconds
+    from posenc_experiments.analysis.progress import every_ten_seconds
     from posenc_experiments.analysis.targets import find_models, score_targets, unknown_words
 
     models = find_models([model], binarized)
@@ -46,7 +46,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, output: Path | None) 
     def say(words: str) -> None:
         click.echo(f"score-targets: {words}", err=True)
 
-    scores = score_targets(models[0], wanted, every_seconds(say, what="targets"))
+    scores = score_targets(models[0], wanted, every_ten_seconds(say, "targets"))
     if warning := unknown_words(wanted, scores):
         say(warning)
     lines = ["line\ttarget\tlog_probability\tlength\ttokens\ttoken_log_probabilities"]
