@@ -224,7 +224,7 @@ def _check_augmentation(args: Namespace) -> None:
         cls = next(cls for cls in effects if effects[cls] == effect)
         raise FlagError(
             f"--position-augmentation {mode} is not defined for {cls.name}: "
-            f"{augmentation.undefined_because(mode, cls)}; leave it out or use another encoding."
+            f"{augmentation.undefined_because(cls)}; leave it out or use another encoding."
         )
     if effect == augmentation.NO_EFFECT:
         raise FlagError(

@@ -32,17 +32,17 @@ def _printable(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
-def brief(error: BaseException, most: int = 300) -> str:
-    """The type and the first ``most`` characters of an error's message, on one line."""
+def brief(error: BaseException) -> str:
+    """The type and the first 300 characters of an error's message, on one line."""
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(".: ")
-    return text if len(text) <= most else f"{text[:most].rstrip()} ..."
+    return text if len(text) <= 300 else f"{text[:300].rstrip()} ..."
 
 
-def few(names: Iterable[object], most: int = 5) -> str:
-    """Joins the first ``most`` names by commas and counts the others; "none" if there are no names."""
+def few(names: Iterable[object]) -> str:
+    """Joins the first five names by commas and counts the others; "none" if there are no names."""
     listed = [str(name) for name in names]
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more or "none"
+    others = len(listed[5:])
+    return ", ".join(listed[:5]) + (f" and {others} more" if others else "") or "none"
 
 
 def hide_tracebacks() -> None:

@@ -94,7 +94,8 @@ def load_trained(
         if error.__cause__ is None:
             raise CheckpointError(str(error)) from None
         raise CheckpointError(
-            f"{checkpoint} cannot be loaded with the dictionaries in {data} ({brief(error.__cause__)})."
+            f"{checkpoint} cannot be loaded with the dictionaries in {data} ({brief(error.__cause__)}): name the data "
+            "of its training with --data."
         ) from None
     model = model.float().eval()
     for name, value in model.state_dict().items():

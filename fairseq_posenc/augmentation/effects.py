@@ -34,7 +34,7 @@ def combined(effects: Collection[str]) -> str:
     return WORKS if WORKS in effects else NO_EFFECT
 
 
-def undefined_because(mode: str, encoding: type[PositionEncoding]) -> str:
+def undefined_because(encoding: type[PositionEncoding]) -> str:
     """The reason why a mode is undefined in a stack, as a clause."""
     if encoding.reads == "distances":
         return f"{encoding.name} reads distances between tokens, not their positions"

@@ -40,7 +40,7 @@ def measure_generation(
     rounds: Sequence[Any],
     clock: Clock,
     group: int,
-    beam: int = 5,
+    beam: int,
 ) -> list[Result]:
     """Measures sentences per second.
 

@@ -59,7 +59,7 @@ class FIRE(PositionEncoding):
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         names = ", ".join(name for name, _ in self.named_parameters() if not name.startswith(ADDED))
-        last = torch.tensor(positions.keys - (not self.bidirectional))
+        last = torch.tensor(positions.keys if self.bidirectional else positions.keys - 1)
         return {names: self._f(positions.span, last).T}
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:

@@ -45,7 +45,6 @@ def export(
     sample: Path | None = None,
     sentencepiece: Path | None = None,
     force: bool = False,
-    search: Search | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Verification:
     """Exports a checkpoint to a model directory of CTranslate2.
@@ -60,7 +59,6 @@ def export(
         sample: text whose translations are compared; by default sentences of the data.
         sentencepiece: the SentencePiece model, which is copied to the directory; by default that of the recipe.
         force: replace an existing model directory of CTranslate2.
-        search: the search with which translations are compared.
         say: called with messages of progress.
 
     Returns:
@@ -69,7 +67,7 @@ def export(
     Raises:
         ExportError: the export failed or was refused; the output is unchanged.
     """
-    search = search or Search()
+    search = Search()
     check_output(output, force)
     trained = load(checkpoint, data, model_overrides)
     subwords = sentencepiece or trained.sentencepiece

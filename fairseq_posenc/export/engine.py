@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import brief
 from ..scoring import pair_batches
 from ..trained import Trained
-from .errors import ExportError, one_line
+from .errors import ExportError
 from .search import LONGEST_OUTPUT, Search
 from .specification import BLANK
 
@@ -52,7 +53,9 @@ class Engine:
                 intra_threads=threads or torch.get_num_threads(),
             )
         except (RuntimeError, ValueError) as error:
-            raise ExportError(f"CTranslate2 cannot load {directory}: {one_line(error)}.") from None
+            raise ExportError(
+                f"CTranslate2 cannot load {directory} ({brief(error)}): export the checkpoint again."
+            ) from None
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
         """Like :func:`fairseq_posenc.scoring.log_probabilities`, for targets that end in </s>, which CTranslate2 itself

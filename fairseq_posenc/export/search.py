@@ -14,6 +14,8 @@ from ..trained import Trained
 
 #: fairseq-generate's --max-len-b
 LONGEST_OUTPUT = 200
+#: source tokens of a batch
+BATCH_TOKENS = 4000
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,11 @@ def generate(trained: Trained, generator: Any, sources: Sequence[Tensor]) -> lis
     return [hypotheses[0]["tokens"] for hypotheses in finished]
 
 
-def translate(trained: Trained, search: Search, sources: Sequence[Tensor], max_tokens: int = 4000) -> list[Tensor]:
+def translate(trained: Trained, search: Search, sources: Sequence[Tensor]) -> list[Tensor]:
     """The best translation of each sentence, with </s>."""
     generator = make_generator(trained, search)
     found: dict[int, Tensor] = {}
-    for numbers in batches(sources, max_tokens):
+    for numbers in batches(sources, BATCH_TOKENS):
         hypotheses = generate(trained, generator, [sources[number] for number in numbers])
         found.update(zip(numbers, hypotheses, strict=True))
     return [found[number] for number in range(len(sources))]

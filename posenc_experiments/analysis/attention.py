@@ -14,29 +14,30 @@ import torch
 from torch import Tensor
 
 from fairseq_posenc.attention.observing import attended_distance
+from fairseq_posenc.attention.positions import relative_distances
 
 #: positions' part of the logits is averaged for distances up to this one
 FURTHEST = 32
 
 
-def distances_of(queries: int, keys: int) -> Tensor:
-    """The distance of every query and key, (T, S), int64."""
-    return torch.arange(keys)[None, :] - torch.arange(queries)[:, None]
+def distances_of(matrices: Tensor) -> Tensor:
+    """The distance of every query and key in matrices of attention, (..., T, S): (T, S), int64."""
+    return relative_distances(matrices.shape[-2], matrices.shape[-1], first=0)
 
 
 def mean_distance(weights: Tensor) -> Tensor:
     """The attended distance of each query, weighted by attention, (H, T)."""
-    return attended_distance(weights, distances_of(*weights.shape[1:]))
+    return attended_distance(weights, distances_of(weights))
 
 
 def mean_absolute_distance(weights: Tensor) -> Tensor:
     """The attended distance of each query without its sign, (H, T)."""
-    return attended_distance(weights, distances_of(*weights.shape[1:]).abs())
+    return attended_distance(weights, distances_of(weights).abs())
 
 
 def share_at(weights: Tensor, distance: int) -> Tensor:
     """The share of each query's attention that the key at this distance gets, (H, T); 0 where there is no such key."""
-    return (weights * (distances_of(*weights.shape[1:]) == distance)).sum(-1)
+    return (weights * (distances_of(weights) == distance)).sum(-1)
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -61,7 +62,7 @@ def logit_rank(logits: Tensor) -> Tensor:
 
 def locality(weights: Tensor) -> Tensor:
     """Chen et al. (2023): how much of each query's attention stays near it, sum_j w_ij / 2^|j - i|; (H, T)."""
-    return (weights * 0.5 ** distances_of(*weights.shape[1:]).abs()).sum(-1)
+    return (weights * 0.5 ** distances_of(weights).abs()).sum(-1)
 
 
 def symmetry(weights: Tensor) -> Tensor | None:
@@ -149,7 +150,7 @@ class LayerStatistics:
 
     def _add_effect(self, effect: Tensor, visible: Tensor) -> None:
         self._adds = self._adds or bool(effect[:, visible].any())
-        distances = distances_of(*visible.shape)
+        distances = distances_of(visible)
         near = visible & (distances.abs() <= FURTHEST)
         index = distances[near] + FURTHEST
         self._added.index_add_(1, index, effect[:, near])

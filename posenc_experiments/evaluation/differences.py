@@ -9,30 +9,30 @@ from typing import Any
 DEFAULT = "the default"
 MOST_LISTED = 4
 
-Path = tuple[str, ...]
-Difference = tuple[Path, Any, Any]
+Keys = tuple[str, ...]
+Difference = tuple[Keys, Any, Any]
 
 
-def differences(one: Any, other: Any, path: Path = ()) -> Iterator[Difference]:
-    """Yields (path, value in `one`, value in `other`) for each value that differs."""
+def differences(one: Any, other: Any, keys: Keys = ()) -> Iterator[Difference]:
+    """Yields (keys, value in `one`, value in `other`) for each value that differs."""
     if DEFAULT in (one, other) and any(isinstance(side, Mapping) for side in (one, other)):
         one, other = ({} if side == DEFAULT else side for side in (one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for key in sorted(one.keys() | other.keys()):
-            yield from differences(one.get(key, DEFAULT), other.get(key, DEFAULT), (*path, str(key)))
+            yield from differences(one.get(key, DEFAULT), other.get(key, DEFAULT), (*keys, str(key)))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) > 1:
         for number, pair in enumerate(zip(one, other, strict=True), 1):
-            yield from differences(*pair, (*path, str(number)))
+            yield from differences(*pair, (*keys, str(number)))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for pair in zip(one, other, strict=True):
-            yield from differences(*pair, path)
+            yield from differences(*pair, keys)
     elif one != other:
-        yield path, one, other
+        yield keys, one, other
 
 
 def listed(found: Iterable[Difference]) -> str:
     """Differences as text: `training lr (0.01 and 0.03), prepare vocabulary (4000 and the default)`."""
-    words = [f"{' '.join(path)} ({spelled(one)} and {spelled(other)})" for path, one, other in found]
+    words = [f"{' '.join(keys)} ({spelled(one)} and {spelled(other)})" for keys, one, other in found]
     more = f" and {len(words) - MOST_LISTED} more" if len(words) > MOST_LISTED else ""
     return ", ".join(words[:MOST_LISTED]) + more
 

@@ -21,14 +21,12 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     Encodings without a clipping distance are horizontal lines.
 
     Raises:
-        RecipeError: there are no scores, or matplotlib has no format of the file's ending.
+        RecipeError: matplotlib has no format of the file's ending.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     groups = comparable_groups(rows)
-    if not groups:
-        raise RecipeError("There are no scores to plot.")
     beside = max(_legend_columns(len(group)) for group in groups)
     figure = Figure(figsize=(7 + 2 * beside, 4.5 * len(groups)), layout="constrained")
     FigureCanvasAgg(figure)

@@ -13,7 +13,7 @@ from posenc_experiments.base.markers import atomic_path, empty_directory
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import prepare, text
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.experiment.command_lines import generate_command, threads
+from posenc_experiments.experiment.command_lines import generate_command, generate_environment
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import GENERATE_LOG, GENERATE_SCRIPT, HYPOTHESES, REFERENCES, SOURCES
 from posenc_experiments.experiment.stage import Stage
@@ -48,8 +48,8 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     what = f"Translating {test} with {experiment.title}"
     run.say(f"translate: {experiment.title}: {test}")
     command = generate_command(experiment, test, results)
-    write_command(experiment.test_file(test, GENERATE_SCRIPT), command, threads(run))
-    run_command(run, command, log, what, threads(run), locks)
+    write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
+    run_command(run, command, log, what, generate_environment(run), locks)
     raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)

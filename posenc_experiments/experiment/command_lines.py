@@ -10,17 +10,11 @@ from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.identity import TRAIN_DEFAULTS, package_directory
 
 
-def common_words(run: Run, task: str = "translation") -> list[str]:
+def common_words(run: Run, task: str) -> list[str]:
     """The words that training and generation share: data, plugin, task and languages."""
-    words = [str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", task]
     return [
-        *words,
-        "--source-lang",
-        run.source,
-        "--target-lang",
-        run.target,
-        "--required-batch-size-multiple",
-        "1",
+        *(str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", task),
+        *("--source-lang", run.source, "--target-lang", run.target, "--required-batch-size-multiple", "1"),
     ]
 
 
@@ -31,7 +25,7 @@ def train_command(experiment: Experiment) -> list[str]:
     flags = {**TRAIN_DEFAULTS, **flags}
     flags.update(_hardware(experiment))
     return [
-        *(*_launcher(run, "fairseq_cli.train"), *common_words(run), "--arch", experiment.arch),
+        *(*_launcher(run, "fairseq_cli.train"), *common_words(run, "translation"), "--arch", experiment.arch),
         *flag_words(flags),
         *("--seed", str(experiment.seed), "--save-dir", str(experiment.checkpoints)),
     ]
@@ -93,6 +87,6 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
     ]
 
 
-def threads(run: Run) -> dict[str, str]:
-    """Environment variables of commands other than training."""
+def generate_environment(run: Run) -> dict[str, str]:
+    """Environment variables of a translation."""
     return {"OMP_NUM_THREADS": str(run.job_cpus)}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -36,9 +35,7 @@ class Progress:
             self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.live is not None:
             self.live.stop()
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from fairseq_posenc.attention.positions import relative_distances
 from posenc_experiments.analysis import attention
 from posenc_experiments.analysis.attention import LayerStatistics
 
@@ -149,7 +150,7 @@ def test_rank():
 
 
 def test_symmetry_of_one_side_and_of_both():
-    distances = attention.distances_of(9, 9)
+    distances = relative_distances(9, 9)
     both = torch.softmax(-distances.abs().double(), -1)[None]
     left = torch.softmax(distances.double(), -1)[None]
     assert attention.symmetry(both).tolist() == [[1]]
