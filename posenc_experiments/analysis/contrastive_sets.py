@@ -54,9 +54,9 @@ def read_set(path: Path) -> list[Contrast]:
     elif path.is_file():
         found = list(_table(path))
     else:
-        raise RecipeError(f"{path}: there is no such contrastive set.")
+        raise RecipeError(f"{path}: there is no such contrastive set: name a .tsv, a .json or a directory.")
     if not found:
-        raise RecipeError(f"{path} holds no contrastive pair.")
+        raise RecipeError(f"{path} holds no contrastive pair: write one a line below the names of the columns.")
     for one in found:
         if one.phenomenon == ALL:
             raise RecipeError(f"{one.where}: its phenomenon is '{ALL}', the name of the whole set's row; rename it.")
@@ -112,7 +112,7 @@ def _distil_lingeval(path: Path) -> Iterator[Contrast]:
         for name in DISTIL:
             candidates = sorted(directory.glob(f"{name}.*"))
             if len(candidates) != 1:
-                raise RecipeError(f"{directory} has {len(candidates)} files {name}.* instead of one.")
+                raise RecipeError(f"{directory} has {len(candidates)} files {name}.* instead of one: leave one.")
             paths.append(candidates[0])
         texts = [lines_of(file) for file in paths]
         for file, lines in zip(paths[1:], texts[1:], strict=True):

@@ -80,14 +80,14 @@ def first_of(found: Iterable[T | None]) -> T | None:
 def line_panels(
     names: Sequence[str], lines: Sequence[Line], title: str, x_label: str, y_label: str, **more: Any
 ) -> list[Panel]:
-    """All lines in one panel, or, where these are more than colours, each in a panel of its own before the others."""
+    """All lines in one panel or, if there are more lines than colours, a panel for each, drawn over the others."""
     if len(lines) <= COLOURS:
         return [Panel(title, chart(lines, f"{title}: {', '.join(names)}", x_label, y_label, **more))]
     panels = []
     for line in lines:
         others = [Line(other.name, other.points, "other") for other in lines if other is not line]
         mine = Line(line.name, line.points, style(0), line.intervals, line.hollow)
-        alt = f"{title}: {line.name} before the other {len(others)}"
+        alt = f"{title}: {line.name} over the other {len(others)}"
         panels.append(Panel(f"{title}: {line.name}", chart([*others, mine], alt, x_label, y_label, **more)))
     return panels
 
@@ -173,7 +173,7 @@ def clipping_figures(rows: Sequence[Row]) -> list[Figure]:
         Figure(
             "clipping-distance",
             "BLEU by clipping distance",
-            "Beyond the distance K, an encoding takes all distances for one. Bars: standard deviation over seeds; of "
+            "Beyond the distance K, an encoding treats all distances alike. Bars: standard deviation over seeds; of "
             "one seed, the 95 % bootstrap interval. K is drawn on a logarithmic axis, on which 0 has a place.",
             "Shaw et al. 2018, table 2",
             _seeds(rows),

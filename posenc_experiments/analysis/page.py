@@ -147,7 +147,7 @@ def _table(experiments: Sequence[Analysed], names: Sequence[str]) -> list[dict[s
 
 
 def _data(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
-    """What the page's script needs: p of each row (second) against each (first), and each two systems' differences."""
+    """What the page's script needs: by baseline, the p of each row; and the differences of each two systems."""
     found: dict[str, Any] = {"names": names, "p": [_p_values(row, rows) for row in rows]}
     return found | (compare_systems([read_texts(row.first) for row in rows]) if len(rows) > 1 else {})
 

@@ -27,7 +27,7 @@ def ribes(hypothesis: Words, reference: Words) -> float:
 
 
 def align(hypothesis: Words, reference: Words) -> list[int]:
-    """The place in the reference of each word of the hypothesis that has just one: by itself or with neighbours."""
+    """The place in the reference of each word that, alone or with its neighbours, occurs once in both sentences."""
     found = []
     for place, word in enumerate(hypothesis):
         for left, right in _contexts(place, len(hypothesis)) if word in reference else ():

@@ -1,5 +1,5 @@
 """The shift test (after SHAPE, Kiyono et al. 2021): what changes if all positions of the source are k higher, as they
-are in a longer text; and the check that k pads in front, which are no positions, change nothing.
+are in a longer text; and the check that k padding tokens before the source, which are no positions, change nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fairseq_posenc.errors import FlagError
 from posenc_experiments.base.errors import RecipeError
 
 SHIFTS = (1, 10, 100)
-#: pads may change the encoder's states and the log-probabilities by this much, absolute or relative
+#: padding may change the encoder's states and the log-probabilities by this much, absolute or relative
 TOLERANCE = 1e-4
 
 
@@ -60,7 +60,7 @@ class ShiftTest:
         """Adds one batch, whose ``output`` is that without a shift; masks are (B, S) and (B, T).
 
         Raises:
-            RecipeError: pads in front of the source change something.
+            RecipeError: padding tokens before the source change something.
         """
         self._tokens += torch.tensor([target_is_real.sum(), source_is_real.sum()])
         predicted = output.logits.argmax(-1)
@@ -102,9 +102,9 @@ class ShiftTest:
         furthest = max(float(((one - other).abs() / one.abs().clamp(min=1)).max()) for one, other in pairs)
         if not furthest <= TOLERANCE:
             raise RecipeError(
-                f"{k} pads in front of the source change what the model computes by {furthest:.2g}: its position "
-                "encoding counts pads as tokens or attends to them; let it use positions.key_positions and the padding "
-                "mask."
+                f"{k} padding tokens before the source change what the model computes by {furthest:.2g}: its position "
+                "encoding counts padding as tokens or attends to it; let it use positions.key_positions and the "
+                "padding mask."
             )
 
 

@@ -133,7 +133,13 @@ def heatmap(
     columns: str,
     ticks: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> Markup:
-    """A grid of colours with the names of its rows and columns; `ticks`: the labels of its first and last."""
+    """A grid of colours.
+
+    Args:
+        rows: the name of the vertical axis; `columns`: of the horizontal one.
+        ticks: the labels of the rows and of the columns, of which those are shown that there is room for; by default
+            their numbers, from 1.
+    """
     cells = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
     count, width = cells.shape
     cell = min(22, max(3, 240 // max(cells.shape)))  # pixels

@@ -57,7 +57,7 @@ def _sentence(systems: Sequence[Texts], scores: NDArray[np.float64], number: int
 
 
 def differing(scores: NDArray[np.float64], most: int) -> list[int]:
-    """The sentences on which the first of two systems is better than the second, by most first."""
+    """The sentences on which the first of two systems is better than the second, the largest advantage first."""
     advantage = scores[0] - scores[1]
     order = np.argsort(-advantage, kind="stable")[:most]
     return [int(number) for number in order if advantage[number] > 0]

@@ -103,10 +103,10 @@ def read_texts(score: Score) -> Texts:
 
 
 def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = None) -> list[tuple[int, int]]:
-    """First and last length of each bucket: a fifth of the sentences each, of the last fifth the longest quarter apart;
-    fewer where many have one length.
+    """First and last length of each bucket.
 
-    `boundary` ends a bucket, so that no bucket has lengths on both sides of it.
+    A bucket has a fifth of the sentences, but the longest twentieth has a bucket of its own. There are fewer buckets if
+    many sentences have the same length. `boundary` ends a bucket, so that no bucket has lengths on both sides of it.
     """
     ends = sorted({int(np.quantile(lengths, share, method="inverted_cdf")) for share in ENDS})
     if boundary is not None and np.min(lengths) <= boundary < ends[-1]:
@@ -125,7 +125,7 @@ def by_length(
     Args:
         texts: a test set and its translations.
         longer_than_training: of each sentence, whether its source is longer than any in the training data.
-        boundary: words of a source; no bucket has sentences of both more and not more.
+        boundary: a number of source words at which a bucket ends.
     """
     found = []
     for first, last in buckets(texts.source_lengths, boundary):

@@ -282,7 +282,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise sections["train"].error("max-tokens", "is missing; batch-tokens needs it, to derive --update-freq.")
     if batch_tokens:
         sections["train"].get("max-tokens", convert.whole(1))
-        sections["train"].asked.discard("max-tokens")
+        sections["train"].asked.discard("max-tokens")  # only checked here: it remains a flag of fairseq
     average = sections["generate"].get("average", convert.whole(1), 1)
     average_by = sections["generate"].get("average-by", convert.choice(tuple(SAVE_INTERVAL)), "epochs")
     length_penalty = sections["generate"].get("length-penalty", convert.choice(tuple(GENERATION_TASKS)), "power")

@@ -28,7 +28,7 @@ def parse_lengths(context: click.Context, parameter: click.Parameter, text: str 
         return None
     parts = text.split(",")
     if not all(part.isdecimal() and len(part) < 10 and int(part) > 1 for part in parts):
-        raise click.BadParameter(f"{text!r}: say numbers of tokens, 2 or more, with commas between them: 32,512.")
+        raise click.BadParameter(f"{text!r}: give numbers of tokens, 2 or more, with commas between them: 32,512.")
     return tuple(sorted({int(part) for part in parts}))
 
 

@@ -38,7 +38,7 @@ def main(output: Path, results: Path) -> None:
     if not finished or finished == [output]:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):
-        raise RecipeError(f"{results} and {output} are in each other: name another directory for the results.")
+        raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
     read_experiments(finished)  # refuses damaged files
     commands = {experiment: _command(experiment, output) for experiment in finished}
     for experiment, command in commands.items():

@@ -142,7 +142,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     except (EOFError, BadGzipFile, zlib.error) as error:
         raise RecipeError(f"{path} is not a whole gzip file ({error}): compress its text again.") from None
     except OSError as error:
-        raise RecipeError(f"{path} cannot be read: {error.strerror}.") from None
+        raise RecipeError(f"{path} cannot be read ({error.strerror}): make it readable.") from None
 
 
 def count_pairs(splits: Mapping[str, Sequence[Path]]) -> dict[str, int]:

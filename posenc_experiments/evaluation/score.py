@@ -145,6 +145,6 @@ def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:
     process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
     if process.returncode != 0:
         reason = (process.stderr.strip() or f"exit status {process.returncode}").split("\n")[-1]
-        raise RecipeError(f"{what} failed: {reason}")
+        raise RecipeError(f"{what} failed ({reason}): run {shlex.join(command)} to see all that it prints.")
     result = json.loads(process.stdout)
     return result if isinstance(result, list) else [result]

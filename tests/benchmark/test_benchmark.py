@@ -544,7 +544,7 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
             "--precision fp16: ",
         ),
         (["speed", "shaw"], "'speed' is not a measure"),
-        (["memory", "shaw", "--lengths", "8;16"], "'8;16': say numbers of tokens"),
+        (["memory", "shaw", "--lengths", "8;16"], "'8;16': give numbers of tokens"),
         (
             ["memory", "shaw", "--lengths", "512", "--tokens", "64"],
             "--tokens 64: ",

@@ -122,5 +122,5 @@ def test_positions_that_count_pads_are_refused(build, inputs, monkeypatch):
 
     model, _ = build("transformer_learned_tiny")
     monkeypatch.setattr(fairseq.utils, "make_positions", of_columns)
-    with pytest.raises(RecipeError, match=r"^1 pads in front of the source change what the model computes"):
+    with pytest.raises(RecipeError, match=r"^1 padding tokens before the source change what the model computes"):
         measure(model, inputs)
