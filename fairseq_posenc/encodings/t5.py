@@ -46,6 +46,8 @@ class T5(DistanceBias):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(num_heads, head_dim)
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
         self.position_sharing = position_sharing
         self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
         self.relative_bias = nn.Parameter(torch.empty(table_heads(num_heads, position_sharing), num_buckets))

@@ -110,6 +110,8 @@ class TupeRel(TupeAbs):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(num_heads, head_dim, untie_first_token, max_positions)
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
         self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
         self.relative_bias = nn.Parameter(torch.empty(num_heads, num_buckets))
         nn.init.normal_(self.relative_bias, std=0.02)
