@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from torch import Tensor
 from ..errors import CheckpointError, few
 from ..signature import SIGNATURE, read_signature, same_positions
 from .checking import check_finite, describe_type
+from .checksums import Checksums
 from .loading import StrPath, load_checkpoint
 from .runs import differences_of_runs, run_settings
 from .settings import differing_settings, model_settings
@@ -163,7 +162,7 @@ class _Sum:
         self._check_run(source, state)
         self._check_types(source, _types(model))
         first_names = _first_names(model)
-        checksums = _Checksums(source)
+        checksums = Checksums(source)
         for name, value in model.items():
             first = self.first_names[name]
             if first != name:
@@ -269,32 +268,6 @@ def _first_names(model: Mapping[str, Any]) -> dict[str, str]:
             memory = (value.data_ptr(), value.dtype, value.shape, value.stride())
         first_names[name] = by_memory.setdefault(memory, name)
     return first_names
-
-
-class _Checksums:
-    """The checksums in a file of torch, which torch itself does not verify when it memory-maps the file."""
-
-    def __init__(self, source: Path) -> None:
-        self.source = source
-        self.known: set[tuple[int, int]] = set()
-        if zipfile.is_zipfile(source):
-            with zipfile.ZipFile(source) as archive:
-                self.known = {(record.file_size, record.CRC) for record in archive.infolist() if record.CRC}
-
-    def verify(self, name: str, value: object) -> None:
-        """Verifies a tensor.
-
-        Raises:
-            CheckpointError: no record of the file has the size and the checksum of the tensor's memory.
-        """
-        if not self.known or not isinstance(value, Tensor) or not value.numel():
-            return  # files from before torch 1.6, or written without checksums, have none
-        storage = value.untyped_storage()
-        data: Any = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-        if (storage.nbytes(), zlib.crc32(data)) not in self.known:
-            raise CheckpointError(
-                f"{self.source} is damaged: {name} does not match its checksum; copy it again or leave it out."
-            )
 
 
 def _write(state: Mapping[str, Any], output: Path) -> None:

@@ -410,6 +410,8 @@ def test_tensors_that_do_not_match_their_checksum(trained: Path, tmp_path: Path)
     message = refusal([trained / "checkpoint1.pt", tmp_path / "hole.pt"], tmp_path / "mean.pt")
     assert "hole.pt is damaged" in message
     assert LAYER in message
+    with pytest.raises(CheckpointError, match=f"hole.pt is damaged: model.{re.escape(LAYER)} does not match"):
+        load_model_ensemble([str(tmp_path / "hole.pt")])
 
 
 def test_a_damaged_or_missing_input(trained: Path, tmp_path: Path) -> None:
