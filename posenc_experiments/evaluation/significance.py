@@ -34,7 +34,8 @@ def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> floa
     One seed has the p-value that SacreBLEU's `--paired-bs` prints, which is one-sided. Several seeds have a two-sided
     one: each of 10,000 samples draws sentences, the same for all translations, and n - 1 of n seeds with replacement,
     so that the variance of the mean over seeds has no bias (Rao and Wu 1988). The random numbers depend on the
-    environment variable SACREBLEU_SEED, by default 12345.
+    environment variable SACREBLEU_SEED, by default 12345. If no sample has a difference, p is 1; there SacreBLEU's is
+    the least that it can be.
 
     Args:
         baseline, system: scores on one test set, one for each seed.
@@ -52,6 +53,8 @@ def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> floa
     pairs = [(_resampled(one, samples), _resampled(other, samples)) for one, other in zip(*by_seed, strict=True)]
     real = float(np.mean([one.score - other.score for one, other in pairs]))
     differences = np.array([one.samples - other.samples for one, other in pairs])
+    if not differences.any():
+        return 1.0
     if len(pairs) == 1:
         distances = np.abs(differences[0])
         return float(_compute_p_value(distances - distances.mean(), abs(real)))

@@ -66,6 +66,13 @@ def test_seeds_that_disagree_count_against_a_difference(made: Path, tmp_path: Pa
     assert paired_bootstrap(one, other) == 1
 
 
+def test_equal_translations_do_not_differ(made: Path, tmp_path: Path) -> None:
+    ours = seeds(made, SINUSOIDAL)
+    same = [copied(score, score.seed, tmp_path) for score in ours]
+    assert paired_bootstrap(ours, same) == 1
+    assert paired_bootstrap(ours[:1], same[:1]) == 1
+
+
 def test_other_seeds_are_refused(made: Path) -> None:
     scores = read_experiments([made])
     missing = [score for score in scores if (score.directory.parent.name, score.seed) != (DIET, 2)]
