@@ -1,5 +1,6 @@
 """Names of the files in an experiment directory; no other file defines them."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -83,9 +84,17 @@ class ExperimentDirectory(Layout):
 
 
 def find_experiments(path: Path) -> list[Path]:
-    """The experiment directories below a directory, or the directory itself if it is one."""
-    about = ExperimentDirectory(path).about
-    if about.is_file():
+    """The experiment directories below a directory, links followed, or the directory itself if it is one."""
+    name = ExperimentDirectory(path).about.name
+    if (path / name).is_file():
         return [path]
-    found = [one.parent for one in path.rglob(about.name)]
+    found: list[Path] = []
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:  # a link to a directory above it
+            folders.clear()
+        elif name in files:
+            found.append(Path(folder))
+        seen.add(real)
     return [one for one in found if not one.name.endswith((TEMPORARY, REPLACED))]  # left by a killed `keep-results`
