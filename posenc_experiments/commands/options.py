@@ -23,6 +23,20 @@ from posenc_experiments.workflow.pipeline import Hardware
 
 SLURM_CPUS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Directory(click.Path):
+    """A directory that is not the empty text, which a shell passes for a variable that is not set."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty: name a directory.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 OPTIONS = [
     click.option(
         "--set",
@@ -39,14 +53,14 @@ OPTIONS = [
     ),
     click.option(
         "--data-dir",
-        type=click.Path(path_type=Path),
+        type=_Directory(),
         default=Path("data"),
         show_default=True,
         help="Directory of downloaded and prepared data.",
     ),
     click.option(
         "--output-dir",
-        type=click.Path(path_type=Path),
+        type=_Directory(),
         default=Path("output"),
         show_default=True,
         help="Directory of the results.",

@@ -79,6 +79,10 @@ def _faults(checked: Checked) -> Iterator[Fault]:
                 yield flag, f"--{flag} {number}: write a whole number."
             elif number is not None and number < least:
                 yield flag, f"--{flag} {number}: write at least {least}."
+    for name, value in checked.settings.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            flag = name.replace("_", "-")
+            yield flag, f"--{flag} {value}: write a finite number."
     for flag in FILES:
         path = checked.get(flag)
         if path and (problem := file_problem(path)):

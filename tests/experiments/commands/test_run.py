@@ -98,6 +98,14 @@ def test_paths_that_cannot_be_passed_on_are_refused(
     assert not (tmp_path / path).exists()
 
 
+@pytest.mark.parametrize("option", ["--data-dir", "--output-dir"])
+def test_an_empty_directory_is_refused(option: str, tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    result = CliRunner().invoke(group, ["run", "--conf", str(conf), *map(str, directories(tmp_path)), option, ""])
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"Error: Invalid value for '{option}': it is empty: name a directory.\n")
+
+
 def test_a_terminal_without_unicode_is_written_to(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
     words = command("run", "--conf", conf, *directories(tmp_path, tmp_path / "±"), "--stages", "train", "--dry-run")

@@ -111,6 +111,7 @@ def test_a_training_with_a_result_is_accepted(prepared: Run, overrides: list[str
         (["generate.diverse-beam-groups=3"], "--diverse-beam-groups 3 does not divide --beam 2"),
         (["generate.match-source-len=", "generate.diversity-rate=0.5"], "are different kinds of search"),
         (["generate.temperature=0"], "--temperature 0.0: write a number above 0"),
+        (["generate.lenpen=nan"], "--set generate.lenpen: --lenpen nan: write a finite number"),
         (["generate.model-overrides={"], "--model-overrides {: write a dictionary"),
         (["generate.model-overrides={[]: 1}"], "write a dictionary"),
         (["generate.constraints="], "--constraints needs constraints of each sentence"),
