@@ -169,6 +169,7 @@ def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> No
         assert torch.equal(tensor, theirs[name]), name
 
 
+@pytest.mark.slow
 def test_killed_at_each_stage_and_resumed_it_writes_the_same_bytes(
     root: Path, unbroken: tuple[list[str], dict[str, str]]
 ) -> None:

@@ -102,6 +102,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         subprocess.run(["kill", "--", f"-{path.read_text().strip()}"], check=False, capture_output=True)
 
 
+@pytest.mark.slow
 def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: Path) -> None:
     write_table(recipe, HEADER, ROW)
     (job,), (experiment,) = plan(recipe).trainings.values(), plan(recipe).experiments
