@@ -31,6 +31,7 @@ def sentence(error: Exception) -> str | None:
         package = (error.name or "").partition(".")[0]
         return f"the package {package} is not installed: run pip install '.[recipes]' in the repository."
     if isinstance(error, OSError) and error.errno in FIXES:
-        where = f"{error.filename}: " if error.filename else ""
+        path = error.filename2 or error.filename  # of a renamed file, the name that it should have
+        where = f"{path}: " if path else ""
         return f"{where}{error.strerror}: {FIXES[error.errno]}."
     return None

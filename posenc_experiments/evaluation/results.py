@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
@@ -151,6 +152,8 @@ def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value.get(key), wanted):
             problem = f"its {key!r} is {value[key]!r}" if key in value else f"it lacks {key!r}"
             raise RecipeError(f"{path} is damaged ({problem}): run its recipe again.")
+        if isinstance(value[key], float) and not math.isfinite(value[key]):
+            raise RecipeError(f"{path} is damaged (its {key!r} is {value[key]}): run its recipe again.")
     return value
 
 
@@ -238,25 +241,34 @@ def _read_metrics(path: Path) -> dict[str, Metric]:
     value = read_json(path)
     try:
         found = {
-            "" + one["name"]: Metric(
+            _typed(one["name"], str): Metric(
                 score=_finite(one["score"]),
-                interval=None if one.get("confidence_var") is None else _finite(one["confidence_var"]),
-                **{key: one.get(key) for key in ("reference", "hypotheses", "references", "translation")},
-                signature="" + one["signature"],  # TypeError unless it is text
+                interval=None if one.get("confidence_var") is None else _finite(one["confidence_var"], least=0),
+                **{key: _typed(one.get(key), str, NoneType) for key in ("reference", "hypotheses", "references")},
+                translation=_typed(one.get("translation"), dict, NoneType),
+                signature=_typed(one["signature"], str),
             )
             for one in (value if isinstance(value, list) else [value])
         }
-    except (AttributeError, TypeError, KeyError, ValueError):
+    except (AttributeError, TypeError, KeyError, ValueError, OverflowError):
         found = {}
     if not found:
         raise RecipeError(f"{path} is not what `sacrebleu -f json` prints: run the stage score again.")
     return found
 
 
-def _finite(number: Any) -> float:
-    if not math.isfinite(number):
+def _finite(number: Any, least: float = -math.inf) -> float:
+    """The number; TypeError, ValueError or OverflowError unless it is one, finite, and at least `least`."""
+    if not math.isfinite(number) or number < least:
         raise ValueError
     return float(number)
+
+
+def _typed(value: Any, *types: type) -> Any:
+    """The value; TypeError unless it has one of the types."""
+    if not isinstance(value, types):
+        raise TypeError
+    return value
 
 
 def read_test_texts(score: Score) -> tuple[list[str], list[str], list[str]]:

@@ -53,7 +53,8 @@ def _matches_files(experiment: Experiment, test: str) -> bool:
         hashes = _hashes(experiment, test)
     except FileNotFoundError:
         return False
-    return all(row.items() >= hashes.items() for row in read_json(experiment.test_file(test, SACREBLEU)))
+    rows = read_json(experiment.test_file(test, SACREBLEU))
+    return isinstance(rows, list) and all(isinstance(row, dict) and row.items() >= hashes.items() for row in rows)
 
 
 def _score(experiment: Experiment, test: str) -> list[Path]:

@@ -42,7 +42,8 @@ def _inputs_of(directory: Path) -> str | None:
     marker = files.markers.path("train")
     if files.checkpoints_inputs.is_file():
         return str(read_json(files.checkpoints_inputs))
-    return str(read_json(marker)["inputs"]) if marker.is_file() else None
+    recorded = read_json(marker) if marker.is_file() else None
+    return str(recorded["inputs"]) if isinstance(recorded, dict) and "inputs" in recorded else None
 
 
 def _training_files(experiment: Experiment) -> list[Path]:

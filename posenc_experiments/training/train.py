@@ -48,9 +48,10 @@ class TrainStage(Stage):
         resumed = prepare_checkpoints(experiment, experiment.train_inputs())
         about = experiment.description()
         if resumed and experiment.about.is_file():
-            about["environment"] = identity.all_environments(
-                read_json(experiment.about).get("environment", {}), about["environment"]
-            )
+            earlier = read_json(experiment.about)
+            environment_then = earlier.get("environment") if isinstance(earlier, dict) else None
+            if isinstance(environment_then, dict):
+                about["environment"] = identity.all_environments(environment_then, about["environment"])
         write_json(experiment.about, about)
         write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"

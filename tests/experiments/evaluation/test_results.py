@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import random
 import shutil
 import statistics
@@ -435,12 +436,16 @@ def test_a_reference_of_sacrebleu_is_named(copy: Path) -> None:
         ("experiment.json", ("made_from", 3), "experiment.json is damaged (its 'made_from' is 3)"),
         ("training.json", "3", "training.json is damaged (it holds no JSON object)"),
         ("training.json", ("parameters", "many"), "training.json is damaged (its 'parameters' is 'many')"),
+        ("training.json", ("words_per_second", math.inf), "training.json is damaged (its 'words_per_second' is inf)"),
         ("test.sacrebleu.json", "[]", "test.sacrebleu.json is not what"),
         ("test.sacrebleu.json", '["BLEU"]', "test.sacrebleu.json is not what"),
         ("test.historical.json", "{}", "test.historical.json is not what"),
         *(
             ("test.sacrebleu.json", json.dumps([{"name": "BLEU", "score": 1, "signature": "s", **wrong}]), "test.sacre")
-            for wrong in ({"score": float("nan")}, {"confidence_var": "x"}, {"confidence_var": [1]}, {"signature": 5})
+            for wrong in (
+                *({"score": float("nan")}, {"score": 10**400}, {"signature": 5}, {"reference": ["r"]}),
+                *({"confidence_var": "x"}, {"confidence_var": [1]}, {"confidence_var": -5}),
+            )
         ),
     ],
 )
@@ -604,6 +609,12 @@ def test_missing_references_are_those_of_the_prepared_data(copy: Path, tmp_path:
     result = CliRunner().invoke(group, options)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"Error: {prepared / 'test.de'} is not the file that was scored")
+
+
+def test_links_to_experiments_are_followed(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(made)
+    (tmp_path / "above").symlink_to(tmp_path)
+    assert len(results.read_experiments([tmp_path])) == len(results.read_experiments([made]))
 
 
 def test_an_experiment_named_twice_counts_once(made: Path) -> None:

@@ -78,6 +78,17 @@ def test_after_a_kill_the_next_run_moves_the_remaining_files(
     assert not list(experiment.directory.glob("superseded-*"))
 
 
+@pytest.mark.parametrize("damaged", ["null", "[]", "{}", "5"])
+def test_a_training_with_a_damaged_marker_is_moved_aside(experiment: Experiment, damaged: str) -> None:
+    trained(experiment, "inputs", 1)
+    shutil.rmtree(experiment.checkpoints)
+    experiment.averaged.write_text("weights")
+    experiment.markers.set_done("train", "inputs", [])
+    experiment.markers.path("train").write_text(damaged)
+    assert not superseded.exchange(experiment, "inputs")
+    assert (experiment.directory / "superseded-1" / "averaged.pt").is_file()
+
+
 def test_a_training_without_checkpoints_is_moved_aside_too(experiment: Experiment) -> None:
     trained(experiment, "inputs", 1)
     experiment.averaged.write_text("weights")
