@@ -89,7 +89,7 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
 
     Args:
         scores: scores whose `made_from` was not recorded are not pooled: each is a row.
-        baseline: name of the experiment to compute p-values against, as `SETUP NAME` if several setups have it.
+        baseline: name of the experiment to compute p-values against, as tables show it if several rows have it.
 
     Raises:
         RecipeError: scores of one setting or test set are not comparable, there is no such baseline, or a row has other
@@ -104,15 +104,15 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
         own = () if score.made_from is not None else (str(score.directory),)
         pooled.setdefault((*score.setting, *own), []).append(score)
     rows = [Row(tuple(sorted(group, key=lambda score: score.seed))) for group in pooled.values()]
-    rows = [row for group in comparable_groups(rows) for row in group]
-    for group in comparable_groups(rows):
+    groups = comparable_groups(rows)
+    for group in groups:
         require_comparable([score for row in group for score in row.scores])
-    if baseline is None:
-        return rows
-    names = list(dict.fromkeys(name for group in comparable_groups(rows) for name in row_names(group)))
-    if not any(_is_named(row, baseline) for row in rows):
-        raise RecipeError(f"--baseline {baseline}: there is no such experiment here; there are {', '.join(names)}.")
-    return [row for group in comparable_groups(rows) for row in _tested(group, baseline)]
+    if baseline is not None:
+        if all(find_row(group, baseline) is None for group in groups):
+            names = ", ".join(dict.fromkeys(name for group in groups for name in row_names(group)))
+            raise RecipeError(f"--baseline {baseline}: there is no such experiment here; there are {names}.")
+        groups = [_tested(group, baseline) for group in groups]
+    return [row for group in groups for row in group]
 
 
 def with_seeds(scores: Sequence[Score], seeds: Collection[int]) -> tuple[list[Score], list[str]]:
@@ -175,14 +175,17 @@ def require_comparable(scores: Sequence[Score]) -> None:
             )
 
 
-def _is_named(row: Row, name: str) -> bool:
-    return name in (row.first.name, row.first.long_name)
-
-
 def row_names(rows: Sequence[Row]) -> list[str]:
-    """The names of comparable rows, with their setups if these differ."""
+    """The names of comparable rows, with their setups if these differ, and with the flags of rows of one name."""
     several = len({row.first.setup for row in rows}) > 1
-    return [row.first.long_name if several else row.first.name for row in rows]
+    names = [row.first.long_name if several else row.first.name for row in rows]
+    flags: dict[str, set[str]] = defaultdict(set)
+    for row, name in zip(rows, names, strict=True):
+        flags[name].add(row.first.flag_words)
+    return [
+        f"{name} ({row.first.flag_words or 'no flags'})" if len(flags[name]) > 1 else name
+        for row, name in zip(rows, names, strict=True)
+    ]
 
 
 def shown_names(rows: Sequence[Row]) -> list[str]:
@@ -204,13 +207,20 @@ def comparable_groups(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def find_row(rows: Sequence[Row], name: str) -> Row | None:
-    """The comparable row with this name (`SETUP NAME` if several setups have it); None if there is none."""
-    found = [row for row in rows if _is_named(row, name)]
-    if len(setups := list(dict.fromkeys(row.first.long_name for row in found))) > 1:
+    """The comparable row with this name; None if there is none.
+
+    Raises:
+        RecipeError: several rows have it.
+    """
+    found: dict[str, Row] = {}
+    for shown, row in zip(row_names(rows), rows, strict=True):
+        if name in (shown, row.first.name, row.first.long_name):
+            found.setdefault(shown, row)
+    if len(found) > 1:
         raise RecipeError(
-            f"--baseline {name}: several setups have one on {rows[0].first.test}; name one of {', '.join(setups)}."
+            f"--baseline {name}: several rows on {rows[0].first.test} have this name; name one of {', '.join(found)}."
         )
-    return found[0] if found else None
+    return next(iter(found.values()), None)
 
 
 def _tested(rows: list[Row], baseline: str) -> list[Row]:

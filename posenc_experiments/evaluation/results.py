@@ -152,7 +152,7 @@ def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value.get(key), wanted):
             problem = f"its {key!r} is {value[key]!r}" if key in value else f"it lacks {key!r}"
             raise RecipeError(f"{path} is damaged ({problem}): run its recipe again.")
-        if isinstance(value[key], float) and not math.isfinite(value[key]):
+        if isinstance(value.get(key), float) and not math.isfinite(value[key]):
             raise RecipeError(f"{path} is damaged (its {key!r} is {value[key]}): run its recipe again.")
     return value
 

@@ -372,6 +372,18 @@ def test_a_baseline_in_several_setups_is_named_with_its_setup(made: Path, tmp_pa
         pooling.pool(scores, "alibi")
 
 
+def test_rows_of_one_name_are_shown_with_their_flags(made: Path, tmp_path: Path) -> None:
+    for dropout in (0.1, 0.2):
+        directory = shutil.copytree(one(made, "sinusoidal"), tmp_path / f"dropout-{dropout}/seed1")
+        change(directory, "flags", value={"dropout": dropout})
+    scores = results.read_experiments([tmp_path])
+    names = ["sinusoidal (--dropout 0.1)", "sinusoidal (--dropout 0.2)"]
+    assert pooling.row_names(pooling.pool(scores)) == names
+    with pytest.raises(RecipeError, match=r"--baseline sinusoidal: several rows .* \(--dropout 0.1\), .* 0.2\)\.$"):
+        pooling.pool(scores, "sinusoidal")
+    assert [row.p_value is None for row in pooling.pool(scores, names[1])] == [False, True]
+
+
 def test_the_historical_score_has_a_column_if_it_exists(copy: Path) -> None:
     header = "tok. BLEU (historical)"
     before = pooling.pool(results.read_experiments([copy]))
