@@ -137,6 +137,7 @@ def prepared(tmp_path_factory):
         ("quickstart", "quickstart", "compare.csv"),
         ("quickstart", "short", "compare.csv"),
         ("multi30k", "multi30k", "compare.csv"),
+        ("multi30k", "multi30k", "compare-seeds123.csv"),
         ("multi30k", "multi30k", "compare-seed1.csv"),
         ("multi30k", "multi30k", "compare-seed1-shaw-k16.csv"),
     ],

@@ -20,5 +20,6 @@ compare() {
 compare quickstart compare.csv
 compare quickstart-short compare.csv
 compare multi30k compare.csv --seeds 1,2
+compare multi30k compare-seeds123.csv --seeds 1,2,3
 compare multi30k compare-seed1.csv --seeds 1
 compare multi30k compare-seed1-shaw-k16.csv --seeds 1 --baseline shaw-k16

@@ -215,6 +215,7 @@ def results() -> dict[str, str]:
     return {
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
         "multi30k": multi30k_scores(),
+        "multi30k-three-seeds": multi30k_scores(file="compare-seeds123.csv"),
         "multi30k-seed1": multi30k_scores(file="compare-seed1.csv"),
         "multi30k-shaw": differences("compare-seed1-shaw-k16.csv", "shaw-k16"),
     }
