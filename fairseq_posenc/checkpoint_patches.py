@@ -31,7 +31,7 @@ from fairseq.file_io import PathManager
 from omegaconf import OmegaConf, open_dict
 
 from .arguments import plugin_flags
-from .checkpoints import Checksums, check_complete, ignore_unsafe_switch, load_checkpoint
+from .checkpoints import check_complete, ignore_unsafe_switch, load_checkpoint
 from .encodings.registry import known_options
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
@@ -67,9 +67,7 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
     def load(path: str, arg_overrides: Any = None, load_on_all_ranks: bool = False) -> dict[str, Any]:
         with name_files_in_errors(str(path)):
             # Not memory-mapped: a training overwrites checkpoint_last.pt in place while it uses its tensors.
-            copy = _local_copy(path, load_on_all_ranks)
-            state = load_checkpoint(copy, mapped=False)
-            Checksums(Path(copy)).verify_all("", state)
+            state = load_checkpoint(_local_copy(path, load_on_all_ranks), mapped=False)
             check_complete(Path(path), state)
             overrides = arg_overrides or {}
             if state.get("args") is not None:

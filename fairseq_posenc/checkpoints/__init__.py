@@ -7,13 +7,11 @@ from ..errors import CheckpointError
 from .allowed import allow_checkpoint_types, ignore_unsafe_switch
 from .averaging import average_checkpoints
 from .checking import check_complete, check_finite
-from .checksums import Checksums
 from .loading import load_checkpoint
 from .selection import last_epoch_checkpoints, last_update_checkpoints
 
 __all__ = [
     "CheckpointError",
-    "Checksums",
     "allow_checkpoint_types",
     "average_checkpoints",
     "check_complete",

@@ -15,6 +15,7 @@ import torch
 from ..errors import CheckpointError, few
 from .allowed import allow_file_types
 from .checking import check_state
+from .checksums import Checksums
 
 StrPath = str | os.PathLike[str]
 
@@ -25,7 +26,8 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
     Args:
         path: the file.
         mapped: memory-map the tensors if the format allows it (since torch 1.6), so that only the tensors that are used
-            take memory. The file must then not change while they are in use.
+            take memory. The file must then not change while they are in use. Their checksums are verified only if this
+            is false: all tensors would have to be read.
 
     Raises:
         CheckpointError: the file is missing, empty, damaged, unsafe, or not a checkpoint of fairseq.
@@ -43,7 +45,10 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle can raise anything
         # "from None" hides torch's own message, which advises to set weights_only=False.
         raise CheckpointError(_explain(path, start, error)) from None
-    return check_state(path, state)
+    state = check_state(path, state)
+    if not mapped:
+        Checksums(path).verify_all("", state)
+    return state
 
 
 _ZIP_START = b"PK\x03\x04"
