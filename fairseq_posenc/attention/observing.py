@@ -27,10 +27,9 @@ Place = tuple[str, int]
 
 def attentions(model: Any) -> dict[Place, MultiheadAttention]:
     """Every attention module of a model, by its stack and layer."""
-    # Not enumerate(layers): with --encoder-layerdrop, iterating skips layers at random.
-    encoder, decoder = ([stack.layers[n] for n in range(len(stack.layers))] for stack in (model.encoder, model.decoder))
-    found = {("encoder", number): layer.self_attn for number, layer in enumerate(encoder)}
-    for number, layer in enumerate(decoder):
+    # .children(), because with --encoder-layerdrop iterating over layers skips some at random.
+    found = {("encoder", number): layer.self_attn for number, layer in enumerate(model.encoder.layers.children())}
+    for number, layer in enumerate(model.decoder.layers.children()):
         found["decoder", number] = layer.self_attn
         if layer.encoder_attn is not None:
             found["cross", number] = layer.encoder_attn
