@@ -149,11 +149,10 @@ def _read_object(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RecipeError(f"{path} is damaged (it holds no JSON object): run its recipe again.")
     for key, wanted in types.items():
-        if not isinstance(value.get(key), wanted):
-            problem = f"its {key!r} is {value[key]!r}" if key in value else f"it lacks {key!r}"
+        found = value.get(key)
+        if not isinstance(found, wanted) or (isinstance(found, float) and not math.isfinite(found)):
+            problem = f"its {key!r} is {found!r}" if key in value else f"it lacks {key!r}"
             raise RecipeError(f"{path} is damaged ({problem}): run its recipe again.")
-        if isinstance(value.get(key), float) and not math.isfinite(value[key]):
-            raise RecipeError(f"{path} is damaged (its {key!r} is {value[key]}): run its recipe again.")
     return value
 
 

@@ -129,7 +129,7 @@ def _too_few(checked: Checked, end: str, kept: int, why: str = "") -> Iterator[F
 
 def _generation_faults(checked: Checked) -> Iterator[Fault]:
     get = checked.get
-    if not get("temperature") > 0:  # also true for NaN
+    if get("temperature") <= 0:
         yield "temperature", f"--temperature {get('temperature')}: write a number above 0."
     if get("sampling") and get("nbest") != get("beam"):
         yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to [generate]."
