@@ -56,7 +56,7 @@ def read_set(path: Path) -> list[Contrast]:
     else:
         raise RecipeError(f"{path}: there is no such contrastive set: name a .tsv, a .json or a directory.")
     if not found:
-        raise RecipeError(f"{path} holds no contrastive pair: write one a line below the names of the columns.")
+        raise RecipeError(f"{path} holds no contrastive pair: write one on each line below the header.")
     for one in found:
         if one.phenomenon == ALL:
             raise RecipeError(f"{one.where}: its phenomenon is '{ALL}', the name of the whole set's row; rename it.")

@@ -136,7 +136,8 @@ def heatmap(
     """A grid of colours.
 
     Args:
-        rows: the name of the vertical axis; `columns`: of the horizontal one.
+        rows: the name of the vertical axis.
+        columns: the name of the horizontal axis.
         ticks: the labels of the rows and of the columns, of which those are shown that there is room for; by default
             their numbers, from 1.
     """
