@@ -40,8 +40,7 @@ class Checkpoints:
         """
         if not rows:
             return replace(self, data=required(self.data))
-        first = rows[0].first
-        read = data_of(first.directory, first.test, first.pair, self.data.directory)
+        read = data_of(rows[0].first, self.data.directory)
         assert read is not None  # since the directory is given
         return replace(self, data=required(replace(self.data, subset=read.subset)))
 
@@ -184,7 +183,7 @@ def _require_one_vocabulary(
         RecipeError: dictionaries differ.
     """
     data = {
-        str(path): data_of(path, settings.test or "", scores[0].pair, settings.binarized)
+        str(path): data_of(next(score for score in scores if score.test == settings.test), settings.binarized)
         for path, scores in experiments.items()
     }
     data |= {str(path): checkpoints.data for path in checkpoints.paths} if checkpoints else {}

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
+from posenc_experiments.data import prepare
 from posenc_experiments.data.lengths import index_file, read_sizes
-from posenc_experiments.experiment.layout import GENERATE_SCRIPT, ExperimentDirectory
+from posenc_experiments.evaluation.results import Score
+from posenc_experiments.experiment.layout import GENERATE_SCRIPT
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Data:
 
     @property
     def dictionaries(self) -> list[Path]:
-        return [self.directory / f"dict.{side}.txt" for side in (self.source, self.target)]
+        return prepare.dictionaries(self.directory, self.source, self.target)
 
     def missing(self) -> Path | None:
         """The first file that is not there."""
@@ -60,21 +62,31 @@ class Data:
         return None if len(sizes) != lines else np.asarray(sizes > read_sizes(train).max(initial=0))
 
 
-def data_of(directory: Path, test: str, pair: str, binarized: Path | None) -> Data | None:
+def data_of(score: Score, binarized: Path | None) -> Data | None:
     """The data that an experiment's test set was translated from, as TEST.generate.sh names it, or the same subset in
     `binarized`; None if it is not there.
+
+    Raises:
+        RecipeError: `binarized` lacks a file; or the dictionaries are not those of the experiment's training.
     """
-    source, _, target = pair.partition("-")
-    words = script_words(ExperimentDirectory(directory).test_file(test, GENERATE_SCRIPT))
+    source, _, target = score.pair.partition("-")
+    words = script_words(score.file(GENERATE_SCRIPT))
     subset = words[words.index("--gen-subset") + 1] if "--gen-subset" in words[:-1] else "test"
     if binarized is None:
         named = [following for word, following in pairwise(words) if word == "fairseq_cli.generate"]
         if not named:
             return None
-        binarized = Path(named[0])
-        data = Data(binarized, source, target, subset)
-        return None if data.missing() else data
-    return required(Data(binarized, source, target, subset))
+        data = Data(Path(named[0]), source, target, subset)
+        if data.missing():
+            return None
+    else:
+        data = required(Data(binarized, source, target, subset))
+    if score.vocabulary is not None and data.vocabulary() != score.vocabulary:
+        raise RecipeError(
+            f"{data.directory} has other dictionaries than those that {score.directory} was trained with: prepare the "
+            "data of its recipe again, or name another directory with --data."
+        )
+    return data
 
 
 def required(data: Data) -> Data:

@@ -51,7 +51,7 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
     directory, first = scores[0].directory, scores[0]
     files = ExperimentDirectory(directory)
     known = read_record(path)
-    data = {score.test: data_of(directory, score.test, score.pair, settings.binarized) for score in scores}
+    data = {score.test: data_of(score, settings.binarized) for score in scores}
     record: Record = {
         "experiment": {key: getattr(first, key) for key in ("corpus", "pair", "setup", "name", "arch", "seed")},
         "fingerprint": first.fingerprint,

@@ -61,7 +61,7 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
     directories = [path for path in paths if path.is_dir()]
     for score in read_experiments(directories) if directories else []:
         checkpoint = ExperimentDirectory(score.directory).averaged
-        data = data_of(score.directory, score.test, score.pair, binarized)
+        data = data_of(score, binarized)
         if not checkpoint.is_file():
             raise RecipeError(f"{checkpoint} is missing: run the stages train..average, or leave the directory out.")
         if data is None:

@@ -239,6 +239,11 @@ def load_subwords(run: Run, language: str, directory: Path | None = None) -> Sub
     return subwords.load(directory or run.prepared_dir, language, run.recipe.prepare)
 
 
+def dictionaries(binarized: Path, *languages: str) -> list[Path]:
+    """fairseq's dictionaries of these languages in a directory of binarized data."""
+    return [binarized / f"dict.{language}.txt" for language in languages]
+
+
 def subwords_of(binarized: Path, language: str) -> Subwords:
     """The subwords that a directory of binarized data was made with; none, if this stage did not make it.
 

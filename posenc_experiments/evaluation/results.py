@@ -66,6 +66,7 @@ class Score:
     parameters: int | None
     words_per_second: float | None
     valid_loss: float | None
+    vocabulary: list[str] | None = None  # SHA-256 of the dictionaries of its training; None in older runs
     setup: str | None = None  # [model] setup, such as shaw-base: a name for all settings but the encoding
     made_from: dict[str, Any] | None = None  # all that the result depends on but the seed; None in older runs
     fingerprint: str | None = None  # of made_from, as the training recorded it
@@ -163,6 +164,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> list[Score]:
     files = ExperimentDirectory(directory)
     about = _read_object(files.about, types)
     types = dict.fromkeys(("parameters", "words_per_second", "valid_loss"), int | float | None)
+    types["vocabulary"] = list | None
     training: dict[str, Any] = dict.fromkeys(types)
     if files.summary.is_file():
         training |= _read_object(files.summary, types)

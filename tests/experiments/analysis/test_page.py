@@ -251,6 +251,11 @@ def test_lengths_beyond_those_of_the_training_are_marked(copy: Path, tmp_path: P
     assert [bucket["longer"] for bucket in found["shaw"]["by_length"]] == [None] * 5
     assert sum(bucket["longer"] for bucket in found["sin"]["by_length"]) == sum(length > 15 for length in lengths) > 0
     assert 'class="mark hollow"' in (copy / "page.html").read_text()
+    summary = one(copy, "sinusoidal") / "training.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "vocabulary": ["other", "checksums"]}))
+    result = call(copy, "--no-models", "--output", copy / "page.html")
+    assert result.exit_code == 1
+    assert f"{data} has other dictionaries than those that {summary.parent} was trained with" in result.output
 
 
 def limit_training(experiment: Path, words: int) -> None:

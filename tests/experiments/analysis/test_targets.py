@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import file_hash
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.cli import group
 from posenc_experiments.data import prepare, subwords
@@ -156,6 +157,19 @@ def test_what_is_missing_of_an_experiment_is_named(checkpoint, data, tmp_path):
     with pytest.raises(RecipeError, match="name it with --data"):
         find_models([directory])
     assert find_models([directory], data)[0].data == data
+
+
+def test_dictionaries_of_another_training_are_refused(checkpoint, data, pairs, tmp_path):
+    directory = make_experiment(tmp_path / "output", 1, data, checkpoint("transformer_nopos_tiny"))
+    other = shutil.copytree(data, tmp_path / "other")
+    first, second, *rest = (other / "dict.en.txt").read_text().splitlines(keepends=True)
+    (other / "dict.en.txt").write_text("".join([second, first, *rest]))  # as many words
+    summary = directory / "training.json"
+    vocabulary = [file_hash(data / f"dict.{side}.txt") for side in ("en", "de")]
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "vocabulary": vocabulary}))
+    assert find_models([directory])[0].data == data
+    message = f"{other} has other dictionaries than those that {directory} was trained with: prepare the data"
+    assert message in run("score-targets", directory, pairs, "--data", other, code=1).output
 
 
 def test_a_checkpoint_needs_data(checkpoint, tmp_path):

@@ -448,6 +448,7 @@ def test_a_reference_of_sacrebleu_is_named(copy: Path) -> None:
         ("experiment.json", ("made_from", 3), "experiment.json is damaged (its 'made_from' is 3)"),
         ("training.json", "3", "training.json is damaged (it holds no JSON object)"),
         ("training.json", ("parameters", "many"), "training.json is damaged (its 'parameters' is 'many')"),
+        ("training.json", ("vocabulary", "many"), "training.json is damaged (its 'vocabulary' is 'many')"),
         ("training.json", ("words_per_second", math.inf), "training.json is damaged (its 'words_per_second' is inf)"),
         ("test.sacrebleu.json", "[]", "test.sacrebleu.json is not what"),
         ("test.sacrebleu.json", '["BLEU"]', "test.sacrebleu.json is not what"),

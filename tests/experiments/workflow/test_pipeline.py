@@ -88,6 +88,8 @@ def test_a_run_writes_all_documented_files(made: Path) -> None:
     weights = load_checkpoint(directory / "averaged.pt")["model"]
     assert training["updates"] > 0
     assert training["words_per_second"] > 0
+    dictionaries = (made / "data/tiny/en-de/prepared/binarized" / f"dict.{side}.txt" for side in ("en", "de"))
+    assert training["vocabulary"] == [file_hash(path) for path in dictionaries]
     assert 0 < training["parameters"] <= sum(tensor.numel() for tensor in weights.values())
     script = (directory / "command.sh").read_text()
     for words in ("OMP_NUM_THREADS=1", "--arch transformer_shaw_tiny", "--update-freq 2", "--seed 1"):
