@@ -134,12 +134,11 @@ def prepared(tmp_path_factory):
 @pytest.mark.parametrize(
     ("recipe", "conf", "file"),
     [
-        ("quickstart", "quickstart", "compare.csv"),
-        ("quickstart", "short", "compare.csv"),
-        ("multi30k", "multi30k", "compare.csv"),
-        ("multi30k", "multi30k", "compare-seeds123.csv"),
-        ("multi30k", "multi30k", "compare-seed1.csv"),
-        ("multi30k", "multi30k", "compare-seed1-shaw-k16.csv"),
+        ("quickstart", "quickstart", "quickstart/compare.csv"),
+        ("quickstart", "short", "quickstart-short/compare.csv"),
+        ("multi30k", "multi30k", "multi30k/en-de/compare.csv"),
+        ("multi30k", "multi30k", "multi30k/en-de/compare-seed1.csv"),
+        ("multi30k", "multi30k", "multi30k/en-de/compare-seed1-shaw-k16.csv"),
     ],
 )
 def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepared, tmp_path, request):
@@ -147,12 +146,12 @@ def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepare
     source = ["--source", request.getfixturevalue("shared") / "data/multi30k"] if recipe == "multi30k" else []
     options = ["run", "--recipe", ROOT / "recipes" / recipe, "--conf", conf, "--stages", "download,prepare", *source]
     invoke(*options, "--data-dir", prepared, "--output-dir", tmp_path / "none")
-    kept = ROOT / "results" / ("quickstart-short" if conf == "short" else recipe)
-    text = (kept / file).read_text(encoding="utf-8")
+    kept = ROOT / "results" / file
+    text = kept.read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     baseline = next(row["experiment"] for row in rows if not row["p_value"])
     options = ["--baseline", baseline, "--seeds", rows[0]["seeds"].replace(" ", ","), "--format", "csv"]
-    assert invoke("compare", kept, "--data-dir", prepared, *options) == text
+    assert invoke("compare", kept.parent, "--data-dir", prepared, *options) == text
 
 
 def invoke(*words):
@@ -163,7 +162,7 @@ def invoke(*words):
 
 
 def test_a_row_without_results_is_an_error(tables):
-    with pytest.raises(ValueError, match=r"results/multi30k has no shaw-k3: run .*--experiments shaw-k3`"):
+    with pytest.raises(ValueError, match=r"results/multi30k/en-de has no shaw-k3: run .*--experiments shaw-k3`"):
         tables.multi30k_scores(["shaw-k1", "shaw-k3"])
 
 

@@ -8,9 +8,9 @@ source scripts/env.sh
 
 bash recipes/quickstart/run.sh --stages download,prepare
 bash recipes/quickstart/run.sh --conf short --stages download,prepare
-bash recipes/multi30k/run.sh --stages download,prepare "$@"
+bash recipes/multi30k/run.sh --stages download,prepare --pair en-de "$@"
 
-# compare RECIPE FILE [OPTIONS]: writes results/RECIPE/FILE
+# compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
     local file="results/$1/$2"
     "$PYTHON" scripts/compare.py "results/$1" --data-dir data --format csv --baseline sinusoidal "${@:3}" >"$file.tmp"
@@ -19,7 +19,6 @@ compare() {
 
 compare quickstart compare.csv
 compare quickstart-short compare.csv
-compare multi30k compare.csv --seeds 1,2
-compare multi30k compare-seeds123.csv --seeds 1,2,3
-compare multi30k compare-seed1.csv --seeds 1
-compare multi30k compare-seed1-shaw-k16.csv --seeds 1 --baseline shaw-k16
+compare multi30k/en-de compare.csv --seeds 1,2,3
+compare multi30k/en-de compare-seed1.csv --seeds 1
+compare multi30k/en-de compare-seed1-shaw-k16.csv --seeds 1 --baseline shaw-k16

@@ -37,9 +37,10 @@ GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
 OUTPUT = HERE / "quickstart.txt"
 IMAGES = ROOT / "docs" / "images"
 TERMINAL = IMAGES / "quickstart.svg"
-#: the recipe and the test set of each plot
+EN_DE = "multi30k/en-de"  # in results/
+#: the directory in results/ and the test set of each plot
 PLOTS = {
-    "clipping-distance.png": ("multi30k", "test_2016_flickr"),
+    "clipping-distance.png": (EN_DE, "test_2016_flickr"),
     "clipping-distance-quickstart.png": ("quickstart", "test"),
 }
 BASELINE = "sinusoidal"
@@ -62,8 +63,8 @@ def read(name: str) -> list[Run]:
         return list(csv.DictReader(file))
 
 
-def kept(recipe: str, test: str) -> list[Run]:
-    """The runs of a recipe in results/, with their scores on a test set."""
+def kept(directory: str, test: str) -> list[Run]:
+    """The runs in a directory of results/, with their scores on a test set."""
     return [
         {
             "encoding": found.encoding,
@@ -74,14 +75,14 @@ def kept(recipe: str, test: str) -> list[Run]:
             "valid_loss": str(found.valid_loss),
             "parameters": f"{found.parameters:,}",
         }
-        for found in read_experiments([RESULTS / recipe])
+        for found in read_experiments([RESULTS / directory])
         if found.test == test
     ]
 
 
 def multi30k() -> dict[str, list[Run]]:
-    """The runs of Multi30k, by test set."""
-    return {test: kept("multi30k", test) for test in MULTI30K}
+    """The runs of Multi30k, English to German, by test set."""
+    return {test: kept(EN_DE, test) for test in MULTI30K}
 
 
 def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -> list[Run]:
@@ -167,20 +168,20 @@ def cost() -> str:
     return table(["table", "billion target words", *GPUS], rows)
 
 
-def compared(recipe: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
-    """The rows of a file in results/RECIPE/, which `compare --baseline ... --seeds ... --format csv` wrote, by test set
+def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
+    """The rows of a file in results/DIRECTORY/, which `compare --baseline ... --seeds ... --format csv` wrote, by test set
     and experiment.
 
     Raises:
         ValueError: they are not those of the experiments in results/ that have the file's seeds.
     """
-    with open(RESULTS / recipe / file, encoding="utf-8", newline="") as opened:
+    with open(RESULTS / directory / file, encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(opened))
     seeds = {int(seed) for row in rows for seed in row["seeds"].split()}
-    pooled = pool(with_seeds(read_experiments([RESULTS / recipe]), seeds)[0])
+    pooled = pool(with_seeds(read_experiments([RESULTS / directory]), seeds)[0])
     current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
     if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows}:
-        raise ValueError(f"results/{recipe}/{file} is outdated: regenerate it as results/README.md says.")
+        raise ValueError(f"results/{directory}/{file} is outdated: regenerate it as results/README.md says.")
     tests: dict[str, dict[str, Run]] = {}
     for row in rows:
         tests.setdefault(row["test"], {})[row["experiment"]] = row
@@ -215,7 +216,6 @@ def results() -> dict[str, str]:
     return {
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
         "multi30k": multi30k_scores(),
-        "multi30k-three-seeds": multi30k_scores(file="compare-seeds123.csv"),
         "multi30k-seed1": multi30k_scores(file="compare-seed1.csv"),
         "multi30k-shaw": differences("compare-seed1-shaw-k16.csv", "shaw-k16"),
     }
@@ -239,10 +239,10 @@ def lengths() -> dict[str, str]:
     }
 
 
-def length_ratios(recipe: str) -> dict[tuple[str, str], str]:
+def length_ratios(directory: str) -> dict[tuple[str, str], str]:
     """Words of the translations by words of the references, the mean over seeds, by test set and experiment."""
     found: dict[tuple[str, str], list[float]] = {}
-    for one in read_experiments([RESULTS / recipe]):
+    for one in read_experiments([RESULTS / directory]):
         bleu = json.loads(one.file(SACREBLEU).read_text(encoding="utf-8"))[0]
         (ratio,) = re.findall(r"ratio = ([\d.]+)", bleu["verbose_score"])
         found.setdefault((one.test, one.name), []).append(float(ratio))
@@ -255,12 +255,12 @@ def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.c
     Raises:
         ValueError: results/ has no such experiment.
     """
-    of_test = compared("multi30k", file)
+    of_test = compared(EN_DE, file)
     found = of_test[MULTI30K[0]]
     chosen = names or list(found)
     if missing := [name for name in chosen if name not in found]:
         raise ValueError(
-            f"results/multi30k has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
+            f"results/{EN_DE} has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
             f"{','.join(missing)}`, and keep it as results/README.md says."
         )
     rows = [[f"`{name}`", *(pooled_score(of_test[test][name]) for test in MULTI30K)] for name in chosen]
@@ -269,7 +269,7 @@ def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.c
 
 def differences(file: str, baseline: str) -> str:
     """Differences in BLEU from a baseline on Multi30k in a file of `compare`, and p-values with Holm's correction."""
-    of_test = compared("multi30k", file)
+    of_test = compared(EN_DE, file)
     rows = []
     for name in of_test[MULTI30K[0]]:
         if name != baseline:
@@ -286,9 +286,9 @@ def readme() -> dict[str, str]:
     return {"clipping": multi30k_scores(CLIPPING)}
 
 
-def draw(path: Path, recipe: str, test: str) -> None:
+def draw(path: Path, directory: str, test: str) -> None:
     """Draws BLEU against clipping distance."""
-    runs = [one for one in read_experiments([RESULTS / recipe]) if one.test == test and one.name in CLIPPING]
+    runs = [one for one in read_experiments([RESULTS / directory]) if one.test == test and one.name in CLIPPING]
     plot.plot(pool(sorted(runs, key=lambda one: CLIPPING.index(one.name))), path)
 
 
