@@ -106,6 +106,17 @@ def test_an_empty_directory_is_refused(option: str, tmp_path: Path) -> None:
     assert result.stderr.endswith(f"Error: Invalid value for '{option}': it is empty: name a directory.\n")
 
 
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_a_directory_without_a_recipe_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = CliRunner().invoke(group, ["run", "--recipe", str(tmp_path / name), "--dry-run"])
+    assert result.exit_code == 1
+    assert (
+        result.stderr
+        == f"Error: --recipe {tmp_path / name}: there is no recipe; name a directory such as recipes/quickstart.\n"
+    )
+
+
 def test_a_terminal_without_unicode_is_written_to(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
     words = command("run", "--conf", conf, *directories(tmp_path, tmp_path / "±"), "--stages", "train", "--dry-run")
