@@ -37,7 +37,7 @@ GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
 OUTPUT = HERE / "quickstart.txt"
 IMAGES = ROOT / "docs" / "images"
 TERMINAL = IMAGES / "quickstart.svg"
-EN_DE = "multi30k/en-de"  # in results/
+EN_DE, EN_FR = "multi30k/en-de", "multi30k/en-fr"  # in results/
 #: the directory in results/ and the test set of each plot
 PLOTS = {
     "clipping-distance.png": (EN_DE, "test_2016_flickr"),
@@ -47,7 +47,7 @@ BASELINE = "sinusoidal"
 #: the rows of README and of the plots
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
-SHORT = "quickstart-short"
+SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short"
 DEEPER = ("test_depth3", "test_depth4")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
@@ -169,8 +169,8 @@ def cost() -> str:
 
 
 def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
-    """The rows of a file in results/DIRECTORY/, which `compare --baseline ... --seeds ... --format csv` wrote, by test set
-    and experiment.
+    """The rows of a file in a directory of results/, which `compare --baseline ... --seeds ... --format csv` wrote, by
+    test set and experiment.
 
     Raises:
         ValueError: they are not those of the experiments in results/ that have the file's seeds.
@@ -221,12 +221,17 @@ def results() -> dict[str, str]:
     }
 
 
+def by_words(recipe: str) -> str:
+    """BLEU by words of the source, as `table.sh short` of the recipe wrote it."""
+    with open(RESULTS / recipe / "short.csv", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["missing"]]
+    ranges = [name.removeprefix("bleu ") for name in rows[0] if name.startswith("bleu ")]
+    cells = [[f"`{row['experiment']}`", *(with_error(row, words) for words in ranges)] for row in rows]
+    return table(["experiment", *(f"{words} words" for words in ranges)], cells)
+
+
 def lengths() -> dict[str, str]:
     """Scores of models that were trained on short sentences."""
-    with open(RESULTS / SHORT / "short.csv", encoding="utf-8", newline="") as file:  # as `table.sh short` wrote it
-        by_words = [row for row in csv.DictReader(file) if not row["missing"]]
-    ranges = [name.removeprefix("bleu ") for name in by_words[0] if name.startswith("bleu ")]
-    short = [[f"`{row['experiment']}`", *(with_error(row, words) for words in ranges)] for row in by_words]
     of_test = compared(SHORT)
     ratios = length_ratios(SHORT)
     deeper = [
@@ -234,7 +239,7 @@ def lengths() -> dict[str, str]:
         for name in of_test[DEEPER[0]]
     ]
     return {
-        "short": table(["experiment", *(f"{words} words" for words in ranges)], short),
+        "short": by_words(SHORT),
         "deeper": table(["experiment", *(cell for test in DEEPER for cell in (test, "length ratio"))], deeper),
     }
 
