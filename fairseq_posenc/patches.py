@@ -6,6 +6,9 @@
 * With several processes and ``--update-freq``, the shorter shards end with a dummy batch in the last update of an
   epoch. The trainer then ignores the sizes of the real batches before it, and the gradient of the update is too large.
 * A training that resumes after its last update makes one more, since ``--max-update`` is checked after an update only.
+* An iterator over the training data that fairseq drops, as it does after each epoch with ``--update-epoch-batch-itr``,
+  is in a reference cycle. Until Python looks for cycles, which takes many epochs, the processes of its data loader
+  live on and hold copies of the memory of the training.
 * The worker processes of a killed torchrun continue to train, and write to the same directory as the resumed training.
 * ``--bf16`` implies ``--tpu``, so fairseq never uses a GPU with it, and without PyTorch/XLA it ends in a traceback.
 * Errors in reading checkpoints: see :mod:`.checkpoint_patches`.
@@ -19,6 +22,7 @@ import logging
 import os
 import signal
 import sys
+import weakref
 from collections import ChainMap
 from collections.abc import Iterator, Sized
 from types import ModuleType
@@ -45,6 +49,7 @@ def install() -> None:
     for owner, name, wrap in (
         (data_utils, "batch_by_size", keep_every_sentence),
         (iterators, "_chunk_iterator", sort_dummies_first),
+        (iterators.FrozenBatchSampler, "__init__", refer_weakly),
         (FairseqTask, "train_step", ignore_dummy_sizes),
         (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
         (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
@@ -121,6 +126,17 @@ def sort_dummies_first(chunk_iterator: Any) -> Any:
             yield sorted(chunk, key=is_real)
 
     return ordered
+
+
+def refer_weakly(init: Any) -> Any:
+    """Has a sampler refer weakly to the iterator over the data that owns it, whose method makes the batches."""
+
+    @functools.wraps(init)
+    def initialize(sampler: Any, ordered_batches: Any, *args: Any, **kwargs: Any) -> None:
+        method = weakref.WeakMethod(ordered_batches)
+        init(sampler, lambda *of_epoch: method()(*of_epoch), *args, **kwargs)  # type: ignore[misc]
+
+    return initialize
 
 
 def stop_if_finished(load_checkpoint: Any) -> Any:

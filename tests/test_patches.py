@@ -1,5 +1,8 @@
 """Patched functions accept the same arguments as fairseq's own."""
 
+import gc
+import multiprocessing
+
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import iterators
@@ -13,6 +16,22 @@ def test_any_items_can_be_grouped_and_dummies_come_first():
     assert list(iterators.GroupedIterator(list(range(10)), 4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     batches = [{"id": 1}, {}, {"id": 2}, None]
     assert list(iterators.GroupedIterator(batches, 4)) == [[{}, None, {"id": 1}, {"id": 2}]]
+
+
+def test_a_dropped_iterator_ends_the_processes_of_its_data_loader():
+    dataset = make_task().build_dataset_for_inference([torch.tensor([5, 2])] * 4, [2] * 4)
+    gc.disable()
+    try:
+        for _ in range(3):
+            epochs = iterators.EpochBatchIterator(dataset, dataset.collater, [[0, 1], [2, 3]], num_workers=1)
+            for _ in range(2):
+                batches = epochs.next_epoch_itr(shuffle=False)
+                assert [batch["id"].tolist() for batch in batches] == [[0, 1], [2, 3]]
+            assert len(multiprocessing.active_children()) == 1
+            del epochs, batches
+            assert multiprocessing.active_children() == []
+    finally:
+        gc.enable()
 
 
 class ByPosition(TranslationTask):
