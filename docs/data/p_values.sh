@@ -19,6 +19,6 @@ compare() {
 
 compare quickstart compare.csv
 compare quickstart-short compare.csv
-compare multi30k/en-de compare.csv --seeds 1,2,3
-compare multi30k/en-de compare-seed1.csv --seeds 1
-compare multi30k/en-de compare-seed1-shaw-k16.csv --seeds 1 --baseline shaw-k16
+compare multi30k/en-de compare.csv --seeds 1,2,3 --all-tests
+compare multi30k/en-de compare-shaw-k16.csv --seeds 1,2,3 --all-tests --baseline shaw-k16
+compare multi30k/en-de compare-seed1.csv --seeds 1 --all-tests

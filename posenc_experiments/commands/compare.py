@@ -13,12 +13,13 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by paired bootstrap.")
+@click.option("--all-tests", is_flag=True, help="Add a table of BLEU on all test sets together.")
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A recipe's --data-dir: p-values of experiments without references, as in results/, take them from its "
-    "prepared data.",
+    help="A recipe's --data-dir: p-values and --all-tests take the references that experiments lack, as in results/, "
+    "from its prepared data.",
 )
 @click.option(
     "--plot",
@@ -29,6 +30,7 @@ def main(
     directories: tuple[Path, ...],
     style: str,
     baseline: str | None,
+    all_tests: bool,
     seeds: str | None,
     data_dir: Path | None,
     plot: Path | None,
@@ -40,7 +42,7 @@ def main(
     """
     if plot is not None:
         require_output(plot, "compare.png", "--plot")
-    from posenc_experiments.evaluation import comparison, pooling, results
+    from posenc_experiments.evaluation import comparison, pooling, results, together
     from posenc_experiments.evaluation.plot import plot as draw
 
     scores = results.read_experiments(directories, data_dir)
@@ -48,7 +50,7 @@ def main(
         scores, lacking = pooling.with_seeds(scores, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
-    rows = pooling.pool(scores, baseline)
+    rows = pooling.pool([*scores, *(together.all_tests(scores) if all_tests else [])], baseline)
     click.echo(comparison.report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

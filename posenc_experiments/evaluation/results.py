@@ -4,6 +4,8 @@ It reads only files that the stages write: the description of the experiment, a 
 test set, scores, hypotheses and references; never logs. It refuses a score whose files changed after scoring.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
@@ -29,6 +31,9 @@ from posenc_experiments.experiment.layout import (
     ExperimentDirectory,
     find_experiments,
 )
+
+#: paths, each with the time of its last change
+Files = tuple[tuple[Path, int], ...]
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Score:
     environment: dict[str, Any] = field(default_factory=dict)  # versions of code and libraries, for information
     references: str | None = None  # SHA-256; None if the scores do not record it and the file is missing
     verified: bool = False  # whether hypotheses and references exist and have the hashes that the score records
+    parts: tuple[Score, ...] = ()  # the scores of the single test sets, if it is of several together
 
     @property
     def bleu(self) -> Metric:
@@ -289,6 +295,29 @@ def read_test_texts(score: Score) -> tuple[list[str], list[str], list[str]]:
             f"{len(hypotheses):,}: run the stages translate and score again."
         )
     return sources, references, hypotheses
+
+
+def translation_files(score: Score) -> Files:
+    """The files of a score's hypotheses and references, in turns.
+
+    Raises:
+        RecipeError: one is missing.
+    """
+    files = [one.file(kind) for one in score.parts or (score,) for kind in (HYPOTHESES, REFERENCES)]
+    try:
+        return tuple((path, path.stat().st_mtime_ns) for path in files)
+    except FileNotFoundError as error:
+        instead = "prepare the corpus and name its --data-dir, or " if Path(error.filename) in files[1::2] else ""
+        raise RecipeError(
+            f"{error.filename} is missing, and --baseline and --all-tests need it: {instead}run the stages translate "
+            "and score again."
+        ) from None
+
+
+def read_translations(files: Files) -> tuple[list[str], list[str]]:
+    """The lines of all hypotheses and of all references of `translation_files`."""
+    hypotheses, references = ([line for path, _ in files[first::2] for line in read_lines(path)] for first in (0, 1))
+    return hypotheses, references
 
 
 def read_lines(path: Path) -> list[str]:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +12,7 @@ from sacrebleu.significance import _compute_p_value
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
-from posenc_experiments.evaluation.results import Score, read_lines
-from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
+from posenc_experiments.evaluation.results import Files, Score, read_translations, translation_files
 
 SAMPLES = 1000  # of the bootstrap of one seed, as in SacreBLEU
 #: of that of several seeds: no p-value is below 1 / (samples + 1), and Holm multiplies it by the number of tests
@@ -38,7 +36,7 @@ def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> floa
     the least that it can be.
 
     Args:
-        baseline, system: scores on one test set, one for each seed.
+        baseline, system: scores on one test set or on all together, one for each seed.
 
     Raises:
         RecipeError: the two do not have the same seeds.
@@ -90,15 +88,7 @@ class _Resampled(NamedTuple):
 
 def _resampled(score: Score, samples: int) -> _Resampled:
     """BLEU of a system, and of samples of its sentences; the same sentences for every system."""
-    files = score.file(HYPOTHESES), score.file(REFERENCES)
-    try:
-        changes = [(path, path.stat().st_mtime_ns) for path in files]
-    except FileNotFoundError as error:
-        instead = "prepare the corpus and name its --data-dir, or " if error.filename == str(files[1]) else ""
-        raise RecipeError(
-            f"{error.filename} is missing, and --baseline needs it: {instead}run the stages translate and score again."
-        ) from None
-    return _resampled_files(*changes, score.bleu.lowercased, samples, _random_seed())
+    return _resampled_files(translation_files(score), score.bleu.lowercased, samples, _random_seed())
 
 
 def _random_seed() -> int:
@@ -107,12 +97,11 @@ def _random_seed() -> int:
 
 
 @lru_cache(maxsize=512)
-def _resampled_files(
-    hypotheses: tuple[Path, int], references: tuple[Path, int], lowercase: bool, samples: int, seed: int
-) -> _Resampled:
+def _resampled_files(files: Files, lowercase: bool, samples: int, seed: int) -> _Resampled:
     # SacreBLEU's PairedTest would resample both systems of every pair.
     metric = bleu.BLEU(lowercase=lowercase)
-    statistics = metric._extract_corpus_statistics(read_lines(hypotheses[0]), [read_lines(references[0])])
+    hypotheses, references = read_translations(files)
+    statistics = metric._extract_corpus_statistics(hypotheses, [references])
     whole = metric._aggregate_and_compute(statistics).score
     of_sentences = np.array(statistics, dtype="float32")
     random, sentences = np.random.default_rng(seed), len(statistics)

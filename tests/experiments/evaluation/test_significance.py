@@ -89,7 +89,9 @@ def test_a_missing_reference_is_named(tmp_path: Path) -> None:
     made = make_experiments(tmp_path, {SINUSOIDAL: 1, DIET: 1})
     scores = read_experiments([made])
     scores[0].file("ref").unlink()
-    with pytest.raises(RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline needs it: prepare "):
+    with pytest.raises(
+        RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline and --all-tests need it: prep"
+    ):
         pool(scores, "sinusoidal")
 
 
