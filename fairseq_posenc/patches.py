@@ -7,8 +7,8 @@
   epoch. The trainer then ignores the sizes of the real batches before it, and the gradient of the update is too large.
 * A training that resumes after its last update makes one more, since ``--max-update`` is checked after an update only.
 * An iterator over the training data that fairseq drops, as it does after each epoch with ``--update-epoch-batch-itr``,
-  is in a reference cycle. Until Python looks for cycles, which takes many epochs, the processes of its data loader
-  live on and hold copies of the memory of the training.
+  is in a reference cycle. Until the garbage collector finds it, which takes many epochs, the data loader's processes
+  live on, each with a copy of the training's memory.
 * The worker processes of a killed torchrun continue to train, and write to the same directory as the resumed training.
 * ``--bf16`` implies ``--tpu``, so fairseq never uses a GPU with it, and without PyTorch/XLA it ends in a traceback.
 * Errors in reading checkpoints: see :mod:`.checkpoint_patches`.
@@ -133,8 +133,8 @@ def refer_weakly(init: Any) -> Any:
 
     @functools.wraps(init)
     def initialize(sampler: Any, ordered_batches: Any, *args: Any, **kwargs: Any) -> None:
-        method = weakref.WeakMethod(ordered_batches)
-        init(sampler, lambda *of_epoch: method()(*of_epoch), *args, **kwargs)  # type: ignore[misc]
+        batches = functools.partial(ordered_batches.__func__, weakref.proxy(ordered_batches.__self__))
+        init(sampler, batches, *args, **kwargs)
 
     return initialize
 

@@ -20,16 +20,17 @@ def test_any_items_can_be_grouped_and_dummies_come_first():
 
 def test_a_dropped_iterator_ends_the_processes_of_its_data_loader():
     dataset = make_task().build_dataset_for_inference([torch.tensor([5, 2])] * 4, [2] * 4)
+    options = {"num_workers": 1, "reuse_dataloader": True}  # as in a training
+    before = set(multiprocessing.active_children())
     gc.disable()
     try:
-        for _ in range(3):
-            epochs = iterators.EpochBatchIterator(dataset, dataset.collater, [[0, 1], [2, 3]], num_workers=1)
-            for _ in range(2):
-                batches = epochs.next_epoch_itr(shuffle=False)
-                assert [batch["id"].tolist() for batch in batches] == [[0, 1], [2, 3]]
-            assert len(multiprocessing.active_children()) == 1
-            del epochs, batches
-            assert multiprocessing.active_children() == []
+        epochs = iterators.EpochBatchIterator(dataset, dataset.collater, [[0, 1], [2, 3]], **options)
+        for _ in range(2):
+            batches = epochs.next_epoch_itr(shuffle=False)
+            assert [batch["id"].tolist() for batch in batches] == [[0, 1], [2, 3]]
+        assert len(set(multiprocessing.active_children()) - before) == 1
+        del epochs, batches
+        assert set(multiprocessing.active_children()) <= before
     finally:
         gc.enable()
 

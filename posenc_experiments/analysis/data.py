@@ -44,7 +44,11 @@ class Data:
 
     def vocabulary(self) -> list[str]:
         """Checksums of the dictionaries."""
-        return [file_hash(path) for path in self.dictionaries]
+        return prepare.vocabulary(self.directory, self.source, self.target)
+
+    def has_vocabulary_of(self, score: Score) -> bool:
+        """Whether an experiment was trained with these dictionaries, as far as it records them."""
+        return score.vocabulary in (None, self.vocabulary())
 
     def contents(self) -> list[Any]:
         """What identifies this data and subset."""
@@ -64,10 +68,10 @@ class Data:
 
 def data_of(score: Score, binarized: Path | None) -> Data | None:
     """The data that an experiment's test set was translated from, as TEST.generate.sh names it, or the same subset in
-    `binarized`; None if it is not there.
+    `binarized`; None if it is not there, or was prepared again with other dictionaries.
 
     Raises:
-        RecipeError: `binarized` lacks a file; or the dictionaries are not those of the experiment's training.
+        RecipeError: `binarized` lacks a file, or its dictionaries are not those of the experiment's training.
     """
     source, _, target = score.pair.partition("-")
     words = script_words(score.file(GENERATE_SCRIPT))
@@ -77,14 +81,12 @@ def data_of(score: Score, binarized: Path | None) -> Data | None:
         if not named:
             return None
         data = Data(Path(named[0]), source, target, subset)
-        if data.missing():
-            return None
-    else:
-        data = required(Data(binarized, source, target, subset))
-    if score.vocabulary is not None and data.vocabulary() != score.vocabulary:
+        return None if data.missing() or not data.has_vocabulary_of(score) else data
+    data = required(Data(binarized, source, target, subset))
+    if not data.has_vocabulary_of(score):
         raise RecipeError(
-            f"{data.directory} has other dictionaries than those that {score.directory} was trained with: prepare the "
-            "data of its recipe again, or name another directory with --data."
+            f"--data {binarized}: these are not the dictionaries that {score.directory} was trained with; name the "
+            "data of its training."
         )
     return data
 

@@ -76,7 +76,7 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
         model = _model(files.averaged, of_test, settings, known, say)
     elif settings.test is not None:
         kept = f"; {path.name} keeps the figures of an earlier call, which the page leaves out" if earlier else ""
-        say(f"no model: averaged.pt or the binarized data is not there (--data names the data){kept}")
+        say(f"no model: averaged.pt or the data of its training is not there (--data names the data){kept}")
     record["model"] = model or earlier  # which may have taken long
     if record != known:
         write_json(path, record)

@@ -66,7 +66,8 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
             raise RecipeError(f"{checkpoint} is missing: run the stages train..average, or leave the directory out.")
         if data is None:
             raise RecipeError(
-                f"{score.directory}: the binarized data that it was translated from is not there: name it with --data."
+                f"{score.directory}: the binarized data that it was trained on is not there, or was prepared again "
+                "with other dictionaries: name it with --data."
             )
         model = score.long_name, f"seed {score.seed}", checkpoint, data.directory
         if model not in found:  # an experiment has a score for each test set

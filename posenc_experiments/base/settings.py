@@ -251,10 +251,8 @@ def conf_in(folder: Path, name: str, where: str) -> Path:
     """The path of a recipe's .conf with this name; RecipeError, beginning with `where`, if there is none."""
     path = folder / f"{name}.conf"
     if not path.is_file():
-        names = sorted(one.stem for one in folder.glob("*.conf"))
-        if not names:
-            raise RecipeError(f"--recipe {folder}: there is no recipe; name a directory such as recipes/quickstart.")
-        raise RecipeError(f"{where}: {folder} has no {path.name}; it has {', '.join(names)}.")
+        names = ", ".join(sorted(one.stem for one in folder.glob("*.conf")))
+        raise RecipeError(f"{where}: {folder} has no {path.name}; it has {names}.")
     return path
 
 

@@ -13,7 +13,7 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--baseline", help="An experiment's name: adds p-values against it, by paired bootstrap.")
-@click.option("--all-tests", is_flag=True, help="Add a table of BLEU on all test sets together.")
+@click.option("--all-tests", is_flag=True, help="Adds a table of BLEU on all test sets together.")
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--data-dir",
@@ -50,7 +50,9 @@ def main(
         scores, lacking = pooling.with_seeds(scores, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
-    rows = pooling.pool([*scores, *(together.all_tests(scores) if all_tests else [])], baseline)
+    if all_tests:
+        scores = [*scores, *together.all_tests(scores)]
+    rows = pooling.pool(scores, baseline)
     click.echo(comparison.report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

@@ -51,6 +51,8 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
         conf = folder.name
     if folder is None or conf.endswith(".conf"):
         return Path(conf)
+    if not any(folder.glob("*.conf")):
+        raise RecipeError(f"--recipe {folder}: there is no recipe; name a directory such as recipes/quickstart.")
     return conf_in(folder, conf, f"--conf {conf}")
 
 

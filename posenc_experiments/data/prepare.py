@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import (
     Markers,
+    file_hash,
     fingerprint,
     locked,
     not_default,
@@ -242,6 +243,11 @@ def load_subwords(run: Run, language: str, directory: Path | None = None) -> Sub
 def dictionaries(binarized: Path, *languages: str) -> list[Path]:
     """fairseq's dictionaries of these languages in a directory of binarized data."""
     return [binarized / f"dict.{language}.txt" for language in languages]
+
+
+def vocabulary(binarized: Path, *languages: str) -> list[str]:
+    """The checksums of these dictionaries."""
+    return [file_hash(path) for path in dictionaries(binarized, *languages)]
 
 
 def subwords_of(binarized: Path, language: str) -> Subwords:

@@ -32,9 +32,6 @@ from posenc_experiments.experiment.layout import (
     find_experiments,
 )
 
-#: paths, each with the time of its last change
-Files = tuple[tuple[Path, int], ...]
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -295,29 +292,6 @@ def read_test_texts(score: Score) -> tuple[list[str], list[str], list[str]]:
             f"{len(hypotheses):,}: run the stages translate and score again."
         )
     return sources, references, hypotheses
-
-
-def translation_files(score: Score) -> Files:
-    """The files of a score's hypotheses and references, in turns.
-
-    Raises:
-        RecipeError: one is missing.
-    """
-    files = [one.file(kind) for one in score.parts or (score,) for kind in (HYPOTHESES, REFERENCES)]
-    try:
-        return tuple((path, path.stat().st_mtime_ns) for path in files)
-    except FileNotFoundError as error:
-        instead = "prepare the corpus and name its --data-dir, or " if Path(error.filename) in files[1::2] else ""
-        raise RecipeError(
-            f"{error.filename} is missing, and --baseline and --all-tests need it: {instead}run the stages translate "
-            "and score again."
-        ) from None
-
-
-def read_translations(files: Files) -> tuple[list[str], list[str]]:
-    """The lines of all hypotheses and of all references of `translation_files`."""
-    hypotheses, references = ([line for path, _ in files[first::2] for line in read_lines(path)] for first in (0, 1))
-    return hypotheses, references
 
 
 def read_lines(path: Path) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from sacrebleu.significance import _compute_p_value
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
-from posenc_experiments.evaluation.results import Files, Score, read_translations, translation_files
+from posenc_experiments.evaluation.results import Score, read_lines
+from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 SAMPLES = 1000  # of the bootstrap of one seed, as in SacreBLEU
 #: of that of several seeds: no p-value is below 1 / (samples + 1), and Holm multiplies it by the number of tests
@@ -81,6 +83,36 @@ def _mean_of_sampled_seeds(differences: Numbers) -> Numbers:
     return np.asarray(np.take_along_axis(differences, drawn, axis=0).mean(axis=0))
 
 
+class Translations(NamedTuple):
+    """Files of hypotheses and references, each with the time of its last change."""
+
+    hypotheses: tuple[tuple[Path, int], ...]
+    references: tuple[tuple[Path, int], ...]
+
+
+def translation_files(score: Score) -> Translations:
+    """The files of a score's translations; several if it is of several test sets.
+
+    Raises:
+        RecipeError: one is missing.
+    """
+    kinds = [[one.file(kind) for one in score.parts or (score,)] for kind in (HYPOTHESES, REFERENCES)]
+    try:
+        return Translations(*(tuple((path, path.stat().st_mtime_ns) for path in paths) for paths in kinds))
+    except FileNotFoundError as error:
+        instead = "prepare the corpus and name its --data-dir, or " if Path(error.filename) in kinds[1] else ""
+        raise RecipeError(
+            f"{error.filename} is missing, and --baseline and --all-tests need it: {instead}run the stages translate "
+            "and score again."
+        ) from None
+
+
+def read_translations(files: Translations) -> tuple[list[str], list[str]]:
+    """All lines of the hypotheses and of the references."""
+    hypotheses, references = ([line for path, _ in paths for line in read_lines(path)] for paths in files)
+    return hypotheses, references
+
+
 class _Resampled(NamedTuple):
     score: float
     samples: Numbers
@@ -97,7 +129,7 @@ def _random_seed() -> int:
 
 
 @lru_cache(maxsize=512)
-def _resampled_files(files: Files, lowercase: bool, samples: int, seed: int) -> _Resampled:
+def _resampled_files(files: Translations, lowercase: bool, samples: int, seed: int) -> _Resampled:
     # SacreBLEU's PairedTest would resample both systems of every pair.
     metric = bleu.BLEU(lowercase=lowercase)
     hypotheses, references = read_translations(files)

@@ -10,8 +10,8 @@ from sacrebleu.metrics import bleu
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.results import Score, read_translations, translation_files
-from posenc_experiments.evaluation.significance import SAMPLES
+from posenc_experiments.evaluation.results import Metric, Score
+from posenc_experiments.evaluation.significance import SAMPLES, read_translations, translation_files
 
 #: the name of all test sets together; no test set has a blank in its name
 ALL_TESTS = "all tests"
@@ -21,21 +21,25 @@ def all_tests(scores: Sequence[Score]) -> list[Score]:
     """The scores of the experiments on all their test sets together, in the same order; BLEU alone.
 
     Raises:
-        RecipeError: experiments of one corpus and pair have different test sets, or a file is missing.
+        RecipeError: experiments of one corpus and pair have different test sets; or none has several; or a file is
+            missing.
     """
     parts: dict[Path, list[Score]] = defaultdict(list)
     for score in scores:
         parts[score.directory].append(score)
-    first: dict[tuple[str, str], Score] = {}
-    for of_one in parts.values():
-        score = first.setdefault((of_one[0].corpus, of_one[0].pair), of_one[0])
-        tests, own = ([one.test for one in parts[found.directory]] for found in (score, of_one[0]))
-        if tests != own:
+    firsts: dict[tuple[str, str], list[Score]] = {}
+    for mine in parts.values():
+        first = firsts.setdefault((mine[0].corpus, mine[0].pair), mine)
+        wanted, own = ([one.test for one in scored] for scored in (first, mine))
+        if wanted != own:
             raise RecipeError(
-                f"--all-tests: {score.directory} has {', '.join(tests)}, and {of_one[0].directory} has "
+                f"--all-tests: {first[0].directory} has {', '.join(wanted)}, and {mine[0].directory} has "
                 f"{', '.join(own)}: run the stages translate and score again, or leave one out."
             )
-    return [_together(of_one) for of_one in parts.values() if len(of_one) > 1]
+    several = [mine for mine in parts.values() if len(mine) > 1]
+    if not several:
+        raise RecipeError("--all-tests: no experiment here has several test sets: leave the option out.")
+    return [_together(mine) for mine in several]
 
 
 def _together(parts: Sequence[Score]) -> Score:
@@ -49,4 +53,4 @@ def _together(parts: Sequence[Score]) -> Score:
     hypotheses, references = read_translations(translation_files(whole))
     metric = bleu.BLEU(lowercase=whole.bleu.lowercased)
     scored = metric.corpus_score(hypotheses, [references], n_bootstrap=SAMPLES)
-    return replace(whole, metrics={BLEU: replace(whole.bleu, score=scored.score, interval=scored._ci, reference=None)})
+    return replace(whole, metrics={BLEU: Metric(scored.score, scored._ci, str(metric.get_signature()))})

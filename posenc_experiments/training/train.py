@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import TEMPORARY, atomic_path, file_hash, read_json, write_json
+from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import prepare
 from posenc_experiments.experiment import identity
@@ -71,7 +71,7 @@ class TrainStage(Stage):
             "words_per_second": None if rate is None else round(rate, 1),
             "updates": log.updates,
             "valid_loss": log.valid_loss,
-            "vocabulary": [file_hash(path) for path in prepare.dictionaries(run.binarized_dir, run.source, run.target)],
+            "vocabulary": prepare.vocabulary(run.binarized_dir, run.source, run.target),
         }
         write_json(experiment.summary, summary)
         self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")

@@ -168,8 +168,11 @@ def test_dictionaries_of_another_training_are_refused(checkpoint, data, pairs, t
     vocabulary = [file_hash(data / f"dict.{side}.txt") for side in ("en", "de")]
     summary.write_text(json.dumps({**json.loads(summary.read_text()), "vocabulary": vocabulary}))
     assert find_models([directory])[0].data == data
-    message = f"{other} has other dictionaries than those that {directory} was trained with: prepare the data"
+    message = f"--data {other}: these are not the dictionaries that {directory} was trained with; name the data"
     assert message in run("score-targets", directory, pairs, "--data", other, code=1).output
+    (directory / "test.generate.sh").write_text(f"exec python -m fairseq_cli.generate {other} --gen-subset test\n")
+    message = f"{directory}: the binarized data that it was trained on is not there, or was prepared again with other"
+    assert message in run("score-targets", directory, pairs, code=1).output
 
 
 def test_a_checkpoint_needs_data(checkpoint, tmp_path):

@@ -89,8 +89,9 @@ def test_compare_adds_a_table(made: Path) -> None:
     assert row["chrf"] == ""
 
 
-def test_an_experiment_with_one_test_set_has_no_second_row(joined: Path) -> None:
-    assert all_tests(read_experiments([joined])) == []
+def test_one_test_set_is_refused(joined: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^--all-tests: no experiment here has several test sets: leave"):
+        all_tests(read_experiments([joined]))
 
 
 def test_other_test_sets_are_refused(made: Path, tmp_path: Path) -> None:
