@@ -25,6 +25,7 @@ from fairseq_posenc.encodings.options import flag
 from fairseq_posenc.encodings.registry import default_options
 from fairseq_posenc.export.positions import CONVERTERS, REASONS
 from posenc_experiments.cli import group
+from posenc_experiments.evaluation.together import ALL_TESTS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -139,6 +140,7 @@ def prepared(tmp_path_factory):
         ("multi30k", "multi30k", "multi30k/en-de/compare.csv"),
         ("multi30k", "multi30k", "multi30k/en-de/compare-seed1.csv"),
         ("multi30k", "multi30k", "multi30k/en-de/compare-shaw-k16.csv"),
+        ("multi30k", "multi30k", "multi30k/en-fr/compare.csv"),
     ],
 )
 def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepared, tmp_path, request):
@@ -152,7 +154,7 @@ def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepare
     invoke("run", "--recipe", ROOT / "recipes" / recipe, *options, *directories)
     baseline = next(row["experiment"] for row in rows if not row["p_value"])
     options = ["--baseline", baseline, "--seeds", rows[0]["seeds"].replace(" ", ","), "--format", "csv"]
-    options += ["--all-tests"] * any(row["test"] == "all tests" for row in rows)
+    options += ["--all-tests"] * any(row["test"] == ALL_TESTS for row in rows)
     assert invoke("compare", kept.parent, "--data-dir", prepared, *options) == text
 
 

@@ -9,6 +9,7 @@ source scripts/env.sh
 bash recipes/quickstart/run.sh --stages download,prepare
 bash recipes/quickstart/run.sh --conf short --stages download,prepare
 bash recipes/multi30k/run.sh --stages download,prepare --pair en-de "$@"
+bash recipes/multi30k/run.sh --stages download,prepare --pair en-fr "$@"
 
 # compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
@@ -22,3 +23,4 @@ compare quickstart-short compare.csv
 compare multi30k/en-de compare.csv --seeds 1,2,3 --all-tests
 compare multi30k/en-de compare-shaw-k16.csv --seeds 1,2,3 --all-tests --baseline shaw-k16
 compare multi30k/en-de compare-seed1.csv --seeds 1 --all-tests
+compare multi30k/en-fr compare.csv --all-tests

@@ -1,6 +1,7 @@
-"""Takes the pictures of docs/analysis.md from a page of `analyse`: `python docs/data/pictures.py multi30k.html`.
+"""Takes the pictures of the documentation from a page of `analyse`: `python docs/data/pictures.py NAME PAGE`.
 
-It needs Chromium. The page is that of Multi30k's experiments in `analyses.py`.
+It needs Chromium. The page is that of Multi30k's experiments in `analyses.py` (`multi30k`), or of the experiments of
+Multi30k's `short.conf` (`short`).
 """
 
 import sys
@@ -12,24 +13,30 @@ sys.path.insert(0, str(ROOT))
 
 from tests.experiments.analysis import browser  # noqa: E402
 
-#: parts of the page, with the most of their height that a picture shows
-PARTS = {"by-length": 790, "learned-vectors-by-distance": 1065, "learned-scalars-by-distance": 860}
+#: of each page: its parts that are pictured, the most of their height that is shown, and the picture
+PICTURES = {
+    "multi30k": [
+        ("by-length", 790, "analysis-by-length.png"),
+        ("learned-vectors-by-distance", 1065, "analysis-learned-vectors-by-distance.png"),
+        ("learned-scalars-by-distance", 860, "analysis-learned-scalars-by-distance.png"),
+    ],
+    "short": [("by-length", 790, "lengths-by-length.png")],
+}
 WIDTH = 920
 
 
-def main(page: Path) -> None:
-    """Writes docs/images/analysis-PART.png for each part."""
+def main(name: str, page: Path) -> None:
+    """Writes the pictures of a page to docs/images/."""
     program = browser.find()
     if program is None:
         sys.exit(browser.MISSING)
     with TemporaryDirectory() as profile, browser.browser(program, Path(profile)) as chromium:
         chromium.open(page.resolve().as_uri(), WIDTH, 900, "light")
-        for part, most in PARTS.items():
+        for part, most, picture in PICTURES[name]:
             box = f"document.getElementById('{part}').getBoundingClientRect()"
             top, height = chromium.evaluate(f"[{box}.top + scrollY, {box}.height]")
-            picture = ROOT / "docs" / "images" / f"analysis-{part}.png"
-            chromium.screenshot(picture, top - 4, min(height, most))
+            chromium.screenshot(ROOT / "docs" / "images" / picture, top - 4, min(height, most))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -49,7 +49,7 @@ BASELINE = "sinusoidal"
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 COLUMNS = (*MULTI30K, ALL_TESTS)
-SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short"
+SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short/en-de"
 DEEPER = ("test_depth3", "test_depth4")
 SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
@@ -224,9 +224,9 @@ def results() -> dict[str, str]:
     }
 
 
-def by_words(recipe: str) -> str:
-    """BLEU by words of the source, as `table.sh short` of the recipe wrote it."""
-    with open(RESULTS / recipe / "short.csv", encoding="utf-8", newline="") as file:
+def by_words(directory: str) -> str:
+    """BLEU by words of the source, as `table.sh short` of a recipe wrote it."""
+    with open(RESULTS / directory / "short.csv", encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if not row["missing"]]
     ranges = [name.removeprefix("bleu ") for name in rows[0] if name.startswith("bleu ")]
     cells = [[f"`{row['experiment']}`", *(with_error(row, words) for words in ranges)] for row in rows]
@@ -257,18 +257,18 @@ def length_ratios(directory: str) -> dict[tuple[str, str], str]:
     return {key: f"{statistics.fmean(ratios):.3f}" for key, ratios in found.items()}
 
 
-def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.csv") -> str:
+def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.csv", directory: str = EN_DE) -> str:
     """BLEU of Multi30k's experiments in a file of `compare`, by default of all, on each test set.
 
     Raises:
         ValueError: results/ has no such experiment.
     """
-    of_test = compared(EN_DE, file)
+    of_test = compared(directory, file)
     found = of_test[MULTI30K[0]]
     chosen = names or list(found)
     if missing := [name for name in chosen if name not in found]:
         raise ValueError(
-            f"results/{EN_DE} has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
+            f"results/{directory} has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
             f"{','.join(missing)}`, and keep it as results/README.md says."
         )
     rows = [[f"`{name}`", *(pooled_score(of_test[test][name]) for test in COLUMNS)] for name in chosen]
