@@ -141,6 +141,7 @@ def prepared(tmp_path_factory):
         ("multi30k", "multi30k", "multi30k/en-de/compare-seed1.csv"),
         ("multi30k", "multi30k", "multi30k/en-de/compare-shaw-k16.csv"),
         ("multi30k", "multi30k", "multi30k/en-fr/compare.csv"),
+        ("multi30k", "short", "multi30k-short/en-de/compare.csv"),
     ],
 )
 def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepared, tmp_path, request):

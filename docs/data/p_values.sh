@@ -10,6 +10,7 @@ bash recipes/quickstart/run.sh --stages download,prepare
 bash recipes/quickstart/run.sh --conf short --stages download,prepare
 bash recipes/multi30k/run.sh --stages download,prepare --pair en-de "$@"
 bash recipes/multi30k/run.sh --stages download,prepare --pair en-fr "$@"
+bash recipes/multi30k/run.sh --conf short --stages download,prepare "$@"
 
 # compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
@@ -23,4 +24,5 @@ compare quickstart-short compare.csv
 compare multi30k/en-de compare.csv --seeds 1,2,3 --all-tests
 compare multi30k/en-de compare-shaw-k16.csv --seeds 1,2,3 --all-tests --baseline shaw-k16
 compare multi30k/en-de compare-seed1.csv --seeds 1 --all-tests
-compare multi30k/en-fr compare.csv --all-tests
+compare multi30k/en-fr compare.csv --seeds 1 --all-tests
+compare multi30k-short/en-de compare.csv --seeds 1 --all-tests

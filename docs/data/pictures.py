@@ -35,7 +35,7 @@ def main(name: str, page: Path) -> None:
         for part, most, picture in PICTURES[name]:
             box = f"document.getElementById('{part}').getBoundingClientRect()"
             top, height = chromium.evaluate(f"[{box}.top + scrollY, {box}.height]")
-            chromium.screenshot(ROOT / "docs" / "images" / picture, top - 4, min(height, most))
+            chromium.screenshot(ROOT / "docs" / "images" / picture, top - 12, min(height, most))
 
 
 if __name__ == "__main__":

@@ -243,6 +243,8 @@ def lengths() -> dict[str, str]:
     ]
     return {
         "short": by_words(SHORT),
+        "short-captions": by_words(SHORT_CAPTIONS),
+        "short-captions-tests": multi30k_scores(directory=SHORT_CAPTIONS),
         "deeper": table(["experiment", *(cell for test in DEEPER for cell in (test, "length ratio"))], deeper),
     }
 
