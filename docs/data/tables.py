@@ -21,7 +21,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import Accuracy
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
 from posenc_experiments.evaluation.pooling import Pooled, pool, with_seeds
 from posenc_experiments.evaluation.results import read_experiments
 from posenc_experiments.evaluation.together import ALL_TESTS
@@ -156,7 +156,16 @@ def reproducing() -> dict[str, str]:
         for run in read("multi30k-settings.csv")
     ]
     scores = ["valid", "test_2016_flickr", "valid, last 3 averaged", "test, last 3 averaged"]
-    return {"settings": table([*headers, *scores, "CPU minutes"], rows), "cost": cost()}
+    return {"settings": table([*headers, *scores, "CPU minutes"], rows), "cost": cost(), "published": published()}
+
+
+def published() -> str:
+    """The scores of Multi30k's published setting."""
+    rows = [
+        [one.test, f"{one.metrics[TOKENIZED].score:.2f}", f"{one.bleu.score:.2f} ± {one.bleu.interval:.2f}"]
+        for one in read_experiments([RESULTS / "multi30k-lc"])
+    ]
+    return table(["test set", "tok. BLEU (lowercased)", "SacreBLEU, lowercased"], rows)
 
 
 def cost() -> str:
@@ -220,6 +229,7 @@ def results() -> dict[str, str]:
         "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
         "multi30k": multi30k_scores(),
         "multi30k-seed1": multi30k_scores(file="compare-seed1.csv"),
+        "multi30k-en-fr": multi30k_scores(directory=EN_FR),
         "multi30k-shaw": differences("compare-shaw-k16.csv", "shaw-k16"),
     }
 
