@@ -32,14 +32,11 @@ class Data:
         """fairseq's index file of a split."""
         return index_file(self.directory, split, f"{self.source}-{self.target}", side)
 
-    @property
-    def dictionaries(self) -> list[Path]:
-        return prepare.dictionaries(self.directory, self.source, self.target)
-
     def missing(self) -> Path | None:
         """The first file that is not there."""
         index = [self.index(self.subset, side) for side in (self.source, self.target)]
-        needed = [*self.dictionaries, *index, *(path.with_suffix(".bin") for path in index)]
+        dictionaries = prepare.dictionaries(self.directory, self.source, self.target)
+        needed = [*dictionaries, *index, *(path.with_suffix(".bin") for path in index)]
         return next((path for path in needed if not path.is_file()), None)
 
     def vocabulary(self) -> list[str]:
