@@ -32,6 +32,7 @@ setup(
             "tabulate>=0.9,<1",
             "sentencepiece>=0.2,<0.3",
             "sacremoses>=0.1.1,<0.3",
+            "scipy>=1.11,<2",
             "subword-nmt>=0.3.8,<0.4",
             "submitit>=1.5.3,<2",
             "tensorboardX>=2.6,<3",

@@ -15,14 +15,14 @@ bash recipes/multi30k/run.sh --conf short --stages download,prepare "$@"
 # compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
     local file="results/$1/$2"
-    "$PYTHON" scripts/compare.py "results/$1" --data-dir data --format csv --baseline sinusoidal "${@:3}" >"$file.tmp"
+    "$PYTHON" scripts/compare.py "results/$1" --data-dir data --format csv --margin 0.5 "${@:3}" >"$file.tmp"
     mv "$file.tmp" "$file"
 }
 
-compare quickstart compare.csv
-compare quickstart-short compare.csv
-compare multi30k/en-de compare.csv --seeds 1,2,3 --all-tests
-compare multi30k/en-de compare-shaw-k16.csv --seeds 1,2,3 --all-tests --baseline shaw-k16
-compare multi30k/en-de compare-seed1.csv --seeds 1 --all-tests
-compare multi30k/en-fr compare.csv --seeds 1 --all-tests
-compare multi30k-short/en-de compare.csv --seeds 1 --all-tests
+for corpus in quickstart quickstart-short; do compare "$corpus" compare.csv --baseline sinusoidal; done
+for pair in multi30k/en-de multi30k/en-fr multi30k-short/en-de; do
+    compare "$pair" compare.csv --baseline sinusoidal --all-tests
+done
+for baseline in shaw-k16 shaw-k2 diet_rel; do
+    compare multi30k/en-de "compare-$baseline.csv" --baseline "$baseline" --all-tests
+done

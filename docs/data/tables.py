@@ -22,7 +22,7 @@ from posenc_experiments.analysis.contrast import Accuracy
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
-from posenc_experiments.evaluation.pooling import Pooled, pool, with_seeds
+from posenc_experiments.evaluation.pooling import Pooled, pool
 from posenc_experiments.evaluation.results import read_experiments
 from posenc_experiments.evaluation.together import ALL_TESTS
 from posenc_experiments.experiment.layout import SACREBLEU
@@ -180,16 +180,15 @@ def cost() -> str:
 
 
 def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
-    """The rows of a file in a directory of results/, which `compare --baseline ... --seeds ... --format csv` wrote, by
-    test set and experiment.
+    """The rows of a file in a directory of results/, which `compare --baseline ... --format csv` wrote, by test set and
+    experiment.
 
     Raises:
-        ValueError: they are not those of the experiments in results/ that have the file's seeds.
+        ValueError: they are not those of the experiments in results/.
     """
     with open(RESULTS / directory / file, encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(opened))
-    seeds = {int(seed) for row in rows for seed in row["seeds"].split()}
-    pooled = pool(with_seeds(read_experiments([RESULTS / directory]), seeds)[0])
+    pooled = pool(read_experiments([RESULTS / directory]))
     current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
     # Scores on all tests together need the references, which are not kept.
     if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows if row["test"] != ALL_TESTS}:
@@ -207,10 +206,23 @@ def with_error(row: Run, words: str = "") -> str:
     return f"{float(row[f'bleu{suffix}']):.2f} ± {float(error):.2f}"
 
 
-def pooled_score(row: Run) -> str:
-    """BLEU with its spread or interval, and a star if it differs from the baseline's."""
-    star = "*" if row["holm_p_value"] and float(row["holm_p_value"]) <= ALPHA else ""
-    return f"{with_error(row)}{star}"
+def star(row: Run) -> str:
+    """A star if the row differs significantly from the baseline."""
+    return "*" if row["holm_p_value"] and float(row["holm_p_value"]) <= ALPHA else ""
+
+
+def difference(row: Run) -> str:
+    """The difference from the baseline with its interval, a star, and a sign if it is shown to be within the margin."""
+    if not row["difference"]:
+        return ""
+    low, high = row["difference_low"], row["difference_high"]
+    interval = f" [{float(low):+.2f}, {float(high):+.2f}]" if low else ""
+    return f"{float(row['difference']):+.2f}{interval}{star(row)}{'≈' * (row['equivalent'] == 'yes')}"
+
+
+def p_value(row: Run) -> str:
+    """p with Holm's correction."""
+    return row["holm_p_value"] and f"{float(row['holm_p_value']):.3f}"
 
 
 def results() -> dict[str, str]:
@@ -218,19 +230,24 @@ def results() -> dict[str, str]:
     generated = [
         [
             f"`{row['experiment']}`",
-            pooled_score(row),
+            with_error(row),
+            difference(row),
+            p_value(row),
             f"{float(row['chrf']):.2f}",
             f"{int(row['parameters']):,}",
-            row["holm_p_value"] and f"{float(row['holm_p_value']):.3f}",
         ]
         for row in found
     ]
+    of_all = compared(EN_DE)[ALL_TESTS]
+    several, single = (
+        [name for name, row in of_all.items() if (" " in row["seeds"]) == more] for more in (True, False)
+    )
     return {
-        "quickstart": table(["experiment", "BLEU", "chrF", "parameters", "p"], generated),
-        "multi30k": multi30k_scores(),
-        "multi30k-seed1": multi30k_scores(file="compare-seed1.csv"),
+        "quickstart": table(["experiment", "BLEU", "difference", "p", "chrF", "parameters"], generated),
+        "multi30k": multi30k_scores(several),
+        "multi30k-seed1": multi30k_scores(single),
         "multi30k-en-fr": multi30k_scores(directory=EN_FR),
-        "multi30k-shaw": differences("compare-shaw-k16.csv", "shaw-k16"),
+        **{f"multi30k-{name}": multi30k_scores(several, f"compare-{name}.csv") for name in ("shaw-k16", "shaw-k2")},
     }
 
 
@@ -248,7 +265,7 @@ def lengths() -> dict[str, str]:
     of_test = compared(SHORT)
     ratios = length_ratios(SHORT)
     deeper = [
-        [f"`{name}`", *(cell for test in DEEPER for cell in (pooled_score(of_test[test][name]), ratios[test, name]))]
+        [f"`{name}`", *(cell for test in DEEPER for cell in (with_error(of_test[test][name]), ratios[test, name]))]
         for name in of_test[DEEPER[0]]
     ]
     return {
@@ -270,7 +287,8 @@ def length_ratios(directory: str) -> dict[tuple[str, str], str]:
 
 
 def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.csv", directory: str = EN_DE) -> str:
-    """BLEU of Multi30k's experiments in a file of `compare`, by default of all, on each test set.
+    """BLEU of Multi30k's experiments in a file of `compare`, by default of all, on each test set and on all together,
+    with the differences on all together.
 
     Raises:
         ValueError: results/ has no such experiment.
@@ -283,23 +301,15 @@ def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.c
             f"results/{directory} has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
             f"{','.join(missing)}`, and keep it as results/README.md says."
         )
-    rows = [[f"`{name}`", *(pooled_score(of_test[test][name]) for test in COLUMNS)] for name in chosen]
-    return table(["experiment", *COLUMNS], rows)
-
-
-def differences(file: str, baseline: str) -> str:
-    """Differences in BLEU from a baseline on Multi30k in a file of `compare`, and p-values with Holm's correction."""
-    of_test = compared(EN_DE, file)
     rows = []
-    for name in of_test[MULTI30K[0]]:
-        if name != baseline:
-            pairs = [(found[name], found[baseline]) for found in (of_test[test] for test in COLUMNS)]
-            cells = [
-                f"{float(row['bleu']) - float(base['bleu']):+.2f} ({float(row['holm_p_value']):.3f})"
-                for row, base in pairs
-            ]
-            rows.append([f"`{name}`", *cells])
-    return table(["experiment", *COLUMNS], rows)
+    for name in chosen:
+        whole = of_test[ALL_TESTS][name]
+        scores = [with_error(of_test[test][name]) + star(of_test[test][name]) for test in MULTI30K]
+        rows.append([f"`{name}`", *scores, with_error(whole), difference(whole), p_value(whole)])
+    headers = ["experiment", *COLUMNS, "difference", "p"]
+    if not any(row[-1] for row in rows):  # of one seed
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    return table(headers, rows)
 
 
 def readme() -> dict[str, str]:

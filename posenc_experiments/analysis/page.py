@@ -23,10 +23,9 @@ from posenc_experiments.analysis.model_figures import model_figures
 from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import RESAMPLES, read_texts
-from posenc_experiments.evaluation.comparison import notes
+from posenc_experiments.evaluation.comparison import P_NOTE, notes
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
-from posenc_experiments.evaluation.pooling import Row, mean, shown_names
-from posenc_experiments.evaluation.significance import have_common_seeds, holm, paired_bootstrap
+from posenc_experiments.evaluation.pooling import Comparison, Row, compared_rows, mean, shown_names
 
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
 
@@ -75,7 +74,7 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
         headers=HEADERS,
         scores=_table(experiments, names),
         baseline=baseline,
-        notes=notes(rows, tested=len(rows) > 1) if rows else [],
+        notes=[*notes(rows), *([f"{P_NOTE}, with Holm's correction."] if len(rows) > 1 else [])] if rows else [],
         test=rows[0].first.test if rows else "",
         sentences=f"{experiments[0].records[0]['text']['tests'][rows[0].first.test]['sentences']:,}" if rows else "",
         data=_data(rows, names) if rows else {},
@@ -154,10 +153,7 @@ def _data(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
 
 def _p_values(baseline: Row, rows: Sequence[Row]) -> list[float | str]:
     """The cell of each row: its p against the baseline, with Holm's correction, or why it has none."""
-    p_values = {
-        number: paired_bootstrap(baseline.scores, row.scores)
-        for number, row in enumerate(rows)
-        if row is not baseline and have_common_seeds(baseline.scores, row.scores)
-    }
-    tested = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return [tested.get(number, "baseline" if row is baseline else "other seeds") for number, row in enumerate(rows)]
+    tests = [row.tested for row in compared_rows(rows, baseline, Comparison(baseline.first.name))]
+    return [
+        "baseline" if one is None else "one seed" if one.holm_p_value is None else one.holm_p_value for one in tests
+    ]

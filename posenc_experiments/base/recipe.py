@@ -11,6 +11,8 @@ SUBWORDS = ("sentencepiece", "subword-nmt", "none")
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 #: the fairseq task whose search uses each [generate] length-penalty; either task can use models trained with the other
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
+#: the metrics of SacreBLEU that [score] metrics adds to BLEU and chrF
+METRICS = ("chrf++", "ter")
 #: the kinds of [score] tokenized, and the word for each in tables
 TOKENIZED_KINDS = {"split": "historical", "lowercase": "lowercased"}
 
@@ -74,6 +76,7 @@ class Scoring:
     historical: bool = False  # also compute a tokenized BLEU, as papers report it
     testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's names of the recipe's test sets
     tokenized: str = "split"  # the tokenized BLEU: `split` is cased and splits compounds, `lowercase` does neither
+    metrics: tuple[str, ...] = ()  # of METRICS
 
 
 @dataclass(frozen=True)

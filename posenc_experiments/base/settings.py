@@ -21,6 +21,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
 from posenc_experiments.base.recipe import (
     GENERATION_TASKS,
+    METRICS,
     SAVE_INTERVAL,
     SUBWORDS,
     TOKENIZED_KINDS,
@@ -159,12 +160,20 @@ def _score(section: _Section, tests: list[str]) -> Scoring:
         _known_to_sacrebleu(found.values())
         return found
 
+    def metrics(text: str) -> tuple[str, ...]:
+        return tuple(map(convert.choice(METRICS), convert.words(text)))
+
     default = Scoring()
     tokenized = section.get("tokenized", convert.choice(tuple(TOKENIZED_KINDS)), default.tokenized)
     historical = section.get("historical", convert.boolean, "tokenized" in section.values)
     if "tokenized" in section.values and not historical:
         raise section.error("tokenized", "needs 'historical = true', or no 'historical' at all.")
-    scoring = Scoring(historical, section.get("testsets", testsets, {}), tokenized)
+    scoring = Scoring(
+        metrics=section.get("metrics", metrics, ()),
+        historical=historical,
+        testsets=section.get("testsets", testsets, {}),
+        tokenized=tokenized,
+    )
     section.refuse_rest()
     return scoring
 

@@ -6,13 +6,21 @@ import click
 
 from posenc_experiments.base.markers import require_output
 from posenc_experiments.commands.options import choose_seeds
+from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.report import FORMATS
 
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--baseline", help="An experiment's name: adds p-values against it, by paired bootstrap.")
+@click.option("--baseline", help="An experiment's name: adds differences from it, with intervals and p-values.")
+@click.option("--metric", default=BLEU, show_default=True, help="The metric that is tested against the baseline.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Marks rows that differ from the baseline by less, such as 0.5.",
+)
+@click.option("--pool-variance", is_flag=True, help="Tests with one variance over seeds for all rows.")
 @click.option("--all-tests", is_flag=True, help="Adds a table of BLEU on all test sets together.")
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
@@ -30,6 +38,9 @@ def main(
     directories: tuple[Path, ...],
     style: str,
     baseline: str | None,
+    metric: str,
+    margin: float | None,
+    pool_variance: bool,
     all_tests: bool,
     seeds: str | None,
     data_dir: Path | None,
@@ -45,14 +56,17 @@ def main(
     from posenc_experiments.evaluation import comparison, pooling, results, together
     from posenc_experiments.evaluation.plot import plot as draw
 
+    if baseline is None and (metric != BLEU or margin is not None or pool_variance):
+        raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
+    test = None if baseline is None else pooling.Comparison(baseline, metric, pool_variance, margin)
     scores = results.read_experiments(directories, data_dir)
     if seeds is not None:
         scores, lacking = pooling.with_seeds(scores, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
     if all_tests:
-        scores = [*scores, *together.all_tests(scores)]
-    rows = pooling.pool(scores, baseline)
+        scores = [*scores, *together.all_tests(scores, metric)]
+    rows = pooling.pool(scores, test)
     click.echo(comparison.report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

@@ -16,11 +16,12 @@ from posenc_experiments.experiment.layout import (
     HISTORICAL,
     HYPOTHESES,
     SACREBLEU,
+    SENTENCES,
     ExperimentDirectory,
     find_experiments,
 )
 
-KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL)  # of each test set
+KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL, SENTENCES)  # of each test set
 
 
 @click.command()

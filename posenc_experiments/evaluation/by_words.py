@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import bleu
-
+from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric
 from posenc_experiments.evaluation.pooling import Pooled
 from posenc_experiments.evaluation.results import Score, read_test_texts
-from posenc_experiments.evaluation.significance import SAMPLES
+from posenc_experiments.evaluation.significance import resample_lines
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def _score_bucket(scores: Sequence[Score], texts: Sequence[list[tuple[str, str, 
         if not inside:
             return Bucket(0, None)
         _, references, hypotheses = zip(*inside, strict=True)
-        metric = bleu.BLEU(lowercase=score.bleu.lowercased)
-        results.append(metric.corpus_score(hypotheses, [references], n_bootstrap=SAMPLES if len(scores) == 1 else 1))
-    interval = results[0]._ci if len(results) == 1 else None
+        metric = sacrebleu_metric(BLEU, score.bleu.signature)
+        results.append(resample_lines(metric, hypotheses, references))
+    interval = results[0].interval if len(results) == 1 else None
     return Bucket(len(inside), Pooled.of([result.score for result in results], interval))

@@ -5,43 +5,96 @@ from itertools import combinations
 
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
-from posenc_experiments.evaluation.pooling import OLD, Row, comparable_groups, mean, row_names, shown_names
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED
+from posenc_experiments.evaluation.pooling import OLD, Row, Tested, comparable_groups, mean, row_names, shown_names
 from posenc_experiments.evaluation.report import Column, Report, Table, number
+from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.identity import as_list
 
 
 def report(rows: Sequence[Row]) -> Report:
     """Tables of scores, one for each corpus, pair and test set."""
     tables = [
-        Table(group, _columns(group), notes(group, _is_tested(group)), " ".join(group[0].group))
+        Table(group, _columns(group), [*notes(group), *_test_notes(group)], " ".join(group[0].group))
         for group in comparable_groups(rows)
     ]
-    return Report(tables, [_record(row) for row in rows])
+    more = [name for name in _other_metrics(rows) if name not in (CHRF, TOKENIZED)]
+    return Report(tables, [_record(row, more) for row in rows])
 
 
-def _is_tested(rows: Sequence[Row]) -> bool:
-    return any(row.p_value is not None for row in rows)
+#: what p is, where rows are tested against a baseline that the reader knows
+P_NOTE = "p: Welch's t test over seeds and sentences, two-sided"
 
 
 def _columns(rows: list[Row]) -> list[Column[Row]]:
     names = dict(zip(map(id, rows), shown_names(rows), strict=True))
     several = any(len(row.scores) > 1 for row in rows)
-    tokenized = any(row.pooled(TOKENIZED) for row in rows)
-    tested = _is_tested(rows)
+    tested = [row.tested for row in rows if row.tested is not None]
     return [
         Column("experiment", lambda row: names[id(row)], left=True),
         Column("seeds", lambda row: str(len(row.scores)), shown=several),
         Column(BLEU, lambda row: str(row.bleu)),
-        Column(CHRF, lambda row: number(mean(row.pooled(CHRF)), ".2f")),
-        Column(_tokenized_name(rows), lambda row: str(row.pooled(TOKENIZED) or ""), shown=tokenized),
+        *(
+            Column(_header(rows, name), lambda row, name=name: _score(row, name))  # type: ignore[misc]
+            for name in _other_metrics(rows)
+        ),
+        Column("difference", lambda row: _difference(row) or "baseline", shown=bool(tested)),
+        Column(
+            "p",
+            lambda row: number(row.tested.holm_p_value if row.tested else None, ".3f"),
+            shown=any(one.tests for one in tested),
+        ),
+        Column(
+            "one seed's p",
+            lambda row: number(row.tested.sacrebleu_p_value if row.tested else None, ".3f"),
+            shown=any(one.sacrebleu_p_value is not None for one in tested),
+        ),
         Column("parameters", lambda row: number(row.first.parameters, ",.0f")),
         Column("train words/s", lambda row: number(row.words_per_second, ",.0f")),
-        Column("p", lambda row: number(row.holm_p_value, ".3f") or "baseline", shown=tested),
     ]
 
 
-def _record(row: Row) -> dict[str, object]:
+def _other_metrics(rows: Sequence[Row]) -> list[str]:
+    """The metrics of comparable rows beside BLEU, in the order of columns."""
+    return [name for name in dict.fromkeys(name for row in rows for name in row.metrics) if name != BLEU]
+
+
+def _header(rows: Sequence[Row], metric: str) -> str:
+    return _tokenized_name(rows) if metric == TOKENIZED else metric
+
+
+def _score(row: Row, metric: str) -> str:
+    """The cell of a metric: chrF and the like without an error, unless they are tested."""
+    pooled = row.pooled(metric)
+    with_error = metric == TOKENIZED or (row.tested is not None and row.tested.test.metric == metric)
+    return str(pooled or "") if with_error else number(mean(pooled), ".2f")
+
+
+def _difference(row: Row) -> str:
+    """The cell of a row's difference from the baseline: `+1.29 [+0.62, +1.96]*`."""
+    one = row.tested
+    if one is None:
+        return ""
+    interval = "" if one.interval is None else " [{:+.2f}, {:+.2f}]".format(*one.interval)
+    return f"{one.difference:+.2f}{interval}{'*' * one.significant}{'≈' * bool(one.equivalent)}"
+
+
+def _test_record(tested: Tested | None) -> dict[str, object]:
+    low, high = (tested and tested.interval) or (None, None)
+    return {
+        "metric": tested and tested.test.metric,
+        "difference": tested and tested.difference,
+        "difference_low": low,
+        "difference_high": high,
+        "p_value": tested and tested.p_value,
+        "holm_p_value": tested and tested.holm_p_value,
+        "equivalent": None if tested is None or tested.equivalent is None else "yes" if tested.equivalent else "no",
+        "one_seed_p_value": tested and tested.sacrebleu_p_value,
+    }
+
+
+def _record(row: Row, metrics: Sequence[str]) -> dict[str, object]:
+    """A row of the CSV; `metrics` are those of all rows that are not in every CSV."""
     first, bleu = row.first, row.bleu
     signatures = {name: metric.signature for name, metric in first.metrics.items()}
     return {
@@ -56,13 +109,14 @@ def _record(row: Row) -> dict[str, object]:
         "bleu_spread": bleu.spread,
         "chrf": mean(row.pooled(CHRF)),
         "tokenized_bleu_historical": mean(row.pooled(TOKENIZED)),
+        **{name.lower(): mean(row.pooled(name)) for name in metrics},
         "parameters": first.parameters,
         "words_per_second": row.words_per_second,
-        "p_value": row.p_value,
-        "holm_p_value": row.holm_p_value,
+        **_test_record(row.tested),
         "bleu_signature": first.bleu.signature,
         "chrf_signature": signatures.get(CHRF),
         "tokenized_bleu_historical_signature": signatures.get(TOKENIZED),
+        **{f"{name.lower()}_signature": signatures.get(name) for name in metrics},
         "fingerprint": first.fingerprint,
         "verified": "yes" if row.verified else "no",
     }
@@ -74,8 +128,8 @@ def _tokenized_name(rows: Sequence[Row]) -> str:
     return f"{TOKENIZED} ({TOKENIZED_KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
 
 
-def notes(rows: Sequence[Row], tested: bool) -> list[str]:
-    """The notes under a table: the meaning of ±, warnings, SacreBLEU's signatures and, if `tested`, p."""
+def notes(rows: Sequence[Row]) -> list[str]:
+    """The notes under a table: the meaning of ±, warnings and SacreBLEU's signatures."""
     scores = [score for row in rows for score in row.scores]
     several = len(scores) > len(rows)
     interval = any(row.bleu.interval is not None for row in rows)
@@ -88,12 +142,6 @@ def notes(rows: Sequence[Row], tested: bool) -> list[str]:
     every = [
         (interval, f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}."),
         (several, "Several seeds: mean ± standard deviation over the seeds."),
-        (
-            tested,
-            "p: paired bootstrap of BLEU against the baseline: SacreBLEU's, one-sided, for one seed; two-sided, over "
-            "sentences and seeds, for several.",
-        ),
-        (tested and len(rows) > 2, "p has Holm's correction for all tests against the baseline."),
         (TOKENIZED in signatures, tokenized),
         (lowercased, "BLEU and chrF ignore case (case:lc), because these models write lowercase."),
         (
@@ -108,9 +156,42 @@ def notes(rows: Sequence[Row], tested: bool) -> list[str]:
             "missing. Run the stage score again to verify them.",
         ),
         *((True, f"Reference: {reference}") for reference in references),
-        *((name in signatures, f"{name}: {signatures.get(name)}") for name in (BLEU, CHRF, TOKENIZED)),
+        *((True, f"{name}: {signatures[name]}") for name in (BLEU, *_other_metrics(rows)) if name in signatures),
     ]
     return [note for shown, note in every if shown]
+
+
+def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
+    """The notes on the tests of comparable rows against a baseline."""
+    tested = [row.tested for row in rows if row.tested is not None]
+    if not tested:
+        return
+    test = tested[0].test
+    yield f"difference: {test.metric} less that of {test.baseline}, *: p <= {ALPHA}" + (
+        f", ≈: within {test.margin:g} of it (two one-sided tests at {ALPHA})." if test.margin is not None else "."
+    )
+    welch = next((one for one in tested if one.tests), None)
+    if welch is not None:
+        pooling = welch.pooling
+        yield "[...]: 95 % confidence interval of the difference, for other seeds and sentences."
+        correction = f", with Holm's correction for {welch.tests} tests" if welch.tests > 1 else ""
+        yield f"{P_NOTE}{correction}."
+        if pooling is not None:
+            spread = f"Levene's test of equal spread: p = {pooling.equal_spread:.2f}"
+            yield (
+                f"The seeds' variance is taken as equal in {pooling.rows} rows: standard deviation "
+                f"{pooling.variance**0.5:.2f}, {pooling.degrees} degrees of freedom ({spread}; with few "
+                "seeds it misses much)."
+                if pooling.allowed
+                else f"The seeds' variances are not pooled, because they differ ({spread})."
+            )
+    if any(one.sacrebleu_p_value is not None for one in tested):
+        yield (
+            "one seed's p: SacreBLEU's paired bootstrap of one translation each. It says whether these two models "
+            "would rank so on other sentences, not whether the settings differ: another seed differs, too."
+        )
+    if test.metric == TER:
+        yield "TER counts errors: less is better."
 
 
 def _environments(rows: Sequence[Row]) -> Iterable[str]:

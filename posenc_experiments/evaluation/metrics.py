@@ -1,8 +1,12 @@
-"""Metrics: their names in tables and in the .tsv of a paper's table, and the seed and confidence of their intervals."""
+"""Metrics: their names in tables and in the .tsv of a paper's table, and SacreBLEU's objects that compute them."""
+
+from typing import Any
 
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
-BLEU, CHRF, TOKENIZED = "BLEU", "chrF", "tok. BLEU"
+BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
+#: the metrics of SacreBLEU, by their names in its output
+SACREBLEU_NAMES = {"BLEU": BLEU, "chrF2": CHRF, "chrF2++": CHRF_WORDS, "TER": TER}
 #: seed of the bootstrap, SacreBLEU's default
 BOOTSTRAP_SEED = 12345
 #: of all intervals
@@ -15,3 +19,26 @@ def paper_name(metric: str) -> str:
     """The name in a table of a metric of a paper's .tsv."""
     kind = PAPER_METRICS[metric]
     return BLEU if kind is None else f"{TOKENIZED_KINDS[kind]} {BLEU}"
+
+
+def sacrebleu_metric(name: str, signature: str) -> Any:
+    """SacreBLEU's object for a metric, with the tokenizer, case and order of characters and words of a signature.
+
+    Args:
+        name: BLEU, CHRF, CHRF_WORDS or TER.
+        signature: such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`.
+    """
+    from sacrebleu.metrics import bleu, chrf, ter
+
+    facts = dict(fact.partition(":")[::2] for fact in signature.split("|"))
+    lowercase = facts.get("case") == "lc"
+    if name == BLEU:
+        return bleu.BLEU(lowercase=lowercase, tokenize=facts.get("tok"))
+    if name == TER:
+        return ter.TER(
+            normalized=facts["norm"] == "yes",
+            no_punct=facts["punct"] == "no",
+            asian_support=facts["asian"] == "yes",
+            case_sensitive=not lowercase,
+        )
+    return chrf.CHRF(int(facts["nc"]), int(facts["nw"]), lowercase=lowercase, whitespace=facts["space"] == "yes")

@@ -3,14 +3,21 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.differences import differences, listed
-from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.metrics import BLEU, TOKENIZED
 from posenc_experiments.evaluation.results import Score
-from posenc_experiments.evaluation.significance import holm, paired_bootstrap
+from posenc_experiments.evaluation.significance import (
+    ALPHA,
+    Pooling,
+    all_differences,
+    holm,
+    resample,
+    sacrebleu_p,
+)
 
 OLD = "*"  # marks experiments that were trained before fingerprints were recorded
 
@@ -41,12 +48,40 @@ def mean(pooled: Pooled | None) -> float | None:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """How the rows of a table are tested against its baseline; docs/scoring.md explains it."""
+
+    baseline: str
+    metric: str = BLEU
+    pool_variance: bool = False  # take the variance over seeds as equal in all rows
+    margin: float | None = None  # differences below it count as none, if it is shown that they are
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A row's test against the baseline."""
+
+    test: Comparison
+    difference: float  # of the means
+    interval: tuple[float, float] | None = None  # of the difference, 95 %; this and what follows need several seeds
+    p_value: float | None = None
+    holm_p_value: float | None = None  # with Holm's correction
+    tests: int = 0  # the tests that the correction counts
+    equivalent: bool | None = None  # whether the difference is shown to be within the margin
+    pooling: Pooling | None = None  # if the variance over seeds was to be pooled
+    sacrebleu_p_value: float | None = None  # for a row or a baseline of one seed
+
+    @property
+    def significant(self) -> bool:
+        return self.holm_p_value is not None and self.holm_p_value <= ALPHA
+
+
+@dataclass(frozen=True)
 class Row:
     """One setting on one test set, with the scores of its seeds."""
 
     scores: tuple[Score, ...]
-    p_value: float | None = None  # against the baseline; None for the baseline itself, and without one
-    holm_p_value: float | None = None  # the same with Holm's correction for all rows that are tested
+    tested: Tested | None = None  # against the baseline; None for the baseline itself, and without one
 
     @property
     def first(self) -> Score:
@@ -57,6 +92,11 @@ class Row:
         known = [score.metrics[metric] for score in self.scores if metric in score.metrics]
         interval = known[0].interval if known and len(self.scores) == 1 else None
         return Pooled.of([one.score for one in known], interval) if known else None
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics that a seed has."""
+        return list(dict.fromkeys(name for score in self.scores for name in score.metrics))
 
     @property
     def bleu(self) -> Pooled:
@@ -84,16 +124,15 @@ class Row:
         return (self.first.corpus, self.first.pair, self.first.test)
 
 
-def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
+def pool(scores: Sequence[Score], test: Comparison | None = None) -> list[Row]:
     """Pools scores to one row for each setting and test set, in the order given.
 
     Args:
         scores: scores whose `made_from` was not recorded are not pooled: each is a row.
-        baseline: name of the experiment to compute p-values against, as tables show it if several rows have it.
+        test: the test of the rows against a baseline, whose name is as tables show it if several rows have it.
 
     Raises:
-        RecipeError: scores of one setting or test set are not comparable, there is no such baseline, or a row has other
-            seeds than it.
+        RecipeError: scores of one setting or test set are not comparable, or there is no such baseline or metric.
     """
     settings: dict[tuple[str | None, ...], list[Score]] = {}
     pooled: dict[tuple[str | None, ...], list[Score]] = {}
@@ -107,11 +146,15 @@ def pool(scores: Sequence[Score], baseline: str | None = None) -> list[Row]:
     groups = comparable_groups(rows)
     for group in groups:
         require_comparable([score for row in group for score in row.scores])
-    if baseline is not None:
-        if all(find_row(group, baseline) is None for group in groups):
+    if test is not None:
+        bases = [find_row(group, test.baseline) for group in groups]
+        if not any(bases):
             names = ", ".join(dict.fromkeys(name for group in groups for name in row_names(group)))
-            raise RecipeError(f"--baseline {baseline}: there is no such experiment here; there are {names}.")
-        groups = [_tested(group, baseline) for group in groups]
+            raise RecipeError(f"--baseline {test.baseline}: there is no such experiment here; there are {names}.")
+        groups = [
+            group if base is None else compared_rows(group, base, test)
+            for group, base in zip(groups, bases, strict=True)
+        ]
     return [row for group in groups for row in group]
 
 
@@ -223,11 +266,46 @@ def find_row(rows: Sequence[Row], name: str) -> Row | None:
     return next(iter(found.values()), None)
 
 
-def _tested(rows: list[Row], baseline: str) -> list[Row]:
-    """Comparable rows with p-values against the baseline, if it is among them."""
-    base = find_row(rows, baseline)
-    if base is None:
-        return rows
-    p_values = [paired_bootstrap(base.scores, row.scores) for row in rows if row is not base]
-    tests = zip(p_values, holm(p_values), strict=True)
-    return [row if row is base else Row(row.scores, *next(tests)) for row in rows]
+def compared_rows(rows: Sequence[Row], baseline: Row, test: Comparison) -> list[Row]:
+    """Comparable rows with their tests against one of them.
+
+    Rows that lack the metric are not tested. Where the row or the baseline has one seed, no test of the settings is
+    possible: there is only SacreBLEU's p-value, of two seeds of equal number, or of the first.
+
+    Raises:
+        RecipeError: the baseline lacks the metric, or a file is missing.
+    """
+    known = [row for row in rows if all(test.metric in score.metrics for score in row.scores)]
+    if baseline not in known or test.metric == TOKENIZED:
+        names = ", ".join(name for name in baseline.first.metrics if name != TOKENIZED)
+        raise RecipeError(
+            f"--metric {test.metric}: {baseline.first.name} has no such score of sentences on {baseline.first.test}; "
+            f"it has {names}."
+        )
+    resampled = {id(row): [resample(score, test.metric) for score in row.scores] for row in known}
+    base = resampled[id(baseline)]
+    several = [row for row in known if len(row.scores) > 1 and row is not baseline and len(baseline.scores) > 1]
+    found, pooling = all_differences(base, [resampled[id(row)] for row in several], test.pool_variance)
+    of_row = dict(zip(map(id, several), zip(found, holm([one.p_value for one in found]), strict=True), strict=True))
+
+    def tested(row: Row) -> Tested | None:
+        if row is baseline or row not in known:
+            return None
+        if id(row) not in of_row:
+            pair = _seed_pair(baseline, row)
+            p_value = sacrebleu_p(*(resample(score, test.metric) for score in pair))
+            means = [statistics.fmean(one.score for one in seeds) for seeds in (base, resampled[id(row)])]
+            return Tested(test, means[1] - means[0], sacrebleu_p_value=p_value)
+        one, adjusted = of_row[id(row)]
+        equivalent = None if test.margin is None else one.is_within(test.margin)
+        return Tested(test, one.value, one.interval(), one.p_value, adjusted, len(several), equivalent, pooling)
+
+    return [replace(row, tested=tested(row)) for row in rows]
+
+
+def _seed_pair(baseline: Row, row: Row) -> tuple[Score, Score]:
+    """A seed of each: the one of a row with one seed, and of the other row that with its number, or the first."""
+    base, other = baseline.scores, row.scores
+    number = (other if len(other) == 1 else base)[0].seed
+    one, two = (next((score for score in scores if score.seed == number), scores[0]) for scores in (base, other))
+    return one, two

@@ -8,7 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-FORMATS = ("text", "markdown", "csv")
+FORMATS = ("text", "markdown", "csv", "latex")
+#: tabulate's name of each format of a table
+_TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
+_LATEX = {"±": r"$\pm$", "≈": r"$\approx$"}
 Line = TypeVar("Line")
 
 
@@ -36,20 +39,24 @@ class Table(Generic[Line]):
     notes: Sequence[str]
     title: str = ""
 
-    def render(self, markdown: bool) -> str:
-        """The table with its title and notes, as text or Markdown."""
+    def render(self, style: str) -> str:
+        """The table with its title and notes, as text, Markdown or LaTeX (with the package booktabs)."""
         columns = [column for column in self.columns if column.shown]
         grid = tabulate(
             [[column.cell(line) for column in columns] for line in self.lines],
             [column.header for column in columns],
-            tablefmt="github" if markdown else "simple",
+            tablefmt=_TABULATE[style],
             disable_numparse=True,
             colalign=["left" if column.left else "right" for column in columns],
         )
-        title = f"**{self.title}**" if markdown and self.title else self.title
-        bullet = "- " if markdown and len(self.notes) > 1 else ""
-        parts = (title, grid, "\n".join(bullet + note for note in self.notes))
-        return "\n\n".join(part for part in parts if part) + "\n"
+        title = f"**{self.title}**" if style == "markdown" and self.title else self.title
+        bullet = "- " if style == "markdown" and len(self.notes) > 1 else ""
+        notes = "\n".join(bullet + note for note in self.notes)
+        if style == "latex":
+            for character, command in _LATEX.items():
+                grid = grid.replace(character, command)
+            title, notes = ("\n".join(f"% {line}" for line in text.splitlines()) for text in (title, notes))
+        return "\n\n".join(part for part in (title, grid, notes) if part) + "\n"
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Report:
     def format(self, style: str) -> str:
         """The report in one of FORMATS."""
         if style != "csv":
-            return "\n".join(table.render(style == "markdown") for table in self.tables)
+            return "\n".join(table.render(style) for table in self.tables)
         text = io.StringIO()
         writer = csv.DictWriter(text, list(self.records[0]), lineterminator="\n")
         writer.writeheader()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,13 +21,14 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, read_json
 from posenc_experiments.base.run import prepared_dir
 from posenc_experiments.data import text
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
+from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
     HYPOTHESES,
     REFERENCES,
     SACREBLEU,
     SCORED,
+    SENTENCES,
     SOURCES,
     ExperimentDirectory,
     find_experiments,
@@ -44,6 +46,7 @@ class Metric:
     hypotheses: str | None = None  # SHA-256 of the scored file; None in older runs
     references: str | None = None  # SHA-256 of the reference; None in older runs
     translation: dict[str, Any] | None = None  # settings of averaging and search that are not defaults
+    sentences: Path | None = None  # the file of its scores by sentence, if it is not a metric of SacreBLEU
 
     @property
     def lowercased(self) -> bool:
@@ -213,11 +216,43 @@ def _read_metrics_of(files: ExperimentDirectory, test: str) -> dict[str, Metric]
     if BLEU not in found:
         raise RecipeError(f"{scores} holds no BLEU: run the stage score again.")
     metrics = {BLEU: found[BLEU]}
-    for name in [name for name in found if name.startswith(CHRF)][:1]:  # SacreBLEU's name is chrF2
-        metrics[CHRF] = found[name]
+    metrics |= {ours: found[name] for name, ours in SACREBLEU_NAMES.items() if name in found}
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
+    for path in sorted(files.directory.glob(f"{test}.*.{SENTENCES}")):
+        signature, values = read_sentence_scores(path)
+        name = path.name.removeprefix(f"{test}.").removesuffix(f".{SENTENCES}")
+        translations = files.test_file(test, HYPOTHESES)
+        if translations.is_file() and len(values) != (lines := len(read_lines(translations))):
+            raise RecipeError(
+                f"{path} has {len(values):,} scores, and {translations} {lines:,} lines: score them again."
+            )
+        if name in metrics or name == TOKENIZED:
+            raise RecipeError(f"{path}: '{name}' is a metric of the stage score: give the file another name.")
+        metrics[name] = Metric(statistics.fmean(values), None, signature, sentences=path)
     return metrics
+
+
+def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
+    """Reads a metric that another tool computed: its signature, after a `#`, and the score of each sentence.
+
+    Raises:
+        RecipeError: a line is missing, or is not what it should be.
+    """
+    first, *lines = read_lines(path)
+    if not first.removeprefix("#").strip() or not first.startswith("#"):
+        raise RecipeError(f"{path}: line 1 must be '# ' and the metric's signature, such as its model and version.")
+    values = []
+    for number, line in enumerate(lines, 2):
+        try:
+            values.append(_finite(float(line)))
+        except ValueError:
+            raise RecipeError(
+                f"{path}: line {number} is '{line}', not a number: after the signature, write one score a line."
+            ) from None
+    if not values:
+        raise RecipeError(f"{path} has no scores: after the signature, write one a line.")
+    return first.removeprefix("#").strip(), values
 
 
 def _verified_hash(file: Path, kind: str, metrics: Mapping[str, Metric]) -> tuple[str | None, bool]:

@@ -21,6 +21,14 @@ from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
 from posenc_experiments.experiment.stage import Stage
 
+#: SacreBLEU 2.6.0 ends with it if some samples of the bootstrap score exactly 0, whose type is another
+MEAN_FAILED = "TypeError: don't know how to coerce"
+#: runs SacreBLEU's command with a mean that takes both types
+WITH_FMEAN = (
+    "import runpy, statistics; statistics.mean = statistics.fmean; "
+    "runpy.run_module('sacrebleu', alter_sys=True, run_name='__main__')"
+)
+
 
 class ScoreStage(Stage):
     name = "score"
@@ -61,7 +69,8 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
     run = experiment.run
     reference, hypothesis = experiment.test_file(test, REFERENCES), experiment.test_file(test, HYPOTHESES)
     require_equal_counts(hypothesis, reference)
-    result = sacrebleu(score_command(experiment, test), f"Scoring {test} of {experiment.title}")
+    what = f"Scoring {test} of {experiment.title}"
+    result = [row for command in score_commands(experiment, test) for row in sacrebleu(command, what)]
     if test in run.recipe.score.testsets:
         found = compare_with_testset(experiment, test, result)
         result = [{**row, "reference": found} for row in result]
@@ -82,30 +91,43 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
 
 def _dry_run(experiment: Experiment, test: str) -> None:
     run = experiment.run
-    run.dry([*score_command(experiment, test), ">", experiment.test_file(test, SACREBLEU)])
+    first, *others = score_commands(experiment, test)
+    run.dry([*first, ">", experiment.test_file(test, SACREBLEU)])
+    for command in others:
+        run.dry(command)
     name = run.recipe.score.testsets.get(test)
     if name is not None and testsets.is_local(name, run.pair):
-        run.dry(testset_command(experiment, test))
+        for command in testset_commands(experiment, test):
+            run.dry(command)
     if run.recipe.score.historical:
         run.say(f"# {name_of(run.recipe.score.tokenized)} of {test} into {experiment.test_file(test, HISTORICAL)}")
 
 
-def score_command(experiment: Experiment, test: str) -> list[str]:
-    """The command for BLEU (13a) and chrF with bootstrap confidence intervals; cased unless the model's text is not."""
-    return _sacrebleu_command(experiment, test, [str(experiment.test_file(test, REFERENCES))])
+def score_commands(experiment: Experiment, test: str) -> list[list[str]]:
+    """The commands for BLEU, chrF and other metrics of the .conf, with bootstrap confidence intervals.
+
+    They are cased unless the model's text is not. SacreBLEU computes one kind of chrF in a call.
+    """
+    return _sacrebleu_commands(experiment, test, [str(experiment.test_file(test, REFERENCES))])
 
 
-def testset_command(experiment: Experiment, test: str) -> list[str]:
-    """The same command with SacreBLEU's own references."""
+def testset_commands(experiment: Experiment, test: str) -> list[list[str]]:
+    """The same commands with SacreBLEU's own references."""
     name = experiment.run.recipe.score.testsets[test]
-    return _sacrebleu_command(experiment, test, ["-t", name, "-l", experiment.run.pair])
+    return _sacrebleu_commands(experiment, test, ["-t", name, "-l", experiment.run.pair])
 
 
-def _sacrebleu_command(experiment: Experiment, test: str, references: list[str]) -> list[str]:
+def _sacrebleu_commands(experiment: Experiment, test: str, references: list[str]) -> list[list[str]]:
+    recipe = experiment.run.recipe
     words = [*experiment.run.module("sacrebleu"), *references, "-i", str(experiment.test_file(test, HYPOTHESES))]
     # With case, perfect lowercase translations would get a BLEU of only 23 to 27 on Multi30k's German test sets.
-    case = ["-lc", "--chrf-lowercase"] if experiment.run.recipe.prepare.lowercase else []
-    return [*words, "-m", "bleu", "chrf", *case, "--confidence", "-f", "json", "-w", "2"]
+    case = ["-lc", "--chrf-lowercase"] if recipe.prepare.lowercase else []
+    more = ["ter"] if "ter" in recipe.score.metrics else []
+    calls = [
+        ["bleu", "chrf", *more],
+        *([["chrf", "--chrf-word-order", "2"]] if "chrf++" in recipe.score.metrics else []),
+    ]
+    return [[*words, "-m", *metrics, *case, "--confidence", "-f", "json", "-w", "2"] for metrics in calls]
 
 
 def compare_with_testset(experiment: Experiment, test: str, result: list[dict[str, object]]) -> str:
@@ -123,13 +145,14 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
             f"{test} as downloaded, not compared with `{option}`, which is not on this machine "
             f"(`sacrebleu --download {name} -l {pair}` fetches it)"
         )
-    command = testset_command(experiment, test)
-    other = sacrebleu(command, f"Scoring {test} of {experiment.title} against SacreBLEU's {name}")
+    commands = testset_commands(experiment, test)
+    what = f"Scoring {test} of {experiment.title} against SacreBLEU's {name}"
+    other = [row for command in commands for row in sacrebleu(command, what)]
     if other != result:
         scores = [", ".join(f"{row['name']} {row['score']}" for row in rows) for rows in (result, other)]
         raise RecipeError(
             f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, HYPOTHESES)} has {scores[0]} "
-            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({shlex.join(command)}); correct "
+            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({shlex.join(commands[0])}); correct "
             "[score] testsets or the data."
         )
     return f"{option} (same scores from both files)"
@@ -144,6 +167,9 @@ def sacrebleu(command: list[str], what: str) -> list[dict[str, object]]:
     # SacreBLEU's default seed and the JSON format, so that the user's environment does not change scores.
     environment = {**os.environ, "SACREBLEU_SEED": str(BOOTSTRAP_SEED), "SACREBLEU_FORMAT": "json"}
     process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
+    if MEAN_FAILED in process.stderr:
+        command = [command[0], "-c", WITH_FMEAN, *command[command.index("sacrebleu") + 1 :]]
+        process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
     if process.returncode != 0:
         reason = (process.stderr.strip() or f"exit status {process.returncode}").split("\n")[-1]
         raise RecipeError(f"{what} failed ({reason}): run {shlex.join(command)} to see all that it prints.")

@@ -1,64 +1,167 @@
-"""Tests whether two settings differ in BLEU by more than their test sentences and seeds explain."""
+"""Tests whether two settings differ in a metric by more than their seeds and test sentences explain.
 
+Three things vary: another seed gives another model (1), another test set favours other settings (2), and each model
+errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of setting A, and D = mean(x_A) - mean(x_B):
+
+    V_seeds = s_A^2 / n_A + s_B^2 / n_B                  the variance over seeds, of 1 and 3
+    V_boot  = Var(D) over samples of the sentences       of 2 and 3
+    e_A^2   = half the mean of Var(x_Ai - x_Aj) over those samples and pairs of seeds, of 3
+    V_sent  = max(0, V_boot - e_A^2 / n_A - e_B^2 / n_B)   of 2 alone, so that 3 counts once
+    V       = V_seeds + V_sent
+    df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1))     (Satterthwaite 1946)
+
+D / sqrt(V) follows Student's t distribution with df degrees of freedom. docs/scoring.md has the measured error rates.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics import bleu
-from sacrebleu.significance import _compute_p_value
+from sacrebleu.significance import _compute_p_value, estimate_ci
+from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
-from posenc_experiments.evaluation.results import Score, read_lines
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, sacrebleu_metric
+from posenc_experiments.evaluation.results import Score, read_lines, read_sentence_scores
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
-SAMPLES = 1000  # of the bootstrap of one seed, as in SacreBLEU
-#: of that of several seeds: no p-value is below 1 / (samples + 1), and Holm multiplies it by the number of tests
-SAMPLES_OF_SEEDS = 10_000
+SAMPLES = 1000  # of the sentences, as in SacreBLEU
 AT_ONCE = 100  # samples whose statistics are summed at once, to bound the memory
+ALPHA = 0.05  # of all tests
 Numbers = NDArray[np.float64]
 
 
-def have_common_seeds(baseline: Sequence[Score], system: Sequence[Score]) -> bool:
-    """Whether two settings were trained with the same seeds, so that they can be tested."""
-    return {score.seed for score in baseline} == {score.seed for score in system}
+class Resampled(NamedTuple):
+    """The score of one seed, and its scores on samples of the sentences, the same samples for every system."""
+
+    score: float
+    samples: Numbers
+
+    @property
+    def interval(self) -> float:
+        """Half the width of SacreBLEU's 95 % bootstrap interval, which does not cover other seeds."""
+        return float(estimate_ci(self.samples)[1])
 
 
-def paired_bootstrap(baseline: Sequence[Score], system: Sequence[Score]) -> float:
-    """The p-value of the difference in mean BLEU: a paired bootstrap over sentences and seeds.
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two settings' means: its value, variance and degrees of freedom."""
 
-    One seed has the p-value that SacreBLEU's `--paired-bs` prints, which is one-sided. Several seeds have a two-sided
-    one: each of 10,000 samples draws sentences, the same for all translations, and n - 1 of n seeds with replacement,
-    so that the variance of the mean over seeds has no bias (Rao and Wu 1988). The random numbers depend on the
-    environment variable SACREBLEU_SEED, by default 12345. If no sample has a difference, p is 1; there SacreBLEU's is
-    the least that it can be.
+    value: float
+    variance: float
+    degrees: float
+
+    @property
+    def p_value(self) -> float:
+        """The two-sided p-value of no difference."""
+        if self.variance == 0:
+            return float(self.value == 0)
+        return float(2 * stats.t.sf(abs(self.value) / math.sqrt(self.variance), self.degrees))
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """The confidence interval of the difference."""
+        half = 0.0
+        if self.variance > 0:
+            half = float(stats.t.ppf((1 + confidence) / 2, self.degrees)) * math.sqrt(self.variance)
+        return self.value - half, self.value + half
+
+    def is_within(self, margin: float) -> bool:
+        """Whether two one-sided tests show that the difference is smaller than a margin (Schuirmann 1987)."""
+        low, high = self.interval(1 - 2 * ALPHA)
+        return -margin < low and high < margin
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """One variance over seeds for several rows."""
+
+    variance: float
+    degrees: int
+    rows: int
+    equal_spread: float  # the p-value of Levene's test that seeds vary equally in all rows
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[float]]) -> Pooling:
+        """Pools the variances over seeds of rows of several seeds."""
+        degrees = sum(len(row) - 1 for row in rows)
+        squares = sum(float(np.var(row)) * len(row) for row in rows)
+        with np.errstate(divide="ignore", invalid="ignore"):  # all seeds of a row may score the same
+            p_value = float(stats.levene(*rows, center="mean").pvalue) if len(rows) > 1 else 1.0
+        return cls(squares / degrees, degrees, len(rows), 1.0 if math.isnan(p_value) else p_value)
+
+    @property
+    def allowed(self) -> bool:
+        return self.equal_spread > ALPHA
+
+
+def all_differences(
+    baseline: Sequence[Resampled], systems: Sequence[Sequence[Resampled]], pool_variance: bool = False
+) -> tuple[list[Difference], Pooling | None]:
+    """How much higher each system scores than a baseline.
 
     Args:
-        baseline, system: scores on one test set or on all together, one for each seed.
+        baseline, systems: one for each of two or more seeds, on the same sentences.
+        pool_variance: whether to take the variance over seeds as equal in all rows, unless Levene's test finds that it
+            differs. Rows that score less than half of the baseline or more than twice as much are neither pooled nor
+            tested so, because such models vary in another way.
 
-    Raises:
-        RecipeError: the two do not have the same seeds.
+    Returns:
+        a difference for each system, and the pooled variance if it was asked for.
     """
-    if not have_common_seeds(baseline, system):
-        raise RecipeError(
-            f"{_seeds(baseline)} and {_seeds(system)}: only equal seeds can be tested; train the missing ones, or "
-            "choose common ones with --seeds."
-        )
-    by_seed = (sorted(row, key=lambda score: score.seed) for row in (baseline, system))
-    samples = SAMPLES if len(baseline) == 1 else SAMPLES_OF_SEEDS
-    pairs = [(_resampled(one, samples), _resampled(other, samples)) for one, other in zip(*by_seed, strict=True)]
-    real = float(np.mean([one.score - other.score for one, other in pairs]))
-    differences = np.array([one.samples - other.samples for one, other in pairs])
-    if not differences.any():
-        return 1.0
-    if len(pairs) == 1:
-        distances = np.abs(differences[0])
-        return float(_compute_p_value(distances - distances.mean(), abs(real)))
-    return float(_compute_p_value(np.abs(_mean_of_sampled_seeds(differences) - real), abs(real)))
+    rows = [[one.score for one in row] for row in (baseline, *systems)]
+    center = float(np.mean(rows[0])) if rows[0] else 0.0
+    near = [center != 0 and 0.5 <= np.mean(row) / center <= 2 for row in rows]
+    pooled = Pooling.of(list(itertools.compress(rows, near))) if pool_variance and any(near) else None
+    usable = pooled if pooled is not None and pooled.allowed else None
+    found = [
+        difference(baseline, row, usable if is_near else None) for row, is_near in zip(systems, near[1:], strict=True)
+    ]
+    return found, pooled
+
+
+def difference(baseline: Sequence[Resampled], system: Sequence[Resampled], pooled: Pooling | None = None) -> Difference:
+    """How much higher a system scores than a baseline, by the formulas of this module, or with a pooled variance."""
+    sides = [([one.score for one in row], np.array([one.samples for one in row])) for row in (baseline, system)]
+    if pooled is None:
+        terms = [(float(np.var(scores, ddof=1)) / len(scores), len(scores) - 1) for scores, _ in sides]
+    else:
+        terms = [(pooled.variance * sum(1 / len(scores) for scores, _ in sides), pooled.degrees)]
+    (base, base_samples), (other, other_samples) = sides
+    sentences = float(np.var(other_samples.mean(axis=0) - base_samples.mean(axis=0), ddof=1))
+    sentences = max(0.0, sentences - _own_errors(base_samples) - _own_errors(other_samples))
+    variance = sentences + sum(value for value, _ in terms)
+    uncertainty = sum(value**2 / degrees for value, degrees in terms)
+    degrees = variance**2 / uncertainty if uncertainty else math.inf
+    return Difference(float(np.mean(other) - np.mean(base)), variance, degrees)
+
+
+def _own_errors(samples: Numbers) -> float:
+    """e^2 / n: the variance over samples of the mean of seeds that comes from errors which each model makes alone.
+
+    Half the mean variance of differences of pairs is the variance around the mean over seeds, with n - 1.
+    """
+    seeds = len(samples)
+    return float(np.var(samples - samples.mean(axis=0), axis=1, ddof=1).sum()) / (seeds - 1) / seeds
+
+
+def sacrebleu_p(baseline: Resampled, system: Resampled) -> float:
+    """The p-value that `sacrebleu --paired-bs` prints for two translations; 1 if they are equal.
+
+    It tells whether these two models would rank so on other sentences, and nothing about other seeds.
+    """
+    distances = np.abs(system.samples - baseline.samples)
+    if not distances.any():
+        return 1.0  # SacreBLEU's is the least that it can be
+    return float(_compute_p_value(distances - distances.mean(), abs(system.score - baseline.score)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -70,35 +173,37 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _seeds(scores: Sequence[Score]) -> str:
-    """Which seeds a setting has, for a message."""
-    seeds = sorted(score.seed for score in scores)
-    return f"{scores[0].name} has seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+def resample(score: Score, metric: str) -> Resampled:
+    """A metric of a score, and of samples of its sentences.
+
+    The samples are SacreBLEU's; they depend on the environment variable SACREBLEU_SEED, by default 12345.
+
+    Args:
+        metric: a name in the score's metrics, or in those of the test sets that it is of.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    parts = score.parts or (score,)
+    of_parts = [one.metrics[metric] for one in parts]
+    files = [one.sentences for one in of_parts if one.sentences is not None]
+    if files:
+        values = [value for file in files for value in read_sentence_scores(file)[1]]
+        return resample_statistics(np.array(values)[:, None], _mean, _random_seed())
+    return _resampled_files(_translation_files(parts), metric, of_parts[0].signature, _random_seed())
 
 
-def _mean_of_sampled_seeds(differences: Numbers) -> Numbers:
-    """The mean difference in each sample, over the seeds that it draws; `differences` has (seeds, samples)."""
-    seeds, samples = differences.shape
-    drawn = np.random.default_rng(_random_seed()).integers(seeds, size=(seeds - 1, samples))
-    return np.asarray(np.take_along_axis(differences, drawn, axis=0).mean(axis=0))
-
-
-class Translations(NamedTuple):
+class Files(NamedTuple):
     """Files of hypotheses and references, each with the time of its last change."""
 
     hypotheses: tuple[tuple[Path, int], ...]
     references: tuple[tuple[Path, int], ...]
 
 
-def translation_files(score: Score) -> Translations:
-    """The files of a score's translations; several if it is of several test sets.
-
-    Raises:
-        RecipeError: one is missing.
-    """
-    kinds = [[one.file(kind) for one in score.parts or (score,)] for kind in (HYPOTHESES, REFERENCES)]
+def _translation_files(scores: Sequence[Score]) -> Files:
+    kinds = [[one.file(kind) for one in scores] for kind in (HYPOTHESES, REFERENCES)]
     try:
-        return Translations(*(tuple((path, path.stat().st_mtime_ns) for path in paths) for paths in kinds))
+        return Files(*(tuple((path, path.stat().st_mtime_ns) for path in paths) for paths in kinds))
     except FileNotFoundError as error:
         instead = "prepare the corpus and name its --data-dir, or " if Path(error.filename) in kinds[1] else ""
         raise RecipeError(
@@ -107,38 +212,40 @@ def translation_files(score: Score) -> Translations:
         ) from None
 
 
-def read_translations(files: Translations) -> tuple[list[str], list[str]]:
-    """All lines of the hypotheses and of the references."""
-    hypotheses, references = ([line for path, _ in paths for line in read_lines(path)] for paths in files)
-    return hypotheses, references
-
-
-class _Resampled(NamedTuple):
-    score: float
-    samples: Numbers
-
-
-def _resampled(score: Score, samples: int) -> _Resampled:
-    """BLEU of a system, and of samples of its sentences; the same sentences for every system."""
-    return _resampled_files(translation_files(score), score.bleu.lowercased, samples, _random_seed())
-
-
 def _random_seed() -> int:
     seed = os.environ.get("SACREBLEU_SEED", "")
     return int(seed) if seed.isdecimal() else BOOTSTRAP_SEED
 
 
 @lru_cache(maxsize=512)
-def _resampled_files(files: Translations, lowercase: bool, samples: int, seed: int) -> _Resampled:
+def _resampled_files(files: Files, metric: str, signature: str, seed: int) -> Resampled:
+    hypotheses, references = ([line for path, _ in paths for line in read_lines(path)] for paths in files)
+    return resample_lines(sacrebleu_metric(metric, signature), hypotheses, references, seed)
+
+
+def resample_lines(
+    metric: Any, hypotheses: Sequence[str], references: Sequence[str], seed: int = BOOTSTRAP_SEED
+) -> Resampled:
+    """A metric of SacreBLEU on some lines, and on samples of them."""
     # SacreBLEU's PairedTest would resample both systems of every pair.
-    metric = bleu.BLEU(lowercase=lowercase)
-    hypotheses, references = read_translations(files)
-    statistics = metric._extract_corpus_statistics(hypotheses, [references])
-    whole = metric._aggregate_and_compute(statistics).score
-    of_sentences = np.array(statistics, dtype="float32")
+    statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
+    return resample_statistics(statistics, lambda sums, _: metric._compute_score_from_stats(sums).score, seed)
+
+
+def resample_statistics(statistics: Numbers, compute: Any, seed: int) -> Resampled:
+    """A score computed from sums over sentences, and from those over samples of them.
+
+    Args:
+        statistics: of shape (sentences, statistics).
+        compute: makes a score of the sums and the number of sentences.
+    """
     random, sentences = np.random.default_rng(seed), len(statistics)
     scores = []
-    for start in range(0, samples, AT_ONCE):
-        chosen = random.choice(sentences, size=(min(AT_ONCE, samples - start), sentences), replace=True)
-        scores += [metric._compute_score_from_stats(sample).score for sample in of_sentences[chosen].sum(axis=1)]
-    return _Resampled(whole, np.array(scores))
+    for start in range(0, SAMPLES, AT_ONCE):
+        chosen = random.choice(sentences, size=(min(AT_ONCE, SAMPLES - start), sentences), replace=True)
+        scores += [float(compute(sums, sentences)) for sums in statistics[chosen].sum(axis=1)]
+    return Resampled(float(compute(statistics.sum(axis=0), sentences)), np.array(scores))
+
+
+def _mean(sums: Numbers, sentences: int) -> float:
+    return float(sums[0]) / sentences

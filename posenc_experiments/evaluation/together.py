@@ -1,24 +1,22 @@
-"""BLEU of an experiment on all its test sets together, as if they were one."""
+"""Scores of an experiment on all its test sets together, as if they were one."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from sacrebleu.metrics import bleu
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import Metric, Score
-from posenc_experiments.evaluation.significance import SAMPLES, read_translations, translation_files
+from posenc_experiments.evaluation.significance import resample
 
 #: the name of all test sets together; no test set has a blank in its name
 ALL_TESTS = "all tests"
 
 
-def all_tests(scores: Sequence[Score]) -> list[Score]:
-    """The scores of the experiments on all their test sets together, in the same order; BLEU alone.
+def all_tests(scores: Sequence[Score], metric: str = BLEU) -> list[Score]:
+    """The scores of the experiments on all their test sets together, in the same order: BLEU and one other metric.
 
     Raises:
         RecipeError: experiments of one corpus and pair have different test sets; or none has several; or a file is
@@ -39,10 +37,10 @@ def all_tests(scores: Sequence[Score]) -> list[Score]:
     several = [mine for mine in parts.values() if len(mine) > 1]
     if not several:
         raise RecipeError("--all-tests: no experiment here has several test sets: leave the option out.")
-    return [_together(mine) for mine in several]
+    return [_together(mine, dict.fromkeys((BLEU, metric))) for mine in several]
 
 
-def _together(parts: Sequence[Score]) -> Score:
+def _together(parts: Sequence[Score], metrics: Iterable[str]) -> Score:
     whole = replace(
         parts[0],
         test=ALL_TESTS,
@@ -50,7 +48,9 @@ def _together(parts: Sequence[Score]) -> Score:
         verified=all(one.verified for one in parts),
         parts=tuple(parts),
     )
-    hypotheses, references = read_translations(translation_files(whole))
-    metric = bleu.BLEU(lowercase=whole.bleu.lowercased)
-    scored = metric.corpus_score(hypotheses, [references], n_bootstrap=SAMPLES)
-    return replace(whole, metrics={BLEU: Metric(scored.score, scored._ci, str(metric.get_signature()))})
+    found = {}
+    for name in metrics:
+        if all(name in one.metrics for one in parts):
+            resampled = resample(whole, name)
+            found[name] = Metric(resampled.score, resampled.interval, parts[0].metrics[name].signature)
+    return replace(whole, metrics=found)

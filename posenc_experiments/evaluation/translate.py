@@ -15,7 +15,14 @@ from posenc_experiments.data import prepare, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.layout import GENERATE_LOG, GENERATE_SCRIPT, HYPOTHESES, REFERENCES, SOURCES
+from posenc_experiments.experiment.layout import (
+    GENERATE_LOG,
+    GENERATE_SCRIPT,
+    HYPOTHESES,
+    REFERENCES,
+    SENTENCES,
+    SOURCES,
+)
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.average import AverageStage
 
@@ -35,6 +42,8 @@ class TranslateStage(Stage):
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         tests = pair_tests(experiment.run)
         experiment.markers.clear("score")
+        for old in experiment.test_files([SENTENCES]):  # other tools scored the earlier translations
+            old.unlink()
         for test in tests:
             _translate(experiment, test, empty_directory(experiment.generate_results), locks)
         shutil.rmtree(experiment.generate_results)

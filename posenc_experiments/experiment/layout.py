@@ -11,6 +11,7 @@ from posenc_experiments.base.markers import REPLACED, TEMPORARY, Markers
 # Files of one test set, as TEST.KIND.
 SOURCES, REFERENCES, HYPOTHESES = "src", "ref", "hyp"
 SACREBLEU, HISTORICAL = "sacrebleu.json", "historical.json"
+SENTENCES = "scores"  # TEST.METRIC.scores: a metric that another tool computed, by sentence
 GENERATE_SCRIPT, GENERATE_LOG = "generate.sh", "generate.log"
 ANALYSIS = "analysis.json"
 #: kinds of files whose hashes a score records, and the keys of these hashes in the score

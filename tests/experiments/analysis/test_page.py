@@ -18,12 +18,12 @@ from posenc_experiments.analysis import analyse, page
 from posenc_experiments.analysis.page import Analysed, render
 from posenc_experiments.cli import group
 from posenc_experiments.data.lengths import HEADER, MAGIC
-from posenc_experiments.evaluation.pooling import Row, pool
+from posenc_experiments.evaluation.pooling import Comparison, Row, pool
 from posenc_experiments.evaluation.results import read_experiments
 from posenc_experiments.experiment.layout import ANALYSIS
 from tests.experiments.analysis import browser
 from tests.experiments.analysis.models import model
-from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.analysis.quickstart import SETTINGS, make_experiments
 from tests.experiments.tiny import make_recipe
 
 NAMES = ["shaw-k0", "shaw-k2", "shaw-k16", "sinusoidal"]
@@ -286,14 +286,13 @@ def test_trainings_with_different_limits_of_words_are_refused(copy: Path) -> Non
     assert not (copy / "page.html").exists()
 
 
-def test_p_is_that_of_compare_for_every_two(made: Path) -> None:
-    rows = pool(read_experiments([made]))
-    p = page._data(rows, NAMES)["p"]
-    assert p[3] == [*3 * ["other seeds"], "baseline"]  # sinusoidal has two seeds
-    for baseline in range(3):
-        compared = pool(read_experiments([row.first.directory for row in rows[:3]]), NAMES[baseline])
-        wanted = [row.holm_p_value or "baseline" for row in compared]
-        assert p[baseline] == [*wanted, "other seeds"]
+def test_p_is_that_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
+    root = make_experiments(tmp_path, dict.fromkeys(SETTINGS, 2))
+    p = page._data(pool(read_experiments([root])), NAMES)["p"]
+    for baseline, name in enumerate(NAMES):
+        tests = [row.tested for row in pool(read_experiments([root]), Comparison(name))]
+        assert p[baseline] == ["baseline" if one is None else one.holm_p_value for one in tests]
+    assert page._data(pool(read_experiments([made])), NAMES)["p"][3] == [*3 * ["one seed"], "baseline"]
 
 
 # the page

@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import comparison, plot, pooling, results
-from posenc_experiments.evaluation.significance import paired_bootstrap
+from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.significance import resample, sacrebleu_p
 from posenc_experiments.experiment.identity import all_environments
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -176,23 +177,27 @@ def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
     assert table[0]["bleu_signature"].startswith("nrefs:1|")
     assert {row["verified"] for row in table} == {"no"}
 
-    rows = pooling.pool(results.read_experiments(sorted(made.rglob("seed1"))), "sinusoidal")
+    rows = pooling.pool(results.read_experiments(sorted(made.rglob("seed1"))), pooling.Comparison("sinusoidal"))
     table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
-    assert table[2]["p_value"] == table[2]["holm_p_value"] == ""
-    assert 0 < float(table[0]["p_value"]) < float(table[0]["holm_p_value"]) < 0.05
+    assert table[2]["one_seed_p_value"] == table[0]["p_value"] == table[0]["holm_p_value"] == ""
+    assert 0 < float(table[0]["one_seed_p_value"]) < 0.05
+    assert float(table[0]["difference"]) == float(table[0]["bleu"]) - float(table[2]["bleu"])
 
 
-def test_significance_is_that_of_sacrebleus_own_command(made: Path) -> None:
+def test_p_of_one_seed_is_that_of_sacrebleus_own_command(made: Path) -> None:
     baseline, system = one(made, "sinusoidal"), one(made, "distance-2")
     files: list[str | Path] = [baseline / "test.ref", "-i", baseline / "test.hyp", system / "test.hyp"]
     table = json.loads(sacrebleu(*files, "-m", "bleu", "--paired-bs", "-f", "json"))
     wanted = next(row for row in table if "distance-2" in row["system"])["BLEU"]["p_value"]
-    rows = pooling.pool(results.read_experiments([system, baseline]), "sinusoidal")
-    assert rows[0].p_value == pytest.approx(wanted)
-    assert rows[1].p_value is None
+    rows = pooling.pool(results.read_experiments([system, baseline]), pooling.Comparison("sinusoidal"))
+    assert rows[0].tested is not None
+    assert rows[0].tested.sacrebleu_p_value == pytest.approx(wanted)
+    assert (rows[0].tested.p_value, rows[1].tested) == (None, None)
     text = comparison.report(rows).format("text")
     assert f"{wanted:.3f}" in text
     assert "baseline" in text
+    assert "one seed's p: SacreBLEU's" in text
+    assert "*" not in text.splitlines()[4]  # no star without a test of the settings
 
 
 def change(experiment: Path, *path: str | int, value: object) -> None:
@@ -261,7 +266,9 @@ def test_older_experiments_are_shown_marked_and_never_pooled(copy: Path) -> None
     assert [row["experiment"] for row in table] == ["shaw-k0", "shaw-k2", "sinusoidal", "sinusoidal"]
     assert [bool(row["fingerprint"]) for row in table] == [True, True, False, False]
     shutil.rmtree(next(copy.rglob("*sinusoidal*/seed2")))
-    rows = pooling.pool(results.read_experiments([copy]), "sinusoidal")  # the mark is no part of the name
+    rows = pooling.pool(
+        results.read_experiments([copy]), pooling.Comparison("sinusoidal")
+    )  # the mark is no part of the name
     assert names(comparison.report(rows).format("text")) == ["shaw-k0", "shaw-k2", "sinusoidal *"]
 
 
@@ -364,12 +371,12 @@ def test_a_baseline_in_several_setups_is_named_with_its_setup(made: Path, tmp_pa
     give_setup(one(made, "distance-2"), "big", tmp_path, 0)
     scores = results.read_experiments([tmp_path])
     with pytest.raises(RecipeError, match=r"--baseline sinusoidal: several .* base sinusoidal, big sinusoidal"):
-        pooling.pool(scores, "sinusoidal")
-    rows = pooling.pool(scores, "big sinusoidal")
-    assert [row.p_value is None for row in rows] == [row.first.long_name == "big sinusoidal" for row in rows]
-    assert pooling.pool(scores, "shaw-k2")  # only one setup has it
+        pooling.pool(scores, pooling.Comparison("sinusoidal"))
+    rows = pooling.pool(scores, pooling.Comparison("big sinusoidal"))
+    assert [row.tested is None for row in rows] == [row.first.long_name == "big sinusoidal" for row in rows]
+    assert pooling.pool(scores, pooling.Comparison("shaw-k2"))  # only one setup has it
     with pytest.raises(RecipeError, match=r"there are .*base sinusoidal.*big shaw-k2"):
-        pooling.pool(scores, "alibi")
+        pooling.pool(scores, pooling.Comparison("alibi"))
 
 
 def test_rows_of_one_name_are_shown_with_their_flags(made: Path, tmp_path: Path) -> None:
@@ -380,8 +387,8 @@ def test_rows_of_one_name_are_shown_with_their_flags(made: Path, tmp_path: Path)
     names = ["sinusoidal (--dropout 0.1)", "sinusoidal (--dropout 0.2)"]
     assert pooling.row_names(pooling.pool(scores)) == names
     with pytest.raises(RecipeError, match=r"--baseline sinusoidal: several rows .* \(--dropout 0.1\), .* 0.2\)\.$"):
-        pooling.pool(scores, "sinusoidal")
-    assert [row.p_value is None for row in pooling.pool(scores, names[1])] == [False, True]
+        pooling.pool(scores, pooling.Comparison("sinusoidal"))
+    assert [row.tested is None for row in pooling.pool(scores, pooling.Comparison(names[1]))] == [False, True]
 
 
 def test_the_historical_score_has_a_column_if_it_exists(copy: Path) -> None:
@@ -421,10 +428,10 @@ def test_lowercased_scores_are_named_and_tested_without_case(copy: Path) -> None
     assert text.count("BLEU and chrF ignore case (case:lc)") == 1
     # The hypotheses in capitals are the same system.
     baseline, system = (row.first for row in rows[:2])
-    before = paired_bootstrap([baseline], [system])
+    before = sacrebleu_p(resample(baseline, BLEU), resample(system, BLEU))
     path = system.directory / "test.hyp"
     path.write_text(path.read_text().upper())
-    assert paired_bootstrap([baseline], [system]) == before < 1
+    assert sacrebleu_p(resample(baseline, BLEU), resample(system, BLEU)) == before < 1
 
 
 def test_a_reference_of_sacrebleu_is_named(copy: Path) -> None:
@@ -565,7 +572,7 @@ def test_faults_are_named(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"empty holds no scored experiment"):
         results.read_experiments([tmp_path / "empty"])
     with pytest.raises(RecipeError, match=r"--baseline alibi: .* shaw-k0, shaw-k2, sinusoidal"):
-        pooling.pool(results.read_experiments([copy]), "alibi")
+        pooling.pool(results.read_experiments([copy]), pooling.Comparison("alibi"))
     directory = one(copy, "distance-2")
     (directory / "test.sacrebleu.json").write_text("[{}]")
     with pytest.raises(RecipeError, match=r"test\.sacrebleu\.json is not what"):
@@ -592,7 +599,7 @@ def test_seeds_are_chosen(made: Path) -> None:
     chosen, lacking = pooling.with_seeds(scores, [1])
     assert [(score.name, score.seed) for score in chosen] == [("shaw-k0", 1), ("shaw-k2", 1), ("sinusoidal", 1)]
     assert lacking == []
-    assert all(row.p_value is not None for row in pooling.pool(chosen, "sinusoidal")[:2])
+    assert all(row.tested is not None for row in pooling.pool(chosen, pooling.Comparison("sinusoidal"))[:2])
 
     result = CliRunner().invoke(group, ["compare", str(made), "--seeds", "2,1", "--format", "csv"])
     assert [(row["experiment"], row["seeds"]) for row in csv.DictReader(io.StringIO(result.stdout))] == [
@@ -671,7 +678,7 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     options: list[str | Path] = ["--format", "markdown", "--baseline", "sinusoidal", "--plot", tmp_path / "plot.svg"]
     seeds = sorted(made.rglob("seed1"))
     process = subprocess.run([*command, *seeds, *options], capture_output=True, encoding="utf-8", check=True)
-    rows = pooling.pool(results.read_experiments(seeds), "sinusoidal")
+    rows = pooling.pool(results.read_experiments(seeds), pooling.Comparison("sinusoidal"))
     assert process.stdout == comparison.report(rows).format("markdown")
     assert process.stderr == f"Plot: {tmp_path / 'plot.svg'}\n"
     assert (tmp_path / "plot.svg").is_file()

@@ -1,5 +1,6 @@
 """Scores: SacreBLEU's own test sets without a network, and the historical tokenized BLEU."""
 
+import csv
 import gzip
 import io
 import json
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import sacremoses
+from click.testing import CliRunner
 from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, read_json, write_json
+from posenc_experiments.cli import group
 from posenc_experiments.data import testsets
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
@@ -71,6 +74,73 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
         score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
     assert not experiment.markers.is_done("score", experiment.score_inputs())
+
+
+def test_a_weak_model_is_scored(tmp_path: Path) -> None:
+    """Of 60 lines one matches, so some samples of the bootstrap have a chrF of 0, on which its 2.6.0 fails."""
+    reference = [f"one{number} two{number} three{number} four{number}" for number in range(60)]
+    experiment = translated(tmp_path, reference, [reference[0], *["?? !! ?? !!"] * 59], CONF)
+    [command] = score.score_commands(experiment, "test")
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert process.stderr.endswith("don't know how to coerce float and float32\n")
+    score.ScoreStage().run(experiment)
+    bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
+    assert bleu["score"] == pytest.approx(
+        BLEU().corpus_score([reference[0], *["?? !! ?? !!"] * 59], [reference]).score, abs=0.01
+    )
+    assert bleu["confidence_var"] > 0
+    assert chrf["name"] == "chrF2"
+
+
+def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
+    """chrF++ and TER by SacreBLEU, COMET from a file; a new translation removes the file of the old one."""
+    experiments = [
+        translated(tmp_path / name, REFERENCE, hypotheses, CONF + "\n[score]\nmetrics = chrf++ ter\n")
+        for name, hypotheses in (("one", HYPOTHESES), ("other", REFERENCE))
+    ]
+    for experiment in experiments:
+        score.ScoreStage().run(experiment)
+    names = [row["name"] for row in read_json(experiments[0].test_file("test", "sacrebleu.json"))]
+    assert names == ["BLEU", "chrF2", "TER", "chrF2++"]
+    about = json.loads(experiments[1].about.read_text())
+    experiments[1].about.write_text(json.dumps({**about, "name": "better", "arch": "transformer_better_tiny"}))
+    for experiment, values in zip(experiments, ("0.7 0.8 0.6", "0.9 0.95 0.85"), strict=True):
+        path = experiment.test_file("test", "COMET.scores")
+        path.write_text("# wmt22-comet-da|version:2.2\n" + values.replace(" ", "\n") + "\n")
+    directories = [str(experiment.directory) for experiment in experiments]
+    for metric, found in (("COMET", "+0.20"), ("TER", "-"), ("chrF++", "+"), ("chrF", "+")):
+        words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", metric]
+        result = CliRunner().invoke(group, words)
+        assert result.exit_code == 0, result.output
+        [line] = [line for line in result.stdout.splitlines() if line.startswith("better")]
+        assert found in line
+        assert "COMET: wmt22-comet-da|version:2.2" in result.stdout
+        assert f"difference: {metric} less that of shaw-k2" in result.stdout
+    words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", "COMET", "--format", "csv"]
+    rows = list(csv.DictReader(CliRunner().invoke(group, words).stdout.splitlines()))
+    assert [float(row["comet"]) for row in rows] == pytest.approx([0.7, 0.9])
+    assert rows[0]["comet_signature"] == "wmt22-comet-da|version:2.2"
+    assert all(float(row["ter"]) >= 0 and row["chrf++"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("0.5\n0.5\n0.5\n", "line 1 must be '# ' and the metric's signature"),
+        ("# comet\n0.5\nbad\n0.5\n", "line 3 is 'bad', not a number"),
+        ("# comet\n0.5\nnan\n0.5\n", "line 3 is 'nan', not a number"),
+        ("# comet\n0.5\n", "has 1 scores, and"),
+    ],
+)
+def test_scores_of_another_tool_are_checked(tmp_path: Path, content: str, words: str) -> None:
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF)
+    score.ScoreStage().run(experiment)
+    path = experiment.test_file("test", "COMET.scores")
+    path.write_text(content)
+    result = CliRunner().invoke(group, ["compare", str(experiment.directory)])
+    assert result.exit_code == 1
+    assert f"{path}" in result.output.replace("\n", "")
+    assert words in result.output.replace("\n", " ")
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -135,7 +205,7 @@ def test_newstest2014_scores_as_sacrebleus_own(
     experiment.directory.mkdir(parents=True)
     for kind, lines in (("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
-    result = score.sacrebleu(score.score_command(experiment, "test"), "Scoring")
+    result = score.sacrebleu(score.score_commands(experiment, "test")[0], "Scoring")
     assert f"ref_len = {words})" in str(result[0]["verbose_score"])
     found = score.compare_with_testset(experiment, "test", result)
     assert found == f"sacrebleu -t wmt14/full -l {pair} (same scores from both files)"

@@ -1,18 +1,29 @@
-"""The paired test over sentences and seeds, and Holm's correction, on the quickstart's kept translations."""
+"""The test of a difference, on simulated scores with known variances and on the quickstart's kept translations."""
 
 import itertools
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sacrebleu.metrics import bleu
+from click.testing import CliRunner, Result
+from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.pooling import pool
-from posenc_experiments.evaluation.results import Score, read_experiments, read_lines
-from posenc_experiments.evaluation.significance import SAMPLES, holm, paired_bootstrap
+from posenc_experiments.cli import group
+from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.pooling import Comparison, pool
+from posenc_experiments.evaluation.results import read_experiments, read_lines
+from posenc_experiments.evaluation.significance import (
+    Difference,
+    Pooling,
+    Resampled,
+    all_differences,
+    difference,
+    holm,
+    resample,
+    sacrebleu_p,
+)
+from posenc_experiments.evaluation.simulation import Sources, simulate
 from tests.experiments.analysis.quickstart import make_experiments
 
 SINUSOIDAL, DIET = "transformer_sinusoidal_tiny", "transformer_diet_rel_tiny"
@@ -20,69 +31,120 @@ SINUSOIDAL, DIET = "transformer_sinusoidal_tiny", "transformer_diet_rel_tiny"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_experiments(tmp_path_factory.mktemp("made"), {SINUSOIDAL: 3, DIET: 3})
+    return make_experiments(tmp_path_factory.mktemp("made"), {SINUSOIDAL: 3, DIET: 2, "transformer_nopos_tiny": 1})
 
 
-def seeds(made: Path, setting: str) -> list[Score]:
-    return [score for score in read_experiments([made]) if score.directory.parent.name == setting]
+def compare(made: Path, *options: str) -> Result:
+    return CliRunner().invoke(group, ["compare", str(made), "--baseline", "sinusoidal", *options])
 
 
-def copied(score: Score, seed: int, directory: Path) -> Score:
-    """The same translations as those of another seed."""
-    return replace(score, directory=shutil.copytree(score.directory, directory / f"seed{seed}"), seed=seed)
+@pytest.mark.parametrize(
+    ("seeds", "sources"),
+    [
+        (3, Sources(of_seed=0.2, of_system=0, of_model=5)),
+        (3, Sources(of_seed=0.2, of_system=3, of_model=5)),
+        (3, Sources(of_seed=1, of_system=0, of_model=0)),
+        (3, Sources(of_seed=0, of_system=5, of_model=5)),
+        (5, Sources(of_seed=0.2, of_system=3, of_model=5)),
+    ],
+)
+@pytest.mark.parametrize("pool_variance", [False, True])
+def test_the_test_holds_its_level(seeds: int, sources: Sources, pool_variance: bool) -> None:
+    """Of 900 equal systems in 300 tables, .05 are found to differ, within four standard errors and a little more.
+
+    A bootstrap over sentences and seeds finds .20 of those that differ in seeds alone, and .006 of the first kind.
+    """
+    found = [
+        one.p_value <= 0.05
+        for rows in simulate(sources, tables=300, rows=4, seeds=seeds, random_seed=1)
+        for one in all_differences(rows[0], rows[1:], pool_variance)[0]
+    ]
+    assert len(found) == 900
+    assert 0.02 <= np.mean(found) <= 0.085
 
 
-def bleu_of(score: Score, sentences: list[int]) -> float:
-    """SacreBLEU's BLEU of some sentences, computed from their texts."""
-    texts = [read_lines(score.file(kind)) for kind in ("hyp", "ref")]
-    hypotheses, references = ([lines[number] for number in sentences] for lines in texts)
-    return bleu.BLEU().corpus_score(hypotheses, [references]).score
+def test_the_variance_is_that_of_the_difference() -> None:
+    """The mean of the estimates is the variance that the differences have."""
+    for sources in (Sources(0.2, 3, 5), Sources(0.3, 0, 5), Sources(0, 6, 0)):
+        found = [difference(one, other) for one, other in simulate(sources, tables=600, rows=2, seeds=3, random_seed=2)]
+        of_test = 2 * sources.of_system**2 / 1000
+        known = 2 / 3 * sources.of_seed**2 + of_test + 2 / 3 * sources.of_model**2 / 1000
+        assert np.var([one.value for one in found]) == pytest.approx(known, rel=0.2)
+        assert np.mean([one.variance for one in found]) == pytest.approx(known, rel=0.2)
 
 
-def test_it_is_the_mean_over_seeds_that_is_resampled(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posenc_experiments.evaluation.significance.SAMPLES_OF_SEEDS", 12)
+def test_without_variance_of_the_test_set_it_is_welchs_test() -> None:
+    scores = [[1.0, 2.0, 4.0], [3.0, 5.0, 6.0, 6.5]]
+    rows = [[Resampled(score, np.zeros(10)) for score in row] for row in scores]
+    wanted = stats.ttest_ind(scores[1], scores[0], equal_var=False)
+    one = difference(rows[0], rows[1])
+    assert one.p_value == pytest.approx(wanted.pvalue)
+    assert one.interval() == pytest.approx(tuple(wanted.confidence_interval(0.95)))
+    pooled = difference(rows[0], rows[1], Pooling.of(scores))
+    assert pooled.p_value == pytest.approx(stats.ttest_ind(scores[1], scores[0]).pvalue)
+
+
+def test_equivalence_is_two_one_sided_tests() -> None:
+    one = Difference(0.2, 0.01, 4.0)
+    for margin in (0.35, 0.4, 0.42, 0.5, 1.0):
+        sides = [stats.t.sf((margin - sign * one.value) / 0.1, 4.0) for sign in (1, -1)]
+        assert one.is_within(margin) == (max(sides) <= 0.05)
+    assert Difference(0.2, 0.0, np.inf).is_within(0.3)
+
+
+def test_rows_with_another_spread_are_not_pooled() -> None:
+    chance = np.random.default_rng(0)
+    rows = [[Resampled(30 + chance.normal(0, 0.1), np.zeros(10)) for _ in range(5)] for _ in range(4)]
+    wide = [Resampled(30 + score, np.zeros(10)) for score in (-5, 5, 0, 2, -3)]
+    collapsed = [Resampled(2 + score, np.zeros(10)) for score in (-5, 5, 0, 2, -3)]
+    _, alike = all_differences(rows[0], rows[1:], pool_variance=True)
+    assert alike is not None
+    assert (alike.allowed, alike.rows, alike.degrees) == (True, 4, 16)
+    found, differing = all_differences(rows[0], [*rows[1:], wide], pool_variance=True)
+    assert differing is not None
+    assert not differing.allowed
+    assert found == all_differences(rows[0], [*rows[1:], wide])[0]
+    found, without = all_differences(rows[0], [*rows[1:], collapsed], pool_variance=True)
+    assert without == alike
+    assert found[-1] == difference(rows[0], collapsed)
+
+
+def test_samples_are_those_of_sacrebleu(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sacrebleu.metrics import bleu
+
     monkeypatch.setenv("SACREBLEU_SEED", "7")
-    one, other = seeds(made, SINUSOIDAL), seeds(made, DIET)
-    sentences = np.random.default_rng(7).choice(500, size=(12, 500), replace=True)
-    drawn = np.random.default_rng(7).integers(3, size=(2, 12))
-
-    def difference(seeds_drawn: list[int], numbers: list[int]) -> float:
-        found = [bleu_of(one[seed], numbers) - bleu_of(other[seed], numbers) for seed in seeds_drawn]
-        return sum(found) / len(found)
-
-    real = difference([0, 1, 2], list(range(500)))
-    samples = [difference(list(drawn[:, i]), list(sentences[i])) for i in range(12)]
-    wanted = (sum(abs(sample - real) > abs(real) for sample in samples) + 1) / (len(samples) + 1)
-    assert paired_bootstrap(one, other) == pytest.approx(wanted)
-    assert paired_bootstrap(one[::-1], other) == paired_bootstrap(one, other)  # seeds are paired, not their order
+    score = read_experiments([made])[0]
+    found = resample(score, BLEU)
+    sentences = np.random.default_rng(7).choice(500, size=(1000, 500), replace=True)
+    texts = [read_lines(score.file(kind)) for kind in ("hyp", "ref")]
+    for number in (0, 999):
+        hypotheses, references = ([lines[one] for one in sentences[number]] for lines in texts)
+        wanted = bleu.BLEU().corpus_score(hypotheses, [references]).score
+        assert found.samples[number] == pytest.approx(wanted, abs=1e-4)
+    assert found.score == pytest.approx(score.bleu.score, abs=0.005)
 
 
-def test_seeds_that_disagree_count_against_a_difference(made: Path, tmp_path: Path) -> None:
-    """A winner in one seed that loses in the other is no winner."""
-    good, bad = seeds(made, SINUSOIDAL)[0], seeds(made, DIET)[0]
-    one = [good, copied(bad, 2, tmp_path / "one")]
-    other = [bad, copied(good, 2, tmp_path / "other")]
-    assert paired_bootstrap(one[:1], other[:1]) < 0.5
-    assert paired_bootstrap(one, other) == 1
+def test_equal_translations_do_not_differ(made: Path) -> None:
+    row = [resample(score, BLEU) for score in read_experiments([made]) if score.name == "sinusoidal"]
+    same = difference(row, row)
+    assert (same.value, same.p_value) == (0, 1)
+    assert sacrebleu_p(row[0], row[0]) == 1
+    assert difference(row[:1] * 2, row[:1] * 2).p_value == 1
 
 
-def test_equal_translations_do_not_differ(made: Path, tmp_path: Path) -> None:
-    ours = seeds(made, SINUSOIDAL)
-    same = [copied(score, score.seed, tmp_path) for score in ours]
-    assert paired_bootstrap(ours, same) == 1
-    assert paired_bootstrap(ours[:1], same[:1]) == 1
-
-
-def test_other_seeds_are_refused(made: Path) -> None:
-    scores = read_experiments([made])
-    missing = [score for score in scores if (score.directory.parent.name, score.seed) != (DIET, 2)]
-    assert pool(missing)  # a table without tests
-    with pytest.raises(RecipeError) as refused:
-        pool(missing, "sinusoidal")
-    assert str(refused.value) == (
-        "sinusoidal has seeds 1, 2, 3 and diet_rel has seeds 1, 3: only equal seeds can be tested; train the missing "
-        "ones, or choose common ones with --seeds."
-    )
+def test_rows_may_have_other_seeds(made: Path) -> None:
+    """Three, two and one: a row with one seed stops no table, and has SacreBLEU's p."""
+    rows = {row.first.name: row.tested for row in pool(read_experiments([made]), Comparison("sinusoidal", margin=0.5))}
+    diet, nopos = rows["diet_rel"], rows["nopos"]
+    assert rows["sinusoidal"] is None
+    assert diet is not None
+    assert diet.tests == 1
+    assert diet.p_value == diet.holm_p_value
+    assert diet.equivalent is False
+    assert nopos is not None
+    assert nopos.difference < -50
+    assert (nopos.interval, nopos.p_value, nopos.equivalent, nopos.significant) == (None, None, None, False)
+    assert nopos.sacrebleu_p_value == pytest.approx(1 / 1001)
 
 
 def test_a_missing_reference_is_named(tmp_path: Path) -> None:
@@ -92,15 +154,52 @@ def test_a_missing_reference_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline and --all-tests need it: prep"
     ):
-        pool(scores, "sinusoidal")
+        pool(scores, Comparison("sinusoidal"))
 
 
-def test_a_table_has_p_values_with_holms_correction(tmp_path: Path) -> None:
-    rows = pool(read_experiments([make_experiments(tmp_path)])[:-1], "shaw-k16")  # without sinusoidal's second seed
-    tested = [row for row in rows if row.p_value is not None]
-    assert len(tested) == len(rows) - 1 == 3
-    assert [row.holm_p_value for row in tested] == holm([row.p_value or 0 for row in tested])
-    assert max(row.p_value or 0 for row in tested) > 1 / (SAMPLES + 1)
+def test_a_table_shows_differences_intervals_and_how_many_tests(tmp_path: Path) -> None:
+    made = make_experiments(tmp_path, {SINUSOIDAL: 3, DIET: 3, "transformer_nopos_tiny": 3})
+    text = compare(made, "--margin", "20").stdout
+    rows = pool(read_experiments([made]), Comparison("sinusoidal", margin=20))
+    tested = {row.first.name: row.tested for row in rows if row.tested is not None}
+    assert [one.holm_p_value for one in tested.values()] == holm([one.p_value or 0 for one in tested.values()])
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    for name, mark in (("diet_rel", "≈"), ("nopos", "*")):
+        one = tested[name]
+        assert one.interval is not None
+        low, high = one.interval
+        assert f"{one.difference:+.2f} [{low:+.2f}, {high:+.2f}]{mark} " in lines[name]
+        assert low < one.difference < high
+    assert "Holm's correction for 2 tests." in text
+    assert "≈: within 20 of it (two one-sided tests at 0.05)." in text
+    text = compare(made, "--pool-variance").stdout
+    assert "The seeds' variance is taken as equal in 2 rows: standard deviation 1.69, 4 degrees of freedom" in text
+
+
+def test_csv_and_latex(made: Path) -> None:
+    header, *lines = compare(made, "--format", "csv", "--margin", "50").stdout.splitlines()
+    rows = {cells[4]: dict(zip(header.split(","), cells, strict=True)) for cells in (line.split(",") for line in lines)}
+    diet = rows["diet_rel"]
+    assert float(diet["difference_low"]) < float(diet["difference"]) < float(diet["difference_high"])
+    assert (diet["metric"], diet["equivalent"], diet["one_seed_p_value"]) == (BLEU, "yes", "")
+    assert 0 < float(diet["p_value"]) == float(diet["holm_p_value"])
+    assert (rows["nopos"]["p_value"], rows["nopos"]["equivalent"]) == ("", "")
+    assert float(rows["nopos"]["one_seed_p_value"]) < 0.01
+    assert rows["sinusoidal"]["difference"] == ""
+    text = compare(made, "--format", "latex", "--margin", "50").stdout
+    assert all(
+        rule in text for rule in ("\\toprule", "\\midrule", "\\bottomrule", "diet\\_rel", "$\\pm$", "$\\approx$")
+    )
+    assert not set("±≈") & set("".join(line for line in text.splitlines() if not line.startswith("%")))
+
+
+def test_options_of_the_test_need_a_baseline(made: Path) -> None:
+    result = CliRunner().invoke(group, ["compare", str(made), "--margin", "0.5"])
+    assert result.exit_code != 0
+    assert "--metric, --margin and --pool-variance need --baseline: name the row" in result.output
+    result = compare(made, "--metric", "COMET")
+    assert result.exit_code == 1
+    assert "--metric COMET: sinusoidal has no such score of sentences on test; it has BLEU, chrF." in result.output
 
 
 @pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03, 0.005], [0.5], [], [0.02, 0.02], [0.9, 0.6, 0.001]])

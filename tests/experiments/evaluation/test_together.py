@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
+from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import Score, read_experiments
-from posenc_experiments.evaluation.significance import paired_bootstrap
+from posenc_experiments.evaluation.significance import difference, resample, sacrebleu_p
 from posenc_experiments.evaluation.together import ALL_TESTS, all_tests
 from tests.experiments.analysis.quickstart import make_experiments
 
@@ -70,9 +71,12 @@ def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
         intervals = [score.bleu.interval for score in wanted[name]]
         assert [score.bleu.interval for score in scores] == pytest.approx(intervals, abs=0.005)
         assert {score.bleu.signature for score in scores} == {score.bleu.signature for score in wanted[name]}
-    for seeds in (1, 2):
-        ours, theirs = ([one[name][:seeds] for name in ("sinusoidal", "diet_rel")] for one in (found, wanted))
-        assert paired_bootstrap(*ours) == paired_bootstrap(*theirs) < 1
+    ours, theirs = (
+        [[resample(score, BLEU) for score in one[name]] for name in ("sinusoidal", "diet_rel")]
+        for one in (found, wanted)
+    )
+    assert difference(ours[0], ours[1]) == difference(theirs[0], theirs[1])
+    assert sacrebleu_p(ours[0][0], ours[1][0]) == sacrebleu_p(theirs[0][0], theirs[1][0]) < 1
 
 
 def test_compare_adds_a_table(made: Path) -> None:
