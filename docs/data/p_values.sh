@@ -26,3 +26,15 @@ done
 for baseline in shaw-k16 shaw-k2 diet_rel; do
     compare multi30k/en-de "compare-$baseline.csv" --baseline "$baseline" --all-tests
 done
+
+# The quickstart's pairs: each row of the second directory against that of the first, a test of its own.
+pairs=results/quickstart/pairs.csv
+for names in \
+    {diet_rel,t5,tupe_rel,kerple_log,kerple_power,gated_t5,huang1,huang2,learned}_tiny:-bias-gain-auto \
+    alibi_tiny-alibi-slopes-learned:-bias-gain-auto alibi_tiny:-alibi-slopes-{learned,two-sided} t5_tiny:-urpe-true \
+    shaw_tiny-clipping-distance-16:-relative-{keys,values}-false; do
+    one="results/quickstart/xa-xb/transformer_${names%:*}"
+    "$PYTHON" scripts/compare.py "$one" "$one${names#*:}" --data-dir data --format csv --baseline \
+        "$("$PYTHON" -c 'import json, sys; print(json.load(open(sys.argv[1]))["name"])' "$one/seed1/experiment.json")"
+done | awk 'NR == 1 || !/^corpus,/' >"$pairs.tmp"
+mv "$pairs.tmp" "$pairs"

@@ -251,6 +251,37 @@ def results() -> dict[str, str]:
     }
 
 
+#: the columns of simulated scores, and their headers
+SOURCES = {"of_seed": "a seed", "of_system": "a sentence", "of_model": "a sentence, one model"}
+TESTS = ("welch", "pooled")
+
+
+def scoring() -> dict[str, str]:
+    """The level and the power of the test of a difference, as docs/data/calibration.py measured them."""
+    rows = read("calibration.csv")
+    power, level, kept = [], [], []
+    for one, pooled in zip(rows[::2], rows[1::2], strict=True):
+        assert (one["test"], pooled["test"]) == TESTS
+        if one["data"] != "simulated":
+            kept.append([one["data"], "3", one["level"], pooled["level"]])
+            continue
+        cells = [*(one[key] for key in SOURCES), one["seeds"]]
+        effects = [key for key in one if key.startswith("power_")]
+        if not one["of_baseline"] and int(one["seeds"]) > 2 and float(one["of_seed"]) <= 0.2:
+            power.append([*cells, *(f"{float(one[key]):.2f}" for key in effects)])
+        if one["of_baseline"]:
+            cells[0] += f", of the baseline {one['of_baseline']}"
+        level.append([*cells, *(row[key] for row in (one, pooled) for key in ("level", "table_error"))])
+    headers = [*SOURCES.values(), "seeds"]
+    differences = [f"{key.removeprefix('power_')} BLEU" for key in effects]
+    measured = ["level", "table error", "pooled: level", "pooled: table error"]
+    simulated = table([*headers, *measured], level)
+    return {
+        "power": table([*headers, *differences], power),
+        "level": simulated + "\n\n" + table(["kept trainings", "seeds", "level", "pooled"], kept),
+    }
+
+
 def by_words(directory: str) -> str:
     """BLEU by words of the source, as `table.sh short` of a recipe wrote it."""
     with open(RESULTS / directory / "short.csv", encoding="utf-8", newline="") as file:
@@ -397,6 +428,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
+    "docs/scoring.md": scoring,
 }
 
 
