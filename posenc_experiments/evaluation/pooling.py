@@ -197,19 +197,19 @@ def _require_poolable(one: Score, other: Score) -> None:
 
 
 def require_comparable(scores: Sequence[Score]) -> None:
-    """RecipeError unless scores of one test set have the same signatures and the same reference."""
+    """RecipeError unless scores of one test set have the same signatures, source and reference."""
     seen: dict[str, tuple[str, Score]] = {}
     for score in scores:
         facts = {f"{name} signature": metric.signature for name, metric in score.metrics.items()}
-        if score.references is not None:
-            facts["reference"] = score.references
+        texts = {"source": score.sources, "reference": score.references}
+        facts |= {kind: value for kind, value in texts.items() if value is not None}
         for fact, value in facts.items():
             other, first = seen.setdefault(fact, (value, score))
             if other == value:
                 continue
-            if fact == "reference":
+            if fact in texts:
                 raise RecipeError(
-                    f"{first.directory} and {score.directory} have different references for {score.test}: they cannot "
+                    f"{first.directory} and {score.directory} have different {fact}s for {score.test}: they cannot "
                     "be compared; prepare, translate and score both from the same data, or name only one of them."
                 )
             raise RecipeError(

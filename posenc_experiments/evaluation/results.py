@@ -18,7 +18,7 @@ from types import NoneType
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, read_json
+from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_dir
 from posenc_experiments.data import text
 from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
@@ -34,6 +34,8 @@ from posenc_experiments.experiment.layout import (
     find_experiments,
 )
 
+SEAL = "seal"
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -45,6 +47,8 @@ class Metric:
     reference: str | None = None  # result of the comparison with SacreBLEU's test set, if the .conf names one
     hypotheses: str | None = None  # SHA-256 of the scored file; None in older runs
     references: str | None = None  # SHA-256 of the reference; None in older runs
+    sources: str | None = None  # SHA-256 of the source; None in older runs
+    sealed: bool = False  # whether it records a hash of itself, which then is right
     translation: dict[str, Any] | None = None  # settings of averaging and search that are not defaults
     sentences: Path | None = None  # the file of its scores by sentence, if it is not a metric of SacreBLEU
 
@@ -77,7 +81,8 @@ class Score:
     fingerprint: str | None = None  # of made_from, as the training recorded it
     environment: dict[str, Any] = field(default_factory=dict)  # versions of code and libraries, for information
     references: str | None = None  # SHA-256; None if the scores do not record it and the file is missing
-    verified: bool = False  # whether hypotheses and references exist and have the hashes that the score records
+    sources: str | None = None  # the same of the source
+    verified: bool = False  # whether hypotheses and references exist, and they and the score are as they were recorded
     parts: tuple[Score, ...] = ()  # the scores of the single test sets, if it is of several together
 
     @property
@@ -184,7 +189,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> list[Score]:
             target = about["pair"].split("-")[-1]
             texts[REFERENCES] = prepared_dir(data_dir, about["corpus"], about["pair"]) / f"{test}.{target}"
         hashes = {kind: _verified_hash(file, kind, metrics) for kind, file in texts.items()}
-        require_equal_counts(*texts.values())
+        require_equal_counts(texts[HYPOTHESES], texts[REFERENCES])
         made_from, environment = about.get("made_from"), about.get("environment") or {}
         # Results also depend on the search, and on a batch that the hardware changed; the fingerprint has neither.
         others = {"translation": first.translation, "batch": environment.get("batch")}
@@ -202,7 +207,8 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> list[Score]:
                 metrics=metrics,
                 **{key: training[key] for key in types},
                 references=hashes[REFERENCES][0],
-                verified=all(verified for _, verified in hashes.values()),
+                sources=hashes[SOURCES][0],
+                verified=first.sealed and all(hashes[kind][1] for kind in (HYPOTHESES, REFERENCES)),
                 reference_file=texts[REFERENCES],
             )
         )
@@ -275,19 +281,30 @@ def require_equal_counts(hypotheses: Path, references: Path) -> None:
             )
 
 
+def seal(row: Mapping[str, Any]) -> str:
+    """The hash of a metric's record, which the record holds as SEAL, so that an edited number is noticed."""
+    return fingerprint({key: value for key, value in row.items() if key != SEAL})
+
+
 def _read_metrics(path: Path) -> dict[str, Metric]:
     """Reads SacreBLEU's JSON, a list of metrics or a single one, by their names."""
     value = read_json(path)
     try:
+        rows = value if isinstance(value, list) else [value]
+        if any(one.get(SEAL, seal(one)) != seal(one) for one in rows):
+            raise RecipeError(
+                f"{path} is not what the stage score wrote (it changed since): run the stage score again."
+            )
         found = {
             _typed(one["name"], str): Metric(
                 score=_finite(one["score"]),
                 interval=None if one.get("confidence_var") is None else _finite(one["confidence_var"], least=0),
-                **{key: _typed(one.get(key), str, NoneType) for key in ("reference", "hypotheses", "references")},
+                **{key: _typed(one.get(key), str, NoneType) for key in ("reference", *SCORED.values())},
+                sealed=SEAL in one,
                 translation=_typed(one.get("translation"), dict, NoneType),
                 signature=_typed(one["signature"], str),
             )
-            for one in (value if isinstance(value, list) else [value])
+            for one in rows
         }
     except (AttributeError, TypeError, KeyError, ValueError, OverflowError):
         found = {}

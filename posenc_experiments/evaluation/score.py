@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
@@ -15,7 +16,7 @@ from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
-from posenc_experiments.evaluation.results import require_equal_counts
+from posenc_experiments.evaluation.results import SEAL, require_equal_counts, seal
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
@@ -78,15 +79,19 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
     # compare uses the hashes to verify that the scores match their files.
     origin = {**_hashes(experiment, test), "translation": experiment.translation()}
     files = [experiment.test_file(test, SACREBLEU)]
-    write_json(files[0], [{**row, **origin} for row in result])
+    _write_sealed(files[0], [{**row, **origin} for row in result])
     if run.recipe.score.historical:
         files.append(experiment.test_file(test, HISTORICAL))
         historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target, run.recipe.score.tokenized)
-        write_json(files[1], [{**row, **origin} for row in historical])
+        _write_sealed(files[1], [{**row, **origin} for row in historical])
         result += historical
     scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
     run.say(f"score: {experiment.title}: {test}: {scores}")
     return files
+
+
+def _write_sealed(path: Path, rows: Iterable[dict[str, object]]) -> None:
+    write_json(path, [{**row, SEAL: seal(row)} for row in rows])
 
 
 def _dry_run(experiment: Experiment, test: str) -> None:

@@ -45,6 +45,7 @@ def _together(parts: Sequence[Score], metrics: Iterable[str]) -> Score:
         parts[0],
         test=ALL_TESTS,
         references=fingerprint([one.references for one in parts]),
+        sources=None,  # those of the single test sets are compared
         verified=all(one.verified for one in parts),
         parts=tuple(parts),
     )

@@ -177,12 +177,13 @@ def value_of(value: Any) -> Any:
 
 
 def translation(run: Run) -> dict[str, Any]:
-    """All that translations depend on beside the training: which checkpoints are averaged, and the search.
+    """All that translations depend on beside the training: which checkpoints are averaged, the search, and its input.
 
     Raises:
         RecipeError: fairseq refuses a flag of [generate].
     """
-    return {**averaging(run.recipe), **_generation(run)}
+    limit = {key: value for key, value in not_default(run.recipe.prepare).items() if key == "eval_max_tokens"}
+    return {**averaging(run.recipe), **_generation(run), **limit}
 
 
 def averaging(recipe: Recipe) -> dict[str, Any]:

@@ -15,7 +15,7 @@ SENTENCES = "scores"  # TEST.METRIC.scores: a metric that another tool computed,
 GENERATE_SCRIPT, GENERATE_LOG = "generate.sh", "generate.log"
 ANALYSIS = "analysis.json"
 #: kinds of files whose hashes a score records, and the keys of these hashes in the score
-SCORED = {HYPOTHESES: "hypotheses", REFERENCES: "references"}
+SCORED = {SOURCES: "sources", HYPOTHESES: "hypotheses", REFERENCES: "references"}
 
 
 class _Inside:

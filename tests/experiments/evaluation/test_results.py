@@ -101,11 +101,12 @@ def reported(directory: Path, metric: int = 0) -> dict[str, Any]:
 
 
 def record(directory: Path, translation: dict[str, object], kind: str = "sacrebleu") -> None:
-    """Adds hashes of the scored files to the scores, as the stage score does."""
+    """Adds hashes of the scored files and of the scores to the scores, as the stage score does."""
     path = directory / f"test.{kind}.json"
     hashes = [hashlib.sha256((directory / f"test.{file}").read_bytes()).hexdigest() for file in ("hyp", "ref")]
     facts = {"hypotheses": hashes[0], "references": hashes[1], "translation": translation}
-    path.write_text(json.dumps([{**row, **facts} for row in json.loads(path.read_text())]))
+    rows = [{**row, **facts} for row in json.loads(path.read_text())]
+    path.write_text(json.dumps([{**row, "seal": results.seal(row)} for row in rows]))
 
 
 def test_seeds_are_pooled_and_single_ones_keep_their_interval(made: Path) -> None:
@@ -181,7 +182,8 @@ def test_csv_is_one_line_a_row_with_whole_numbers(made: Path) -> None:
     table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert table[2]["one_seed_p_value"] == table[0]["p_value"] == table[0]["holm_p_value"] == ""
     assert 0 < float(table[0]["one_seed_p_value"]) < 0.05
-    assert float(table[0]["difference"]) == float(table[0]["bleu"]) - float(table[2]["bleu"])
+    wanted = float(table[0]["bleu"]) - float(table[2]["bleu"])
+    assert float(table[0]["difference"]) == pytest.approx(wanted, abs=0.01)  # scores are recorded with two digits
 
 
 def test_p_of_one_seed_is_that_of_sacrebleus_own_command(made: Path) -> None:
@@ -491,6 +493,31 @@ def test_other_references_are_refused_without_a_baseline_too(copy: Path, recorde
         reference.unlink()  # the recorded hash suffices
     with pytest.raises(RecipeError, match="have different references for test: they cannot be compared"):
         pooling.pool(results.read_experiments([copy]))
+
+
+def test_other_sources_are_refused(copy: Path) -> None:
+    """Seeds and rows of equal references, translated from other sources."""
+    for number, directory in enumerate(sorted(copy.rglob("*sinusoidal*/seed*"))):
+        (directory / "test.src").write_text(f"source {number}\n" * LINES)
+    with pytest.raises(RecipeError, match="have different sources for test: they cannot be compared"):
+        pooling.pool(results.read_experiments([copy]))
+
+
+@pytest.mark.parametrize("kind", ["sacrebleu", "historical"])
+def test_an_edited_score_is_refused(copy: Path, kind: str) -> None:
+    directory = one(copy, "distance-2")
+    path = directory / f"test.{kind}.json"
+    shutil.copyfile(directory / "test.sacrebleu.json", path) if kind == "historical" else None
+    record(directory, {}, kind)
+    results.read_experiments([copy])
+    rows = json.loads(path.read_text())
+    rows[0]["score"] += 1
+    path.write_text(json.dumps(rows))
+    with pytest.raises(RecipeError) as error:
+        results.read_experiments([copy])
+    assert (
+        str(error.value) == f"{path} is not what the stage score wrote (it changed since): run the stage score again."
+    )
 
 
 def test_missing_translations_are_refused(copy: Path) -> None:

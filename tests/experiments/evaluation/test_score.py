@@ -22,6 +22,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.data import testsets
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
+from posenc_experiments.evaluation.results import seal
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
@@ -33,7 +34,7 @@ def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf
     path, _ = make_recipe(tmp_path, conf)
     experiment = Experiment(make_run(tmp_path, path, None), "shaw-k2", 1)
     experiment.directory.mkdir(parents=True)
-    for kind, lines in (("ref", reference), ("hyp", hypotheses)):
+    for kind, lines in (("src", reference), ("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
     write_json(experiment.about, experiment.description())
     experiment.markers.set_done("translate", experiment.translate_inputs(), [experiment.test_file("test", "hyp")])
@@ -375,13 +376,15 @@ def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-m", "sacrebleu", *words], cwd=experiment.directory, capture_output=True, check=True
     )
-    hashes = [file_hash(experiment.test_file("test", kind)) for kind in ("hyp", "ref")]
+    kinds = {"sources": "src", "hypotheses": "hyp", "references": "ref"}
+    made_from: dict[str, object] = {name: file_hash(experiment.test_file("test", kind)) for name, kind in kinds.items()}
     # CONF averages 2 checkpoints and searches with beam 2.
-    made_from = {"hypotheses": hashes[0], "references": hashes[1], "translation": {"average": 2, "beam": 2}}
-    rows = read_json(experiment.test_file("test", "sacrebleu.json"))
-    assert rows == [{**row, **made_from} for row in json.loads(process.stdout)]
+    made_from["translation"] = {"average": 2, "beam": 2}
+    rows = [{**row, **made_from} for row in json.loads(process.stdout)]
+    assert read_json(experiment.test_file("test", "sacrebleu.json")) == [{**row, "seal": seal(row)} for row in rows]
     [found] = read_json(experiment.test_file("test", "historical.json"))
-    assert found == {**historical_bleu(HYPOTHESES, REFERENCE, "de")[0], **made_from}
+    historical = {**historical_bleu(HYPOTHESES, REFERENCE, "de")[0], **made_from}
+    assert found == {**historical, "seal": seal(historical)}
     assert experiment.markers.is_done("score", experiment.score_inputs())
 
     (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without the setting, it is deleted

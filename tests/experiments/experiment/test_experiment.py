@@ -391,6 +391,11 @@ def test_settings_of_translations_are_normalized(tmp_path: Path, section: str, c
     assert one.translation() == canonical
 
 
+def test_cut_test_sentences_make_other_translations(tmp_path: Path) -> None:
+    one = experiment(tmp_path, conf=CONF.replace("[prepare]\n", "[prepare]\neval-max-tokens = 50\n"))
+    assert one.translation() == {"average": 2, "beam": 2, "eval_max_tokens": 50}
+
+
 def test_words_per_second_excludes_validation() -> None:
     """fairseq's log lines, of 10 updates of 100 words each; windows with other work are slow."""
     log = TrainLog()
