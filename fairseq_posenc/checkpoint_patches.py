@@ -31,16 +31,36 @@ from fairseq.file_io import PathManager
 from omegaconf import OmegaConf, open_dict
 
 from .arguments import plugin_flags
-from .checkpoints import check_complete, ignore_unsafe_switch, load_checkpoint
+from .checkpoints import check_complete, load_checkpoint, message_types, safe_loading
 from .encodings.registry import known_options
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
 
 
-def extract_archives_safely() -> None:
-    """Makes tarfile refuse members outside the target directory by default, as Python 3.14 does."""
-    if tarfile.TarFile.extraction_filter is None:  # keeps the choice of an application
-        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+def extract_safely(load_archive_file: Any) -> Any:
+    """Refuses members outside the target directory, as tarfile does by itself from Python 3.14 on."""
+
+    @functools.wraps(load_archive_file)
+    def load(archive_file: str) -> Any:
+        before = tarfile.TarFile.extraction_filter
+        tarfile.TarFile.extraction_filter = before or staticmethod(tarfile.data_filter)
+        try:
+            return load_archive_file(archive_file)
+        finally:
+            tarfile.TarFile.extraction_filter = before
+
+    return load
+
+
+def receive_safely(broadcast_object: Any) -> Any:
+    """Lets processes send each other the configuration in a checkpoint; torch would refuse to read it."""
+
+    @functools.wraps(broadcast_object)
+    def broadcast(*args: Any, **kwargs: Any) -> Any:
+        with safe_loading(message_types()):
+            return broadcast_object(*args, **kwargs)
+
+    return broadcast
 
 
 @contextlib.contextmanager
@@ -103,8 +123,7 @@ def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        ignore_unsafe_switch()
-        with name_files_in_errors(str(fpath)):
+        with name_files_in_errors(str(fpath)), safe_loading():
             if os.path.exists(fpath) and not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
                 raise CheckpointError("it has no averaged parameters; use a checkpoint of a training with --store-ema.")
             state: dict[str, Any] = load_ema_from_checkpoint(fpath)

@@ -1,17 +1,7 @@
-"""Patches of fairseq for all models of the process, which fix silent errors.
+"""Patches of fairseq's own modules, for all models of the process, which fix silent errors: :func:`patches`.
 
-* ``data_utils.batch_by_size`` drops the last sentences if their number is not a multiple of
-  ``--required-batch-size-multiple`` (8 by default): fairseq-generate translates 16 of 20 sentences and exits with
-  status 0, and validation skips the longest pairs.
-* With several processes and ``--update-freq``, the shorter shards end with a dummy batch in the last update of an
-  epoch. The trainer then ignores the sizes of the real batches before it, and the gradient of the update is too large.
-* A training that resumes after its last update makes one more, since ``--max-update`` is checked after an update only.
-* An iterator over the training data that fairseq drops, as it does after each epoch with ``--update-epoch-batch-itr``,
-  is in a reference cycle. Until the garbage collector finds it, which takes many epochs, the data loader's processes
-  live on, each with a copy of the training's memory.
-* The worker processes of a killed torchrun continue to train, and write to the same directory as the resumed training.
-* ``--bf16`` implies ``--tpu``, so fairseq never uses a GPU with it, and without PyTorch/XLA it ends in a traceback.
-* Errors in reading checkpoints: see :mod:`.checkpoint_patches`.
+Importing the package installs them, unless the environment variable FAIRSEQ_POSENC_PATCHES is 0. Nothing outside
+fairseq changes, except in a process that runs one of fairseq's commands (:func:`enter_command`).
 """
 
 from __future__ import annotations
@@ -24,65 +14,189 @@ import signal
 import sys
 import weakref
 from collections import ChainMap
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from fairseq import checkpoint_utils, models, tasks, utils
+from fairseq import checkpoint_utils, file_utils, models, tasks, utils
 from fairseq.data import data_utils, iterators
 from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.dataclass import utils as dataclass_utils
+from fairseq.distributed import utils as distributed_utils
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
 from .checkpoints import literals
+from .checkpoints.allowed import UNSAFE_SWITCH
+from .errors import hide_tracebacks
 
 logger = logging.getLogger(__name__)
 
 
+#: environment variable that, set to 0, leaves all patches out
+SWITCH = "FAIRSEQ_POSENC_PATCHES"
+_ARCHITECTURES = ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
+
+
+class Patch(NamedTuple):
+    """A function of fairseq, what wraps it, and the fault that this fixes."""
+
+    owner: Any
+    name: str
+    wrap: Callable[[Any], Any]
+    fault: str
+
+
+def patches() -> list[Patch]:
+    """All patches, in the order in which they are installed."""
+    return [
+        Patch(
+            data_utils,
+            "batch_by_size",
+            keep_every_sentence,
+            "The last sentences are dropped if their number is not a multiple of --required-batch-size-multiple (8 by "
+            "default): fairseq-generate translates 16 of 20 and exits with status 0, validation skips the longest.",
+        ),
+        Patch(
+            iterators,
+            "_chunk_iterator",
+            sort_dummies_first,
+            "With several processes and --update-freq, shorter shards end with a dummy batch in the last update of an "
+            "epoch, and the trainer then ignores the sizes of the real batches before it: the gradient is too large.",
+        ),
+        Patch(
+            iterators.FrozenBatchSampler,
+            "__init__",
+            refer_weakly,
+            "An iterator over the training data, which is dropped after each epoch, is in a reference cycle. Until it "
+            "is collected, the data loader's processes live on, each with a copy of the training's memory.",
+        ),
+        Patch(FairseqTask, "train_step", ignore_dummy_sizes, "Dummy batches count in the sizes of an update."),
+        Patch(
+            checkpoint_utils,
+            "load_checkpoint_to_cpu",
+            checkpoint_patches.read_safely,
+            "Code in a checkpoint is run, settings in it are evaluated, and embedding files that it names are read.",
+        ),
+        Patch(
+            checkpoint_utils,
+            "load_ema_from_checkpoint",
+            checkpoint_patches.read_ema_safely,
+            "Code in a checkpoint is run.",
+        ),
+        Patch(
+            checkpoint_utils,
+            "load_model_ensemble_and_task",
+            checkpoint_patches.explain_load_errors,
+            "The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.",
+        ),
+        Patch(
+            distributed_utils,
+            "broadcast_object",
+            checkpoint_patches.receive_safely,
+            "Several processes cannot resume, since torch refuses the configuration that one sends to the others.",
+        ),
+        Patch(
+            file_utils,
+            "load_archive_file",
+            checkpoint_patches.extract_safely,
+            "from_pretrained extracts archives whose members may be written outside the target directory.",
+        ),
+        Patch(
+            tasks,
+            "setup_task",
+            checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY),
+            "For an unknown task, the whole configuration and all names are printed.",
+        ),
+        Patch(
+            models,
+            "build_model",
+            checkpoint_patches.refuse_unknown("arch", _ARCHITECTURES),
+            "For an unknown architecture, the whole configuration and all names are printed.",
+        ),
+        Patch(
+            Trainer,
+            "load_checkpoint",
+            lambda function: checkpoint_patches.check_start(stop_if_finished(function)),
+            "A missing --restore-file or --continue-once, or a directory as --finetune-from-model, starts from random "
+            "parameters; a training that resumes after its last update makes one more; models do not know whether a "
+            "checkpoint is resumed or fine-tuned, and only the latter may change positions.",
+        ),
+        Patch(
+            dataclass_utils,
+            "convert_namespace_to_omegaconf",
+            allow_bf16_without_tpu,
+            "--bf16 implies --tpu, so that no GPU is used, and without PyTorch/XLA it ends in a traceback.",
+        ),
+        Patch(
+            FastaDataset,
+            "_build_index",
+            checkpoint_patches.refuse_shell_characters,
+            "Unquoted file names are passed to a shell.",
+        ),
+        *(
+            Patch(utils, safe.__name__, functools.partial(_instead, safe), "A setting of a checkpoint is run as code.")
+            for safe in (literals.eval_str_list, literals.eval_str_dict, literals.eval_bool)
+        ),
+    ]
+
+
+def _instead(replacement: Any, _: Any) -> Any:
+    return replacement
+
+
 def install() -> None:
-    """Installs all patches. Idempotent."""
-    architectures = ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
-    replaced: dict[Any, Any] = {}
-    for owner, name, wrap in (
-        (data_utils, "batch_by_size", keep_every_sentence),
-        (iterators, "_chunk_iterator", sort_dummies_first),
-        (iterators.FrozenBatchSampler, "__init__", refer_weakly),
-        (FairseqTask, "train_step", ignore_dummy_sizes),
-        (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
-        (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
-        (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_load_errors),
-        (tasks, "setup_task", checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY)),
-        (models, "build_model", checkpoint_patches.refuse_unknown("arch", architectures)),
-        (Trainer, "load_checkpoint", lambda function: checkpoint_patches.check_start(stop_if_finished(function))),
-        (dataclass_utils, "convert_namespace_to_omegaconf", allow_bf16_without_tpu),
-        (FastaDataset, "_build_index", checkpoint_patches.refuse_shell_characters),
-        (utils, "eval_str_list", lambda _: literals.eval_str_list),
-        (utils, "eval_str_dict", lambda _: literals.eval_str_dict),
-        (utils, "eval_bool", lambda _: literals.eval_bool),
-    ):
+    """Installs all patches, unless SWITCH is 0. Idempotent."""
+    if os.environ.get(SWITCH) == "0":
+        return
+    replaced: dict[int, Any] = {}
+    for owner, name, wrap, _ in patches():
         function = getattr(owner, name)
         if not getattr(function, "patched", False):
             patched: Any = wrap(function)
             patched.patched = True
             setattr(owner, name, patched)
-            if isinstance(owner, ModuleType):
-                replaced[function] = patched
-    _replace_imported(replaced)
-    checkpoint_patches.extract_archives_safely()
+            replaced[id(function)] = patched
+    for module in filter(_is_fairseqs, list(sys.modules.values())):
+        for name, value in list(vars(module).items()):
+            if id(value) in replaced:  # imported by name
+                setattr(module, name, replaced[id(value)])
+
+
+def _is_fairseqs(module: ModuleType) -> bool:
+    """Whether a module belongs to fairseq, also if it runs as `__main__` (`python -m fairseq_cli.train`)."""
+    spec = getattr(module, "__spec__", None)
+    name = spec.name if spec is not None else getattr(module, "__name__", "")
+    return name.partition(".")[0] in ("fairseq", "fairseq_cli") or (
+        name == "__main__" and Path(getattr(module, "__file__", None) or "").parent.name == "fairseq_cli"
+    )
+
+
+def enter_command() -> None:
+    """Prepares a process that runs one of fairseq's commands; does nothing in any other program.
+
+    Errors of users are printed as one sentence, torch's switch that lets files run code is ignored, and processes of
+    torchrun end with it: otherwise they continue to train, and write to the directory of the resumed training.
+    """
+    main = sys.modules["__main__"]
+    # pip's scripts of fairseq's commands
+    script = Path(getattr(main, "__file__", None) or "").stem in {f"fairseq-{name}" for name in _COMMANDS}
+    if not script and not _is_fairseqs(main):
+        return
+    hide_tracebacks()
+    if os.environ.pop(UNSAFE_SWITCH, None) is not None:
+        logger.warning(
+            f"{UNSAFE_SWITCH} is ignored: it would let a checkpoint run code, and fairseq_posenc loads fairseq's "
+            "checkpoints without it."
+        )
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
 
 
-def _replace_imported(replaced: dict[Any, Any]) -> None:
-    """Replaces the functions in all modules that have imported them by name."""
-    new = {id(function): patched for function, patched in replaced.items()}
-    for module in list(sys.modules.values()) if new else []:
-        for name, value in list(getattr(module, "__dict__", {}).items()):
-            if id(value) in new:
-                setattr(module, name, new[id(value)])
+_COMMANDS = ("eval-lm", "generate", "hydra-train", "interactive", "preprocess", "score", "train", "validate")
 
 
 def die_with_parent() -> None:

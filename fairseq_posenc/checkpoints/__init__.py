@@ -4,7 +4,7 @@ All loading uses ``weights_only=True``; :mod:`.allowed` lists the types that a f
 """
 
 from ..errors import CheckpointError
-from .allowed import allow_checkpoint_types, ignore_unsafe_switch
+from .allowed import message_types, safe_loading
 from .averaging import average_checkpoints
 from .checking import check_complete, check_finite
 from .loading import load_checkpoint
@@ -12,12 +12,12 @@ from .selection import last_epoch_checkpoints, last_update_checkpoints
 
 __all__ = [
     "CheckpointError",
-    "allow_checkpoint_types",
     "average_checkpoints",
     "check_complete",
     "check_finite",
-    "ignore_unsafe_switch",
     "last_epoch_checkpoints",
     "last_update_checkpoints",
     "load_checkpoint",
+    "message_types",
+    "safe_loading",
 ]

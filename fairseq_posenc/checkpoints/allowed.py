@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import argparse
 import collections
-import logging
+import contextlib
 import os
 import pickle
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
-
-logger = logging.getLogger(__name__)
 
 _NUMBERS = ("i4", "i8", "f4", "f8")
 
@@ -78,28 +77,27 @@ _FILE_TYPES: list[Any] = [
 ]
 
 
-_UNSAFE_SWITCH = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+UNSAFE_SWITCH = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
-def ignore_unsafe_switch() -> None:
-    """Removes the environment variable that makes `torch.load` without `weights_only` run code from files.
+@contextlib.contextmanager
+def safe_loading(types: Iterable[Any] = ()) -> Iterator[None]:
+    """Lets `torch.load` build the types of checkpoint files and `types`, and no others.
 
-    fairseq never passes `weights_only`. If both this variable and its opposite are set, torch cannot load any file.
+    The environment variable that makes `torch.load` run code from files is ignored meanwhile. fairseq never passes
+    `weights_only`, and if the variable and its opposite are set, torch cannot load any file.
     """
-    if os.environ.pop(_UNSAFE_SWITCH, None) is not None:
-        logger.warning(
-            f"{_UNSAFE_SWITCH} is ignored: it would let a checkpoint run code, and fairseq_posenc loads fairseq's "
-            "checkpoints without it."
-        )
+    unsafe = os.environ.pop(UNSAFE_SWITCH, None)
+    try:
+        with torch.serialization.safe_globals([*_FILE_TYPES, *types]):
+            yield
+    finally:
+        if unsafe is not None:
+            os.environ[UNSAFE_SWITCH] = unsafe
 
 
-def allow_file_types() -> None:
-    """Allows the types that checkpoint files of fairseq-train contain. Does not import fairseq."""
-    torch.serialization.add_safe_globals(_FILE_TYPES)
-
-
-def allow_checkpoint_types() -> None:
-    """Allows the types that fairseq's checkpoints contain, both in files and when sent between processes.
+def message_types() -> list[Any]:
+    """The types in a checkpoint that a process of fairseq sends to others, beside those in files.
 
     When several processes resume, the first one reads the file, converts the configuration to omegaconf's classes,
     replaces tensors by placeholders, and sends the rest as a pickle to the others, which read it with `torch.load`.
@@ -109,12 +107,9 @@ def allow_checkpoint_types() -> None:
     from omegaconf.base import ContainerMetadata, Metadata
     from omegaconf.nodes import AnyNode
 
-    allow_file_types()
-    torch.serialization.add_safe_globals(
-        [
-            _TensorPlaceholder,
-            *(DictConfig, ListConfig, AnyNode, ContainerMetadata, Metadata),
-            # in omegaconf's metadata: the types of keys and values, and the type of its cache
-            *(dict, list, int, Any, collections.defaultdict),
-        ]
-    )
+    return [
+        _TensorPlaceholder,
+        *(DictConfig, ListConfig, AnyNode, ContainerMetadata, Metadata),
+        # in omegaconf's metadata: the types of keys and values, and the type of its cache
+        *(dict, list, int, Any, collections.defaultdict),
+    ]

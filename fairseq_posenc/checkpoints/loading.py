@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import CheckpointError, few
-from .allowed import allow_file_types
+from .allowed import safe_loading
 from .checking import check_state
 from .checksums import Checksums
 
@@ -37,9 +37,9 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
     zipped = start.startswith(_ZIP_START)
     if zipped:
         _check_archive(path)
-    allow_file_types()
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and zipped)
+        with safe_loading():
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and zipped)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); check the disk.") from None
     except Exception as error:  # a damaged pickle can raise anything

@@ -14,7 +14,7 @@ import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu, load_model_ensemble
 from fairseq.distributed.utils import _put_tensors_in_obj, _split_tensors_from_obj
 
-from fairseq_posenc.checkpoints import allow_checkpoint_types, load_checkpoint
+from fairseq_posenc.checkpoints import load_checkpoint, message_types
 from fairseq_posenc.checkpoints.allowed import _FILE_TYPES
 
 
@@ -23,7 +23,7 @@ def only_ours() -> Iterator[None]:
     """Starts each test with only the types that the package allows."""
     before = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
-    allow_checkpoint_types()
+    torch.serialization.add_safe_globals(ALL)
     yield
     torch.serialization.clear_safe_globals()
     torch.serialization.add_safe_globals(before)
@@ -49,17 +49,7 @@ def without(entry: Any) -> None:
     torch.serialization.add_safe_globals([other for other in ALL if other is not entry])
 
 
-def allowed_by_us() -> list[Any]:
-    """The types that the package allows, without those that torch's own modules add."""
-    before = torch.serialization.get_safe_globals()
-    torch.serialization.clear_safe_globals()
-    allow_checkpoint_types()
-    ours = torch.serialization.get_safe_globals()
-    torch.serialization.add_safe_globals(before)
-    return ours
-
-
-ALL = sorted(allowed_by_us(), key=str)
+ALL = sorted([*_FILE_TYPES, *message_types()], key=str)
 FOLDER = Path(__file__).parent
 OLD_FAIRSEQ = FOLDER / "fairseq_0_9" / "checkpoint.pt"
 OLD_NUMPY = "numpy.core.multiarray._reconstruct"
