@@ -28,7 +28,8 @@ setup(
             "markupsafe>=2.1,<4",
             "matplotlib>=3.9,<4",
             "rich>=13",
-            "sacrebleu>=2.4,<3",
+            # with its tokenizers of Japanese and Korean; their dictionaries have no wheels, but nothing is compiled
+            "sacrebleu[ja,ko]>=2.4,<3",
             "tabulate>=0.9,<1",
             "sentencepiece>=0.2,<0.3",
             "sacremoses>=0.1.1,<0.3",
