@@ -7,6 +7,8 @@ from posenc_experiments.base.flags import Flags
 
 #: methods of [prepare] subwords
 SUBWORDS = ("sentencepiece", "subword-nmt", "none")
+#: SentencePiece's rules of [prepare] normalize: NFKC with more spaces, NFKC, and none
+NORMALIZATIONS = ("nmt_nfkc", "nfkc", "identity")
 #: the flag for the interval between checkpoints of each [generate] average-by
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 #: the fairseq task whose search uses each [generate] length-penalty; either task can use models trained with the other
@@ -55,11 +57,12 @@ class Prepare:
     min_tokens: int = 1  # training pairs with a side of fewer tokens are dropped
     max_tokens: int = 250  # training pairs with a side of more tokens are dropped
     max_ratio: float = 0.0  # training pairs with a larger ratio of tokens between the sides are dropped; 0: none are
-    train_min_words: int = 0  # training pairs whose source has fewer words between blanks are dropped
-    train_max_words: int = 0  # training pairs whose source has more words between blanks are dropped; 0: none are
+    train_min_words: int = 0  # training pairs with a shorter source, by `languages.length`, are dropped
+    train_max_words: int = 0  # training pairs with a longer source, by `languages.length`, are dropped; 0: none are
     drop_identical: bool = False  # drop training pairs of two equal sides
     eval_max_tokens: int = 1000  # validation and test sentences are cut to this; fairseq's models take up to 1,024
     lowercase: bool = False  # lowercase all text of the model, on both sides, but not the references
+    normalize: str = "nmt_nfkc"  # of NORMALIZATIONS
     normalize_punctuation: bool = False  # apply Moses' normalize-punctuation to the same text
 
     @property
@@ -77,6 +80,7 @@ class Scoring:
     testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's names of the recipe's test sets
     tokenized: str = "split"  # the tokenized BLEU: `split` is cased and splits compounds, `lowercase` does neither
     metrics: tuple[str, ...] = ()  # of METRICS
+    tokenize: str | None = None  # SacreBLEU's tokenizer of BLEU; None: that of the target language
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
 from posenc_experiments.base.recipe import (
     GENERATION_TASKS,
     METRICS,
+    NORMALIZATIONS,
     SAVE_INTERVAL,
     SUBWORDS,
     TOKENIZED_KINDS,
@@ -129,6 +130,7 @@ def _corpus(section: _Section) -> Corpus:
 def _prepare(section: _Section) -> Prepare:
     kinds: dict[type, Callable[[str], Any]] = {bool: convert.boolean, int: convert.whole(1), float: convert.ratio}
     by_name: dict[str, Callable[[str], Any]] = {"subwords": convert.choice(SUBWORDS)}
+    by_name["normalize"] = convert.choice(NORMALIZATIONS)
     by_name |= dict.fromkeys(("sample", "train_min_words", "train_max_words"), convert.whole(0))
     found = {
         field.name: section.get(
@@ -137,6 +139,8 @@ def _prepare(section: _Section) -> Prepare:
         for field in fields(Prepare)
     }
     section.refuse_rest()
+    if found["normalize"] != Prepare().normalize and found["subwords"] != "sentencepiece":
+        raise section.error("normalize", "needs 'subwords = sentencepiece', whose rule it is: leave it out.")
     if found["train_min_words"] > found["train_max_words"] > 0:
         raise section.error(
             "train-min-words",
@@ -170,12 +174,19 @@ def _score(section: _Section, tests: list[str]) -> Scoring:
         raise section.error("tokenized", "needs 'historical = true', or no 'historical' at all.")
     scoring = Scoring(
         metrics=section.get("metrics", metrics, ()),
+        tokenize=section.get("tokenize", _tokenizer, "") or None,
         historical=historical,
         testsets=section.get("testsets", testsets, {}),
         tokenized=tokenized,
     )
     section.refuse_rest()
     return scoring
+
+
+def _tokenizer(text: str) -> str:
+    from sacrebleu.metrics.bleu import BLEU
+
+    return convert.choice(tuple(BLEU.TOKENIZERS))(text)
 
 
 def _known_to_sacrebleu(names: Iterable[str]) -> None:

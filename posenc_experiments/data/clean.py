@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import length
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data import text
 from posenc_experiments.data.counts import TrainCounts
@@ -41,8 +42,8 @@ def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator
             yield left, right
 
 
-def clean_batch(batch: Batch, settings: Prepare) -> Cleaned:
-    """The cleaned pairs as lines of each side, and the counts of those kept and dropped."""
+def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
+    """The cleaned pairs as lines of each side, and the counts of those kept and dropped; `source` is a language."""
     counts = TrainCounts()
     sides: tuple[list[str], list[str]] = ([], [])
     for left, right in zip(*batch, strict=True):
@@ -58,7 +59,7 @@ def clean_batch(batch: Batch, settings: Prepare) -> Cleaned:
             counts.empty += 1
         elif settings.drop_identical and one == other:
             counts.identical += 1
-        elif (words := len(one.split())) < settings.train_min_words:
+        elif (words := length(one, source)) < settings.train_min_words:
             counts.few_words += 1
         elif settings.train_max_words and words > settings.train_max_words:
             counts.many_words += 1

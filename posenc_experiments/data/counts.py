@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 
+from posenc_experiments.base.languages import unit
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data.sources import STEPS, Known
 
@@ -38,16 +39,16 @@ class TrainCounts:
         dropped = (0, self.bad_utf8, self.empty, self.identical, length, self.odd_ratio)
         return {step: self.read - lost for step, lost in zip(STEPS, accumulate(dropped), strict=True)}
 
-    def sentences(self, settings: Prepare) -> list[str]:
-        """The counts as sentences."""
+    def sentences(self, settings: Prepare, source: str) -> list[str]:
+        """The counts as sentences; `source` is a language."""
         said = [f"{self.read:,} pairs read, {self.kept:,} kept"]
         if self.bad_utf8:
             said.append(f"{self.bad_utf8:,} dropped for bad UTF-8, first at line {self.first_bad_utf8:,}")
         dropped = {
             "for an empty side": self.empty,
             "for identical sides": self.identical,
-            f"for a source of fewer than {settings.train_min_words} words": self.few_words,
-            f"for a source of more than {settings.train_max_words} words": self.many_words,
+            f"for a source of fewer than {settings.train_min_words} {unit(source)}": self.few_words,
+            f"for a source of more than {settings.train_max_words} {unit(source)}": self.many_words,
             f"as shorter than {settings.min_tokens} tokens": self.too_short,
             f"as longer than {settings.max_tokens} tokens": self.too_long,
             f"for one side having more than {settings.max_ratio:g} times the other's tokens": self.odd_ratio,

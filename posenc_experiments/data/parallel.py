@@ -45,10 +45,10 @@ def in_order(
             yield waiting.popleft().result()
 
 
-def in_child(function: Callable[..., None], *arguments: object) -> None:
+def in_child(function: Callable[..., R], *arguments: object) -> R:
     """Calls a function in a child process, so that all its memory is freed afterwards."""
     with _pool(1) as pool:
-        pool.submit(function, *arguments).result()
+        return pool.submit(function, *arguments).result()
 
 
 @contextmanager

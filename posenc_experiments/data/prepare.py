@@ -9,13 +9,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.markers import (
     Markers,
     file_hash,
@@ -46,7 +47,14 @@ def inputs(run: Run) -> str:
     """The fingerprint of all inputs of this stage: text, pair, splits and settings."""
     corpus = run.recipe.corpus
     splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
-    return fingerprint([_split_contents(run), run.pair, splits, not_default(run.recipe.prepare)])
+    return fingerprint([_split_contents(run), run.pair, splits, changed_settings(run)])
+
+
+def changed_settings(run: Run) -> dict[str, Any]:
+    """The settings of [prepare] that differ from their defaults, for fingerprints."""
+    found = not_default(run.recipe.prepare)
+    limited = found.keys() & {"train_min_words", "train_max_words"}
+    return found | ({"length_unit": unit(run.source)} if limited and is_unspaced(run.source) else {})
 
 
 def _split_contents(run: Run) -> list[Any]:
@@ -123,10 +131,13 @@ def make_steps(run: Run, work: Path) -> Steps:
     raw = [_split_contents(run), run.pair]
     add("evaluation", ("extract",), [raw, corpus.valid, pair_tests(run)], _evaluation)
     words = [settings.train_min_words, settings.train_max_words]
-    # Only limits that are set, so that the fingerprint of other settings stays.
-    cleaning = [raw, corpus.train_splits(run.pair), settings.drop_identical, *([words] if any(words) else [])]
+    # Here and below only what is not a default, so that the fingerprint of other settings stays.
+    unspaced = [unit(run.source)] if is_unspaced(run.source) else []
+    limited = [words, *unspaced] if any(words) else []
+    cleaning = [raw, corpus.train_splits(run.pair), settings.drop_identical, *limited]
     add("clean", ("extract",), cleaning, _clean)
-    add("learn", ("clean",), [settings.subwords, settings.vocabulary, settings.sample, *settings.changes], _learn)
+    learning = [settings.subwords, settings.vocabulary, settings.sample, *settings.changes]
+    add("learn", ("clean",), learning + [settings.normalize] * (settings.normalize != Prepare.normalize), _learn)
     add("encode", ("evaluation", "clean", "learn"), limits, _encode)
     add("binarize", ("encode",), settings.joined_dictionary, _binarize)
     add("publish", ("evaluation", "learn", "binarize"), None, _publish)
@@ -171,7 +182,7 @@ def _clean(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
     named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(run, steps, split)]
     sizes: list[int] = []
     batches = clean.read_batches([raw for _, raw in named], sizes)
-    function = partial(clean.clean_batch, settings=run.recipe.prepare)
+    function = partial(clean.clean_batch, settings=run.recipe.prepare, source=run.source)
     counts = _write(run, directory, "train", in_order(function, batches, run.cpus))
     said = [
         compare(split, size, raw[0].known_lines, str(corpus.sources))
@@ -194,8 +205,8 @@ def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
     splits = " ".join(run.recipe.corpus.train_splits(run.pair))
     return RecipeError(
         f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
-        f"({'; '.join(counts.sentences(run.recipe.prepare))}): check {run.recipe.corpus.text or run.download_dir} and "
-        "the limits of [prepare]."
+        f"({'; '.join(counts.sentences(run.recipe.prepare, run.source))}): check "
+        f"{run.recipe.corpus.text or run.download_dir} and the limits of [prepare]."
     )
 
 
@@ -213,26 +224,49 @@ def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Clean
     return counts
 
 
-def _learn(run: Run, steps: Steps, directory: Path) -> None:
-    """Learns subwords from every n-th pair: a sample of the whole corpus without random numbers."""
+def _learn(run: Run, steps: Steps, directory: Path) -> list[str]:
+    """Learns subwords from every n-th pair, a sample of the corpus without random numbers; returns what to say."""
     settings = run.recipe.prepare
     counts = TrainCounts(**steps.facts("clean")["counts"])
     pairs = counts.after_steps()["kept"]  # by the step before
     step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
     # Languages are sorted, so that both directions of a pair learn the same subwords.
     files = [(language, steps.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
-    in_child(learn_from, directory, files, step, settings)
+    size = in_child(learn_from, directory, files, step, settings, run.recipe.corpus.text is not None)
+    if size == settings.vocabulary:
+        return []
+    return [f"{size:,} subwords, because {settings.vocabulary:,} do not fit this text"]
 
 
-def learn_from(directory: Path, files: list[tuple[str, Path]], step: int, settings: Prepare) -> None:
-    """Learns subwords from every `step`-th line of each language's file."""
+def learn_from(
+    directory: Path, files: list[tuple[str, Path]], step: int, settings: Prepare, resizes: bool = False
+) -> int:
+    """Learns subwords from every `step`-th line of each language's file; returns their number.
+
+    Args:
+        resizes: whether to learn as many as fit, where the text cannot have as many as the settings ask for.
+    """
 
     def lines() -> Iterator[tuple[str, str]]:
         for language, path in files:
             for line in islice(text.read_lines(path), 0, None, step):
                 yield language, line.decode("utf-8")
 
-    subwords.learn(directory, lines(), settings)
+    size, least, most = settings.vocabulary, 0, None
+    while True:
+        try:
+            subwords.learn(directory, lines(), replace(settings, vocabulary=size))
+        except subwords.WrongSize as error:
+            if not resizes:
+                raise
+            least, most = error.least or least, error.most or most
+            # Of the largest number, a half or more are parts of words, or of sentences without blanks, that are tokens
+            # as a whole, and most tokens occur once.
+            size = settings.vocabulary if most is None else most // 4
+            size += least if size < least else 0
+            size = size if most is None else min(size, most)
+        else:
+            return size
 
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
@@ -276,9 +310,13 @@ def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
     counts.add(_write(run, directory, "train", in_order(encode.encode_batch, batches, run.cpus, encode.start, start)))
     if not counts.kept:
         raise _nothing_left(run, counts)
-    said = [f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings))}", *cleaned["said"]]
+    said = [
+        f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings, run.source))}",
+        *cleaned["said"],
+    ]
     if settings.changes:
         said.append(f"the model's text: {', '.join(settings.changes)}; references are unchanged")
+    said += steps.facts("learn") or []  # None, if an earlier version made it
     said += compare_known(counts.after_steps(), known_counts(run))
     evals = {}
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
@@ -286,7 +324,8 @@ def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
         evals[name] = {"split": split, **asdict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
     train = {"splits": cleaned["splits"], **asdict(counts), "after": counts.after_steps()}
-    return {"train": train, "evaluation": evals, "said": said + steps.facts("evaluation")}
+    said += [*steps.facts("evaluation"), *_forms_of_references(run, steps)]
+    return {"train": train, "evaluation": evals, "said": said}
 
 
 def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str) -> EvalCounts:
@@ -308,6 +347,22 @@ def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str)
             left.write(" ".join(source[:limit]) + "\n")
             right.write(" ".join(target[:limit]) + "\n")
     return counts
+
+
+def _forms_of_references(run: Run, steps: Steps) -> list[str]:
+    """A warning if references have characters that the model never writes."""
+    settings, found = run.recipe.prepare, []
+    for test in pair_tests(run):
+        lines = text.clean_eval_lines(steps.path("evaluation") / f"{test}.{run.target}")
+        if numbers := subwords.of_other_form(lines, settings):
+            found.append(f"{len(numbers):,} of {test} (first in line {numbers[0]:,})")
+    if not found:
+        return []
+    return [
+        f"warning: references have characters that the model never writes, {', '.join(found)}: SentencePiece replaces "
+        f"them in the model's text ([prepare] normalize = {settings.normalize}); set normalize = identity if the "
+        "training text has them too, or else convert the references (docs/data.md)"
+    ]
 
 
 def _open_for_writing(path: Path) -> TextIO:

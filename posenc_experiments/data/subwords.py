@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +29,14 @@ class Subwords(Protocol):
         """The sentence of these tokens, detokenized."""
 
 
+class WrongSize(RecipeError):
+    """A text cannot be split into so many subwords; it says the least or the most."""
+
+    def __init__(self, message: str, least: int = 0, most: int | None = None) -> None:
+        super().__init__(message)
+        self.least, self.most = least, most
+
+
 class SentencePiece:
     """Kudo and Richardson 2018, with BPE, learnt on raw text."""
 
@@ -47,17 +56,14 @@ class SentencePiece:
                 model_type="bpe",
                 vocab_size=settings.vocabulary,
                 character_coverage=1.0,
+                normalization_rule_name=settings.normalize,
                 num_threads=THREADS,
                 max_sentence_length=1 << 16,
                 train_extremely_large_corpus=True,
                 minloglevel=2,
             )
         except RuntimeError as error:
-            reason = str(error).rsplit("] ", 1)[-1].strip().rstrip(".")
-            raise RecipeError(
-                f"SentencePiece cannot learn {settings.vocabulary} subwords from this text: {reason}; "
-                "change [prepare] vocabulary, in the .conf or by --set prepare.vocabulary=N."
-            ) from None
+            raise _refusal(str(error), settings.vocabulary) from None
         (directory / cls.file).write_bytes(model.getvalue())
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
@@ -66,6 +72,20 @@ class SentencePiece:
 
     def decode(self, tokens: list[str]) -> str:
         return str(self.model.decode(tokens))
+
+
+def _refusal(message: str, size: int) -> RecipeError:
+    """SentencePiece's message about a text and a number of subwords, in our words."""
+    least, most = (re.search(pattern, message) for pattern in (r"required_chars\. \d+ vs (\d+)", r"value <= (\d+)"))
+    what, where = f"SentencePiece cannot learn {size:,} subwords from this text", "set [prepare] vocabulary"
+    if least:
+        return WrongSize(f"{what}, whose characters alone are {int(least[1]):,}: {where} to more.", least=int(least[1]))
+    if most:
+        return WrongSize(
+            f"{what}, which has {int(most[1]):,} at most: {where} to less, such as a quarter.", most=int(most[1])
+        )
+    reason = message.rsplit("] ", 1)[-1].strip().rstrip(".")
+    return RecipeError(f"{what}: {reason}; change [prepare] vocabulary, in the .conf or by --set prepare.vocabulary=N.")
 
 
 class SubwordNmt:
@@ -147,6 +167,16 @@ def load(directory: Path, language: str, settings: Prepare) -> Subwords:
     """Loads the subwords learnt into `directory`, for one language."""
     subwords = METHODS[settings.subwords](directory, language)
     return Normalized(subwords, language, settings) if settings.changes else subwords
+
+
+def of_other_form(lines: Iterable[str], settings: Prepare) -> list[int]:
+    """The numbers of the lines, from 1, that SentencePiece's normalization changes: a model never writes them so."""
+    if settings.subwords != "sentencepiece" or settings.normalize == "identity":
+        return []
+    rule = sentencepiece.SentencePieceNormalizer(
+        rule_name=settings.normalize, add_dummy_prefix=False, escape_whitespaces=False
+    )
+    return [number for number, line in enumerate(lines, 1) if rule.normalize(line) != line]
 
 
 def learn(directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:

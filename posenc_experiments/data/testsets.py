@@ -4,8 +4,9 @@
 first, and `-t` is called only if all files of the set are there.
 """
 
-import os
 from pathlib import Path
+
+from posenc_experiments.base.languages import sacrebleu_dir
 
 
 def is_local(name: str, pair: str) -> bool:
@@ -23,6 +24,6 @@ def _files(name: str, pair: str) -> list[Path]:
     # SacreBLEU downloads a set since WMT21 to find its fields.
     if pair not in dataset.langpairs or isinstance(dataset, WMTXMLDataset):
         return []
-    directory = Path(os.environ.get("SACREBLEU", Path.home() / ".sacrebleu")) / name
+    directory = sacrebleu_dir() / name
     prefix = f"{name.replace('/', '_')}.{pair}"
     return [directory / f"{prefix}.{field.replace(':', '-')}" for field in dataset.fieldnames(pair)]

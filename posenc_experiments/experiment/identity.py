@@ -25,6 +25,7 @@ from posenc_experiments.base.markers import file_hash, not_default
 from posenc_experiments.base.recipe import GENERATION_TASKS, SAVE_INTERVAL, Recipe
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download
+from posenc_experiments.data.prepare import changed_settings
 from posenc_experiments.experiment.fairseq_flags import Refused, file_problem, read, refusal, where_set
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
     except Refused as error:
         raise RecipeError(refusal(run, str(error), experiment)) from None
     encodings = {encoding_of(args, side) for side in SIDES}
-    prepare = not_default(recipe.prepare)
+    prepare = changed_settings(run)
     if not _depends_on_validation(flags):
         prepare.pop("eval_max_tokens", None)  # only cuts validation and test sets
     if recipe.prepare.subwords == "none":  # no subwords are learnt

@@ -99,6 +99,13 @@ def test_only_keys_that_are_not_defaults_enter_fingerprints() -> None:
             "[score]\ntokenized = lowercase\nhistorical = false\n[exp",
             ["[score]", "'tokenized'", "needs 'historical = true'"],
         ),
+        ("[exp", "[score]\ntokenize = mecab\n[exp", ["[score]", "'tokenize'", "13a", "ja-mecab", "flores200"]),
+        ("subwords = none", "normalize = nfc", ["[prepare]", "'normalize'", "nmt_nfkc, nfkc, identity"]),
+        (
+            "subwords = none",
+            "subwords = none\nnormalize = identity",
+            ["[prepare]", "'normalize'", "needs 'subwords = sentencepiece'"],
+        ),
         ("subwords = none", "lowercase = 1", ["[prepare]", "'lowercase'", "'1' is not true or false"]),
         ("subwords = none", "normalize-punctuation = on", ["[prepare]", "'normalize-punctuation'", "true or false"]),
         ("[exp", "[score]\ntestsets = test\n[exp", ["[score]", "'testsets'", "'test' is not", "test=wmt14/full"]),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.data import download, prepare
+from posenc_experiments.data import download, prepare, subwords
 from posenc_experiments.data.checksums import checksums
 from posenc_experiments.data.own_text import ORIGIN, count_pairs, find_splits
 from tests.experiments.data.own_text import as_gzip, as_tsv, own_conf
@@ -37,6 +38,24 @@ def test_the_copy_does_not_depend_on_the_form_of_the_files(tmp_path: Path) -> No
         for path in text.iterdir():
             assert (run.download_dir / path.name).read_bytes() == path.read_bytes()
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(("size", "learnt"), [(10, 26), (20, 20), (4000, 23)])
+def test_the_number_of_subwords_fits_the_text(tmp_path: Path, size: int, learnt: int) -> None:
+    """The text has 16 characters and 28 subwords at most."""
+    text = make_corpus(tmp_path / "text", lines=30)
+    files = [(side, text / f"train.{side}") for side in ("de", "en")]
+    assert prepare.learn_from(tmp_path, files, 1, Prepare(vocabulary=size), resizes=True) == learnt
+    assert subwords.SentencePiece(tmp_path, "en").model.get_piece_size() == learnt
+
+
+def test_another_number_of_subwords_is_reported(tmp_path: Path) -> None:
+    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30))
+    run = replace(run, recipe=replace(run.recipe, prepare=Prepare(vocabulary=10)))
+    download.download(run)
+    prepare.prepare(run)
+    said = (run.prepared_dir / "prepare.txt").read_text().splitlines()
+    assert said[1] == "26 subwords, because 10 do not fit this text"
 
 
 def test_byte_order_marks_and_a_missing_last_newline_do_not_matter(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """Stage prepare: damage is counted and reported, and never misaligns."""
 
 import gzip
+import io
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sentencepiece
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint, read_json
@@ -293,11 +296,79 @@ def test_subwords_can_be_decoded(tmp_path: Path, method: str) -> None:
     assert [learnt.decode(tokens) for tokens in encoded[:-1]] == wanted
 
 
-def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path) -> None:
-    settings = Prepare(vocabulary=5000)
-    with pytest.raises(RecipeError, match=r"5000 subwords .*Vocabulary size too high"):
-        subwords.METHODS["sentencepiece"].learn(tmp_path, (("en", line) for line in SENTENCES), settings)
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (5000, r"^SentencePiece cannot learn 5,000 subwords from this text, which has (\d+) at most: set .* to less"),
+        (
+            20,
+            r"^SentencePiece cannot learn 20 subwords from this text, whose characters alone are (\d+): set .* to more",
+        ),
+    ],
+)
+def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path, size: int, message: str) -> None:
+    (tmp_path / "lines").write_text("\n".join(SENTENCES), encoding="utf-8")
+    arguments = [("en", tmp_path / "lines")], 1
+    with pytest.raises(RecipeError, match=message) as error:
+        prepare.learn_from(tmp_path, *arguments, Prepare(vocabulary=size))
+    assert [path.name for path in tmp_path.iterdir()] == ["lines"]
+    said = re.match(message, str(error.value))
+    assert said is not None
+    prepare.learn_from(tmp_path, *arguments, Prepare(vocabulary=int(said[1])))  # the number that it names fits
+
+
+def test_text_is_normalized_as_before_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+    text = [*SENTENCES, "Cafe\u0301 No. １ （ok）…"]
+    for name, settings in (
+        ("default", Prepare(vocabulary=60)),
+        ("identity", Prepare(vocabulary=60, normalize="identity")),
+    ):
+        (tmp_path / name).mkdir()
+        subwords.learn(tmp_path / name, (("en", line) for line in text), settings)
+        learnt = subwords.load(tmp_path / name, "en", settings)
+        written = learnt.decode(next(learnt.encode([text[-1]])))
+        assert written == ("Café No. 1 (ok)..." if name == "default" else text[-1])
+        changed = [text[-1]] if name == "default" else []
+        assert [text[number - 1] for number in subwords.of_other_form(text, settings)] == changed
+        round_trip = [learnt.decode(next(learnt.encode([line]))) for line in text]
+        assert [line for line, back in zip(text, round_trip, strict=True) if line != back] == changed
+    # The model of the default is that of SentencePiece's own default.
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=60,
+        character_coverage=1.0,
+        num_threads=subwords.THREADS,
+        max_sentence_length=1 << 16,
+        train_extremely_large_corpus=True,
+        minloglevel=2,
+    )
+    assert (tmp_path / "default" / "sentencepiece.model").read_bytes() == model.getvalue()
+
+
+def test_references_that_the_model_cannot_write_are_named(tmp_path: Path) -> None:
+    files = {f"train.{side}": "".join(f"{line}\n" for line in SENTENCES).encode() for side in ("en", "de")}
+    files |= {"test.en": b"A man\nTwo\nSame\n", "test.de": "Ein Mann\na\u0308lter\nüber\u2003x\n".encode()}
+    conf = CONF.replace("subwords = none", "subwords = sentencepiece\nvocabulary = 60")
+    said = (prepared(tmp_path / "default", files, conf).prepared_dir / "prepare.txt").read_text(encoding="utf-8")
+    assert said.splitlines()[-1] == (
+        "warning: references have characters that the model never writes, 1 of test (first in line 2): SentencePiece "
+        "replaces them in the model's text ([prepare] normalize = nmt_nfkc); set normalize = identity if the training "
+        "text has them too, or else convert the references (docs/data.md)"
+    )
+
+
+def test_japanese_references_have_forms_that_the_model_replaces(shared: Path) -> None:
+    path = shared / "data" / "kyoto" / "test.ja.gz"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there: no Japanese text to test with")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        references = [text.clean(line) for line in file]
+    found = subwords.of_other_form(references, Prepare())
+    assert len(found) == 472
+    assert references[found[0] - 1] == "道元（どうげん）は、鎌倉時代初期の禅僧。"
 
 
 def test_pairs_are_dropped_by_length_ratio_and_identity_and_compared_with_known_counts(tmp_path: Path) -> None:
@@ -345,6 +416,18 @@ def test_words_of_the_source_are_counted_and_not_those_of_the_target(
     assert (counts.few_words, counts.many_words, counts.after_steps()["kept"]) == (few, many, len(kept))
 
 
+def test_characters_of_an_unspaced_source_are_counted() -> None:
+    source = ["京都", "京都は 古い", "京都は古い都です。"]
+    batch = [line.encode() for line in source], [b"a", b"b", b"c"]
+    settings = Prepare(train_min_words=3, train_max_words=5)
+    left, _, counts = clean.clean_batch(batch, settings, "ja")
+    assert left.decode().splitlines() == source[1:2]
+    assert counts.sentences(settings, "ja")[1:] == [
+        "1 dropped for a source of fewer than 3 characters",
+        "1 dropped for a source of more than 5 characters",
+    ]
+
+
 def test_limits_of_words_that_leave_nothing_are_refused(tmp_path: Path) -> None:
     path, corpus = make_recipe(tmp_path, CONF.replace("subwords = none", "subwords = none\ntrain-min-words = 99"))
     run = make_run(tmp_path, path, corpus)
@@ -369,4 +452,6 @@ def test_steps_without_limits_of_words_have_the_fingerprints_that_they_had(tmp_p
     changed = {name for name, inputs in found[0].items() if found[7][name] != inputs}
     assert changed == {"clean", "learn", "encode", "binarize", "publish"}
     raw = [prepare._split_contents(run), run.pair]
+    japanese = replace(run, pair="ja-de", recipe=replace(run.recipe, prepare=Prepare(train_max_words=7)))
+    assert prepare.changed_settings(japanese)["length_unit"] == "characters"
     assert found[0]["clean"] == fingerprint(["clean", [raw, ["train"], False], []])

