@@ -119,6 +119,7 @@ def measure(
             "reference of one text."
         )
     trained = load(checkpoint, data, overrides_of(directory))
+    metric = bleu_of(trained.task.cfg.target_lang)
     exported = directory / "sentencepiece.model"
     segmentation = Segmentation(exported if exported.is_file() else trained.sentencepiece, trained.source)
     sources = read_sentences(source, trained, segmentation)
@@ -148,9 +149,18 @@ def measure(
             # Both systems may translate an empty line to some sentence.
             run.translations = [segmentation.decode(found[n]) if line else "" for n, line in enumerate(lines)]
             say(f"{f'round {round_}' if round_ else 'warm-up'}: {run.name}: {seconds:.1f} s")
-    metric = BLEU()
     scores = [metric.corpus_score(run.translations, [references]).score for run in runs]
     return Measurement(runs, scores, str(metric.get_signature()))
+
+
+def bleu_of(language: str) -> BLEU:
+    """SacreBLEU's BLEU with the tokenizer of a target language; ExportError if that is not installed."""
+    try:
+        return BLEU(trg_lang=language)
+    except RuntimeError:  # with a message of several lines
+        raise ExportError(
+            f"SacreBLEU's tokenizer of {language} is not installed: run `pip install 'sacrebleu[{language}]'`."
+        ) from None
 
 
 def _fairseq(trained: Trained, search: Search) -> System:

@@ -100,6 +100,7 @@ def legend(names: Sequence[str]) -> Sequence[str]:
 def length_figures(names: Sequence[str], texts: dict[int, list[Record]]) -> list[Figure]:
     """Scores by source length; `texts` has what was found of each seed of a row, by the row's number."""
     first = texts[0][0]["by_length"]
+    unit = texts[0][0]["length_unit"].removeprefix("source ")
     labels = [f"{one['from']}–{one['to']}" if one["from"] < one["to"] else str(one["from"]) for one in first]
     lines: dict[str, list[Line]] = {metric: [] for metric in METRICS}
     grid: list[list[str]] = []
@@ -130,7 +131,7 @@ def length_figures(names: Sequence[str], texts: dict[int, list[Record]]) -> list
     panels = [
         panel
         for metric in METRICS
-        for panel in line_panels(names, lines[metric], metric, "words of the source", metric, categories=categories)
+        for panel in line_panels(names, lines[metric], metric, f"{unit} of the source", metric, categories=categories)
     ]
     return [
         Figure(
@@ -138,15 +139,16 @@ def length_figures(names: Sequence[str], texts: dict[int, list[Record]]) -> list
             "Scores by source length",
             "BLEU and chrF as SacreBLEU computes them over the sentences of each bucket; RIBES: Kendall's tau of the "
             "order of aligned words, times precision to the power 0.25 and brevity penalty to the power 0.1, the mean "
-            "over sentences; length ratio: words of the translations by words of the references. Bars: 95 % intervals "
+            "over sentences; length ratio: words of the translations by words of the references, as BLEU cuts them. "
+            "Bars: 95 % intervals "
             f"of {RESAMPLES:,} bootstrap samples of the bucket's sentences; "
             "of several seeds, scores and ends are means. "
             "Hollow marks: some of the bucket's sentences are longer than all of the training: their sources have more "
-            "words than train-max-words or, where that is not set, more tokens than any training source.",
+            f"{unit} than train-max-words or, where that is not set, more tokens than any training source.",
             "Rosendahl et al. 2019; Neishi and Yoshinaga 2019; Variš and Bojar 2021; RIBES: Isozaki et al. 2010",
             f"{texts[0][0]['sentences']:,} sentences in buckets of {', '.join(str(one['sentences']) for one in first)}",
             panels,
-            Grid(["experiment", "source words", "sentences", "longer than in training", *METRICS], grid),
+            Grid(["experiment", f"source {unit}", "sentences", "longer than in training", *METRICS], grid),
             legend(names),
         )
     ]

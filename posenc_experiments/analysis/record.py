@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from posenc_experiments.analysis.data import Data, data_of, script_words
 from posenc_experiments.analysis.progress import every_ten_seconds
 from posenc_experiments.analysis.texts import RESAMPLES, by_length, read_texts
+from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
 from posenc_experiments.evaluation.results import Score
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 from posenc_experiments.training.train_log import TrainLog
@@ -60,6 +61,11 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
     }
     if first.train_max_words:
         record["settings"]["train_max_words"] = first.train_max_words
+    # Only what is not a default, so that kept records stay.
+    if (tokenizer := tokenizer_of(first.bleu.signature)) != "13a":
+        record["settings"]["tokenize"] = tokenizer
+    if is_unspaced(first.source_language):
+        record["settings"]["length_unit"] = unit(first.source_language)
     inputs = fingerprint([_text_inputs(scores, data, files), record["versions"], record["settings"], FIGURES])
     record["text"] = _kept(known, "text", inputs)
     if record["text"] is None:
@@ -158,13 +164,13 @@ def _analyse_texts(score: Score, data: Data | None) -> Record:
     texts = read_texts(score)
     limit = score.train_max_words
     if limit is not None:
-        # In words, so that the limit is a boundary of buckets; a short sentence may have many tokens.
+        # In the unit of the limit, so that the limit is a boundary of buckets; a short sentence may have many tokens.
         longer: NDArray[np.bool_] | None = texts.source_lengths > limit
     else:
         longer = None if data is None else data.longer_than_training(len(texts.sources))
     return {
         "sentences": len(texts.sources),
-        "length_unit": "source words",
+        "length_unit": f"source {unit(score.source_language)}",
         **{name: make(numbers) for name, (numbers, make) in texts.scores().items()},
         "by_length": by_length(texts, longer, limit),
     }

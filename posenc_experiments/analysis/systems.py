@@ -48,9 +48,9 @@ def compare_systems(systems: Sequence[Texts]) -> dict[str, Any]:
 def _sentence(systems: Sequence[Texts], scores: NDArray[np.float64], number: int) -> dict[str, Any]:
     return {
         "source": systems[0].sources[number],
-        "reference": systems[0].references[number],
+        "reference": systems[0].shown(systems[0].references[number]),
         "systems": [
-            [one.hypotheses[number], round(float(score), 1)]
+            [one.shown(one.hypotheses[number]), round(float(score), 1)]
             for one, score in zip(systems, scores[:, number], strict=True)
         ],
     }

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import bleu, chrf
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from posenc_experiments.analysis.ribes import ribes
-from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, CONFIDENCE
+from posenc_experiments.base.languages import is_unspaced, length
+from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Score, read_test_texts
 
 RIBES, RATIO = "RIBES", "length ratio"
@@ -33,12 +33,13 @@ class Texts:
     sources: list[str]
     references: list[str]
     hypotheses: list[str]
-    lowercase: bool = False
+    signature: str = ""  # of BLEU
+    pair: str = "-"  # source and target language
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int64]:
-        """Words between blanks: the same for systems with other subwords."""
-        return np.array([len(line.split()) for line in self.sources])
+        """Words or, for some languages, characters: the same for systems with other subwords."""
+        return np.array([length(line, self.pair.split("-")[0]) for line in self.sources])
 
     @cached_property
     def words(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -46,19 +47,25 @@ class Texts:
         return self._cut(self.hypotheses), self._cut(self.references)
 
     def _cut(self, lines: list[str]) -> list[list[str]]:
-        cut = Tokenizer13a()
-        return [cut(line.lower() if self.lowercase else line).split() for line in lines]
+        return [self._bleu._preprocess_segment(line).split() for line in lines]
+
+    def shown(self, line: str) -> str:
+        """A line of the target language with blanks between words: those of BLEU, if the language has none."""
+        return " ".join(self._cut([line])[0]) if is_unspaced(self.pair.split("-")[1]) else line
+
+    @cached_property
+    def _bleu(self) -> Any:
+        return sacrebleu_metric(BLEU, self.signature)
 
     @cached_property
     def bleu(self) -> Numbers:
         """The numbers of each sentence from which BLEU is computed; those of length first."""
-        metric = bleu.BLEU(lowercase=self.lowercase, force=True)
-        return np.array(metric._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
+        return np.array(self._bleu._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
 
     @cached_property
     def chrf(self) -> Numbers:
         """The numbers of each sentence from which chrF is computed."""
-        metric = chrf.CHRF(lowercase=self.lowercase)
+        metric = chrf.CHRF(lowercase=self._bleu.lowercase)
         return np.array(metric._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
 
     @cached_property
@@ -99,7 +106,7 @@ def length_ratio(lengths: Numbers) -> float:
 
 def read_texts(score: Score) -> Texts:
     """Reads the files of a score's test set; RecipeError if they cannot be read."""
-    return Texts(*read_test_texts(score), score.bleu.lowercased)
+    return Texts(*read_test_texts(score), score.bleu.signature, score.pair)
 
 
 def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = None) -> list[tuple[int, int]]:
@@ -125,7 +132,7 @@ def by_length(
     Args:
         texts: a test set and its translations.
         longer_than_training: of each sentence, whether its source is longer than any in the training data.
-        boundary: a number of source words at which a bucket ends.
+        boundary: a length of the source at which a bucket ends.
     """
     found = []
     for first, last in buckets(texts.source_lengths, boundary):

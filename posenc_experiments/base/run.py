@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from posenc_experiments.base import languages
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.markers import atomic_path
@@ -62,6 +63,11 @@ class Run:
     @property
     def target(self) -> str:
         return self.pair.split("-")[1]
+
+    @property
+    def tokenizer(self) -> str:
+        """SacreBLEU's tokenizer of BLEU."""
+        return self.recipe.score.tokenize or languages.default_tokenizer(self.target)
 
     @property
     def processes(self) -> int:

@@ -1,4 +1,4 @@
-"""BLEU of a test set's sentences whose source has a given number of words."""
+"""BLEU of a test set's sentences whose source has a given length, in words or, for some languages, characters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from posenc_experiments.base.languages import length
 from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric
 from posenc_experiments.evaluation.pooling import Pooled
 from posenc_experiments.evaluation.results import Score, read_test_texts
@@ -61,7 +62,7 @@ def score_buckets(scores: Sequence[Score], ranges: Iterable[WordRange]) -> dict[
 def _score_bucket(scores: Sequence[Score], texts: Sequence[list[tuple[str, str, str]]], words: WordRange) -> Bucket:
     results = []
     for score, lines in zip(scores, texts, strict=True):
-        inside = [line for line in lines if len(line[0].split()) in words]
+        inside = [line for line in lines if length(line[0], score.source_language) in words]
         if not inside:
             return Bucket(0, None)
         _, references, hypotheses = zip(*inside, strict=True)

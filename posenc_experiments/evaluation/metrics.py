@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from posenc_experiments.base.languages import NEEDS, require_tokenizer
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
@@ -21,6 +22,12 @@ def paper_name(metric: str) -> str:
     return BLEU if kind is None else f"{TOKENIZED_KINDS[kind]} {BLEU}"
 
 
+def tokenizer_of(signature: str) -> str:
+    """SacreBLEU's tokenizer in a signature of BLEU, which may add a version: `tok:ja-mecab-0.996-IPA`."""
+    found = dict(fact.partition(":")[::2] for fact in signature.split("|")).get("tok", "13a")
+    return next((name for name in NEEDS if found.startswith(f"{name}-")), found)
+
+
 def sacrebleu_metric(name: str, signature: str) -> Any:
     """SacreBLEU's object for a metric, with the tokenizer, case and order of characters and words of a signature.
 
@@ -33,7 +40,9 @@ def sacrebleu_metric(name: str, signature: str) -> Any:
     facts = dict(fact.partition(":")[::2] for fact in signature.split("|"))
     lowercase = facts.get("case") == "lc"
     if name == BLEU:
-        return bleu.BLEU(lowercase=lowercase, tokenize=facts.get("tok"))
+        tokenizer = tokenizer_of(signature)
+        require_tokenizer(tokenizer)
+        return bleu.BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     if name == TER:
         return ter.TER(
             normalized=facts["norm"] == "yes",

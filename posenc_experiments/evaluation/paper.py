@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import unit
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.by_words import Bucket, score_buckets
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, paper_name
@@ -24,7 +25,7 @@ class Line:
     scored: Row | None  # pooled over the seeds that were scored; None if none was
     has_tokenized: bool  # whether these have the kind of tokenized BLEU that the paper reports
     missing: str  # which scores are missing, and why; empty if none are
-    buckets: dict[str, Bucket]  # by range of source words; empty if the row has none, or no score
+    buckets: dict[str, Bucket]  # by range of source lengths; empty if the row has none, or no score
 
     @property
     def metric(self) -> str:
@@ -106,7 +107,7 @@ def _columns(lines: list[Line]) -> list[Column[Line]]:
         Column("pair", lambda line: line.row.pair, left=True, shown=len({line.row.pair for line in lines}) > 1),
         Column(paper_name(min(metrics)) if len(metrics) == 1 else "score", lambda line: str(line.score or "")),
         Column("SacreBLEU", lambda line: str(line.pooled(BLEU) or ""), shown=_are_tokenized(lines)),
-        *map(_bucket_column, _ranges(lines)),
+        *(_bucket_column(words, lines) for words in _ranges(lines)),
         Column(CHRF, lambda line: number(mean(line.pooled(CHRF)), ".2f")),
         Column("paper", lambda line: number(line.row.paper, f".{decimals}f"), shown=paper),
         Column("difference", lambda line: number(line.difference, "+.2f"), shown=paper),
@@ -115,15 +116,20 @@ def _columns(lines: list[Line]) -> list[Column[Line]]:
 
 
 def _ranges(lines: list[Line]) -> list[str]:
-    """The ranges of source words of all rows."""
+    """The ranges of source lengths of all rows."""
     return list(dict.fromkeys(str(words) for line in lines for words in line.row.words))
 
 
-def _bucket_column(words: str) -> Column[Line]:
+def _unit(line: Line) -> str:
+    return unit(line.row.pair.split("-")[0])
+
+
+def _bucket_column(words: str, lines: list[Line]) -> Column[Line]:
     def cell(line: Line) -> str:
         return str(line.buckets[words].bleu or "") if words in line.buckets else ""
 
-    return Column(f"{words} words", cell)
+    units = dict.fromkeys(_unit(line) for line in lines if words in map(str, line.row.words))
+    return Column(f"{words} {' or '.join(units)}", cell)
 
 
 def _are_tokenized(lines: list[Line]) -> bool:
@@ -142,7 +148,8 @@ def _notes(lines: list[Line]) -> list[str]:
     for line in {(line.row.pair, line.row.test): line for line in lines if line.buckets}.values():
         counts = ", ".join(f"{bucket.sentences:,} with {words}" for words, bucket in line.buckets.items())
         notes.append(
-            f"Words: SacreBLEU's BLEU of the sentences whose source has that many words; {line.row.test} has {counts}."
+            f"{_unit(line).capitalize()}: SacreBLEU's BLEU of the sentences whose source has that many; "
+            f"{line.row.test} has {counts}."
         )
     names = dict.fromkeys(paper_name(line.row.metric) for line in lines)
     if any(line.row.paper is not None for line in lines):
@@ -186,7 +193,7 @@ def _record(line: Line, ranges: list[str]) -> dict[str, object]:
 
 
 def _bucket_record(words: str, bucket: Bucket | None) -> dict[str, object]:
-    """The cells of a row for a range of source words; None where the row has no such range or score."""
+    """The cells of a row for a range of source lengths; None where the row has no such range or score."""
     names = [f"{name} {words}" for name in ("bleu", "bleu_interval", "bleu_spread")]
     sentences, scores = (bucket.sentences, bucket.bleu) if bucket is not None else (None, None)
     return {f"sentences {words}": sentences, **dict(zip(names, scores or (None, None, None), strict=True))}

@@ -90,8 +90,12 @@ class Score:
         return self.metrics[BLEU]
 
     @property
+    def source_language(self) -> str:
+        return self.pair.split("-")[0]
+
+    @property
     def train_max_words(self) -> int | None:
-        """[prepare] train-max-words: the most words of a source in the training; None without a limit."""
+        """[prepare] train-max-words: the longest source of the training, by `length`; None without a limit."""
         return ((self.made_from or {}).get("prepare") or {}).get("train_max_words")
 
     @property

@@ -2,13 +2,14 @@
 
 import importlib.metadata
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, parse_flags
+from posenc_experiments.base.languages import require_tokenizer
 from posenc_experiments.base.markers import fingerprint, not_default
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare, testsets
@@ -165,7 +166,9 @@ class Experiment(Layout):
 
     def score_inputs(self) -> str:
         """The fingerprint of all that the scores depend on, including which of SacreBLEU's test sets are local."""
-        scoring = self.run.recipe.score
+        tokenizer = self.run.tokenizer
+        require_tokenizer(tokenizer)
+        scoring = replace(self.run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
         tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
         try:
             versions = [importlib.metadata.version(tool) for tool in tools]

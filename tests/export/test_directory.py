@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.export import ExportError, directory, export, loading, measure
+from fairseq_posenc.export.measuring import bleu_of
 from fairseq_posenc.export.search import Search
 from fairseq_posenc.signature import SIGNATURE, encode_signature
 from posenc_experiments.cli import group
@@ -405,3 +406,13 @@ def test_measuring_refuses_texts_of_different_lengths_and_damaged_models(served,
     (tmp_path / "model.bin").write_bytes((served[1] / "model.bin").read_bytes()[:300])
     with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
         measure(checkpoint, tmp_path, text / "test.en", text / "test.de")
+
+
+def test_bleu_has_the_tokenizer_of_the_target_language(monkeypatch):
+    signatures = [bleu_of(language).tokenizer_signature for language in ("de", "zh", "ja")]
+    assert signatures == ["13a", "zh", "ja-mecab-0.996-IPA"]
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)  # as if it were not installed
+    with pytest.raises(
+        ExportError, match=r"^SacreBLEU's tokenizer of ja is not installed: run `pip install '.*\[ja\]'`"
+    ):
+        bleu_of("ja")

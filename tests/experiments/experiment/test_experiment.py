@@ -1,6 +1,7 @@
 """An experiment's directory and commands follow from its settings."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,8 @@ def test_augmentation_is_in_the_fingerprint_but_not_in_the_positions(tmp_path: P
         ("beam = 2", "lenpen = 0.6\nlength-penalty = wu", "translate"),
         ("subwords = none", "subwords = none\neval-max-tokens = 9", "translate"),
         ("[experiments]", "[score]\nhistorical = true\n[experiments]", "score"),
+        ("[experiments]", "[score]\ntokenize = intl\n[experiments]", "score"),
+        ("[experiments]", "[score]\ntokenize = 13a\n[experiments]", None),
         ("subwords = none", "subwords = none\nlowercase = true", "train"),
         ("subwords = none", "subwords = none\nnormalize-punctuation = true", "train"),
         ("subwords = none", "subwords = none\nlowercase = false\nnormalize-punctuation = false", None),
@@ -179,6 +182,20 @@ def test_a_setting_repeats_the_stages_that_depend_on_it(
     order = ["train", "average", "translate", "score"]
     changes = first is not None and order.index(kind) >= order.index(first)
     assert (inputs(CONF) != inputs(CONF.replace(old, new))) == changes
+
+
+def test_normalization_and_the_unit_of_lengths_are_recorded_only_where_they_are_not_defaults(tmp_path: Path) -> None:
+    def recorded(new: str, source: str = "en") -> object:
+        conf = CONF.replace("subwords = none", f"subwords = sentencepiece\n{new}").replace("en-de", f"{source}-de")
+        made = experiment(tmp_path, conf=conf)
+        table = made.run.recipe.path.with_name("sources.tsv")
+        table.write_text(re.sub(r"\t(en|ja)\t", f"\t{source}\t", table.read_text()))
+        return replace(made, run=replace(made.run, pair=f"{source}-de")).made_from().get("prepare")
+
+    assert recorded("") == recorded("normalize = nmt_nfkc") == recorded("", "ja") is None
+    assert recorded("normalize = identity") == {"normalize": "identity"}
+    assert recorded("train-max-words = 9") == {"train_max_words": 9}
+    assert recorded("train-max-words = 9", "ja") == {"train_max_words": 9, "length_unit": "characters"}
 
 
 def test_another_kind_of_tokenized_score_only_repeats_scoring(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""What depends on the language of a text."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import default_tokenizer, is_unspaced, length, require_tokenizer, unit
+from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric, tokenizer_of
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [
+        ("ja", "ja-mecab"),
+        ("jpn_Jpan", "ja-mecab"),
+        ("zh", "zh"),
+        ("zh_TW", "zh"),
+        ("cmn", "zh"),
+        ("ko", "ko-mecab"),
+        *((language, "13a") for language in ("de", "th", "xb", "zhong", "")),
+    ],
+)
+def test_each_target_language_has_its_tokenizer(language: str, tokenizer: str) -> None:
+    assert default_tokenizer(language) == tokenizer
+
+
+def test_length_counts_characters_where_no_blanks_separate_words() -> None:
+    sentence = "京都は 都 です。"
+    assert [length(sentence, language) for language in ("ja", "zh", "th", "my", "ko", "en")] == [7, 7, 7, 7, 3, 3]
+    assert [unit("ja"), unit("en")] == ["characters", "words"]
+    assert not is_unspaced("ko")
+    assert length("", "ja") == 0
+
+
+@pytest.mark.parametrize("name", ["none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"])
+def test_a_tokenizer_is_found_in_its_signature(name: str) -> None:
+    from sacrebleu.metrics.bleu import BLEU as Metric
+
+    metric = Metric(tokenize=name)
+    metric.corpus_score(["a"], [["a"]])
+    signature = str(metric.get_signature())
+    assert tokenizer_of(signature) == name
+    rebuilt = sacrebleu_metric(BLEU, signature)
+    rebuilt.corpus_score(["a"], [["a"]])
+    assert str(rebuilt.get_signature()) == signature
+
+
+def test_what_a_tokenizer_lacks_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU", str(tmp_path))
+    for name, module, words in (
+        ("ja-mecab", "ipadic", "ja-mecab needs ipadic, which is not installed: run `pip install 'sacrebleu[ja]'`"),
+        ("ko-mecab", "mecab_ko", "ko-mecab needs mecab_ko, which is not installed: run `pip install 'sacrebleu[ko]'`"),
+        ("flores200", "x", f"there is no {tmp_path}/models/flores200sacrebleuspm: download it by `python -c "),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+        with pytest.raises(RecipeError) as error:
+            require_tokenizer(name)
+        assert words in str(error.value)
+        assert "\n" not in str(error.value)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "flores200sacrebleuspm").touch()
+    for name in ("flores200", "zh", "13a"):
+        require_tokenizer(name)

@@ -1,0 +1,202 @@
+"""A target language without blanks between words, from scores to tables and pages."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from sacrebleu.metrics import bleu, chrf
+
+from posenc_experiments.analysis.ribes import ribes
+from posenc_experiments.base.markers import read_json, write_json
+from posenc_experiments.cli import group
+from posenc_experiments.evaluation import score
+from posenc_experiments.evaluation.by_words import parse_word_range, score_buckets
+from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.experiment.experiment import Experiment
+from tests.experiments.tiny import CONF, make_recipe, make_run
+
+JAPANESE = {
+    "test": [
+        "京都は日本の古い都です。",
+        "彼は図書館で本を読んでいます。",
+        "この寺は八世紀に建てられた。",
+        "雨が降っている。",
+    ],
+    "other": ["東京は日本の首都です。", "彼女は毎朝コーヒーを飲む。", "その城は十六世紀に焼けた。"],
+}
+#: one word of most lines is another
+SYSTEM = {
+    "test": [
+        "京都は日本の古い町です。",
+        "彼は図書館で本を読んでいる。",
+        "この寺は八世紀に建てられた。",
+        "雪が降っている。",
+    ],
+    "other": ["東京は日本の首都です。", "彼女は毎朝お茶を飲む。", "その城は十七世紀に焼けた。"],
+}
+CHINESE = {"test": ["北京是中国的首都。", "他在图书馆看书。", "这座庙建于八世纪。"]}
+
+
+def japanese(
+    directory: Path, pair: str, texts: dict[str, list[str]], more: str = "", name: str = "sinusoidal"
+) -> Experiment:
+    """An experiment whose test sets are translated, with Japanese or Chinese on the target side or on both."""
+    conf = CONF.replace("pairs = en-de de-en", f"pairs = {pair}").replace("tests = test", f"tests = {' '.join(texts)}")
+    path, _ = make_recipe(directory, conf + more)
+    table = path.with_name("sources.tsv")
+    rows = [row for row in table.read_text().splitlines() if not row.startswith("test")]
+    rows += [f"{test}\t*\t{side}\ttest.{side}\t-\t-" for test in texts for side in ("en", "de")]
+    for old, new in zip(("en", "de"), pair.split("-"), strict=True):
+        rows = [row.replace(f"\t{old}\t", f"\t{new}\t") for row in rows]
+    table.write_text("\n".join(rows) + "\n")
+    experiment = Experiment(make_run(directory, path, None, pair=pair), name, 1)
+    experiment.directory.mkdir(parents=True)
+    references = JAPANESE if pair.endswith("ja") else CHINESE
+    for test, hypotheses in texts.items():
+        sources = (
+            references[test]
+            if pair.startswith("zh")
+            else [f"Line {'x ' * number}" for number in range(len(hypotheses))]
+        )
+        for kind, lines in (("src", sources), ("ref", references[test]), ("hyp", hypotheses)):
+            experiment.test_file(test, kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    write_json(experiment.about, experiment.description())
+    files = [experiment.test_file(test, "hyp") for test in texts]
+    experiment.markers.set_done("translate", experiment.translate_inputs(), files)
+    return experiment
+
+
+def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
+    experiments = [
+        japanese(tmp_path / "one", "en-ja", SYSTEM, "\n[score]\nmetrics = ter\n"),
+        japanese(tmp_path / "other", "en-ja", JAPANESE, "\n[score]\nmetrics = ter\n", "shaw-k2"),
+    ]
+    for experiment in experiments:
+        score.ScoreStage().run(experiment)
+    metric = bleu.BLEU(tokenize="ja-mecab")
+    [found, _, ter] = read_json(experiments[0].test_file("test", "sacrebleu.json"))
+    wanted = metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score
+    assert found["score"] == round(wanted, 2)
+    assert 50 < wanted < 90
+    assert bleu.BLEU(tokenize="13a").corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score < 40
+    assert "|tok:ja-mecab-0.996-IPA|" in found["signature"]
+    assert "|norm:yes|punct:yes|asian:yes|" in ter["signature"]
+    assert [row["score"] for row in read_json(experiments[1].test_file("test", "sacrebleu.json"))] == [100, 100, 0]
+
+    directories = [str(experiment.directory) for experiment in experiments]
+    words = ["compare", *directories, "--baseline", "sinusoidal", "--all-tests", "--format", "csv"]
+    result = CliRunner().invoke(group, words)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    together = [[*texts["test"], *texts["other"]] for texts in (SYSTEM, JAPANESE)]
+    [both] = [float(row["bleu"]) for row in rows if row["test"] == "all tests" and row["experiment"] == "sinusoidal"]
+    assert both == pytest.approx(metric.corpus_score(together[0], [together[1]]).score)
+    [other] = [row for row in rows if row["test"] == "test" and row["experiment"] == "shaw-k2"]
+    assert float(other["difference"]) == pytest.approx(100 - wanted)
+
+    # SacreBLEU's own paired bootstrap has the same p.
+    files = [experiments[1].directory / "test.ref", *(one.directory / "test.hyp" for one in experiments)]
+    command = [sys.executable, "-m", "sacrebleu", str(files[0]), "-i", *map(str, files[1:])]
+    options = ["-m", "bleu", "--paired-bs", "-f", "json", "--tokenize", "ja-mecab"]
+    printed = subprocess.run([*command, *options], capture_output=True, check=True).stdout
+    [p_value] = [row["BLEU"]["p_value"] for row in json.loads(printed) if row["BLEU"]["p_value"] is not None]
+    assert float(other["one_seed_p_value"]) == pytest.approx(p_value)
+
+
+def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
+    experiments = [
+        japanese(tmp_path / "one", "en-ja", SYSTEM),
+        japanese(tmp_path / "other", "en-ja", JAPANESE, name="shaw-k2"),
+    ]
+    for experiment in experiments:
+        score.ScoreStage().run(experiment)
+    page = tmp_path / "page.html"
+    directories = [str(experiment.directory) for experiment in experiments]
+    result = CliRunner().invoke(
+        group, ["analyse", *directories, "--no-models", "--test", "test", "--output", str(page)]
+    )
+    assert result.exit_code == 0, result.output
+    record = read_json(experiments[0].analysis)
+    metric = bleu.BLEU(tokenize="ja-mecab")
+    assert record["settings"]["tokenize"] == "ja-mecab"
+    figures = record["text"]["tests"]["test"]
+    assert figures["length_unit"] == "source words"
+    cut = [[metric.tokenizer(line).split() for line in side["test"]] for side in (SYSTEM, JAPANESE)]
+    by_hand = [100 * ribes(one, other) for one, other in zip(*cut, strict=True)]
+    assert figures["RIBES"] == pytest.approx(sum(by_hand) / len(by_hand))
+    assert figures["BLEU"] == pytest.approx(metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score)
+    assert figures["chrF"] == pytest.approx(chrf.CHRF().corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score)
+    text = page.read_text(encoding="utf-8")
+    assert json.dumps("京都 は 日本 の 古い 町 です 。") in text
+    assert json.dumps("の 古い 都 です") in text
+
+
+def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
+    experiment = japanese(tmp_path, "zh-ja", {"test": SYSTEM["test"][:3]})
+    sources = ["北京", "北京是中国", "北京是中国的首都。"]
+    for kind, lines in (("src", sources), ("ref", JAPANESE["test"][:3])):
+        experiment.test_file("test", kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    score.ScoreStage().run(experiment)
+    found = score_buckets(read_experiments([experiment.directory]), map(parse_word_range, ("1-5", "6-")))
+    assert [bucket.sentences for bucket in found.values()] == [2, 1]
+    result = CliRunner().invoke(
+        group, ["analyse", str(experiment.directory), "--no-models", "--output", str(tmp_path / "page.html")]
+    )
+    assert result.exit_code == 0, result.output
+    record = read_json(experiment.analysis)
+    assert record["settings"]["length_unit"] == "characters"
+    assert [bucket["from"] for bucket in record["text"]["tests"]["test"]["by_length"]] == [2, 3, 6]
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "characters of the source" in page
+    assert "source characters" in page
+    assert "source words" not in page
+
+
+def test_chinese_and_named_tokenizers(tmp_path: Path) -> None:
+    system = {"test": ["北京是中国的首府。", *CHINESE["test"][1:]]}
+    for folder, name, more in (("zh", "zh", ""), ("char", "char", "\n[score]\ntokenize = char\n")):
+        experiment = japanese(tmp_path / folder, "en-zh", system, more)
+        score.ScoreStage().run(experiment)
+        found = read_json(experiment.test_file("test", "sacrebleu.json"))[0]
+        assert f"|tok:{name}|" in found["signature"]
+        metric = bleu.BLEU(tokenize=name)
+        assert found["score"] == round(metric.corpus_score(system["test"], [CHINESE["test"]]).score, 2)
+
+
+def test_the_tokenizer_is_part_of_the_scores_inputs_only(tmp_path: Path) -> None:
+    def made(folder: str, pair: str, more: str = "") -> Experiment:
+        return japanese(tmp_path / folder, pair, {"test": JAPANESE["test"][:3]}, more)
+
+    zh, char, same = (
+        made(f"zh{number}", "en-zh", more)
+        for number, more in enumerate(("", "\n[score]\ntokenize = char\n", "\n[score]\ntokenize = zh\n"))
+    )
+    assert zh.score_inputs() == same.score_inputs() != char.score_inputs()
+    assert zh.translate_inputs() == char.translate_inputs()
+
+
+@pytest.mark.parametrize(("tokenizer", "warned"), [("13a", True), ("ja-mecab", False)])
+def test_a_tokenizer_that_splits_at_blanks_is_warned_of(tmp_path: Path, tokenizer: str, warned: bool) -> None:
+    experiment = japanese(tmp_path, "en-ja", {"test": SYSTEM["test"]}, f"\n[score]\ntokenize = {tokenizer}\n")
+    console = Console(file=io.StringIO(), width=200)
+    experiment.run.console, experiment.run.dry_run = console, True
+    score.ScoreStage().run(experiment)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert (f"warning: BLEU's tokenizer {tokenizer} splits at blanks, which ja does not have" in said) == warned
+    assert f"--tokenize {tokenizer} " in said
+
+
+def test_a_missing_model_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU", str(tmp_path / "none"))
+    experiment = japanese(tmp_path, "en-ja", {"test": SYSTEM["test"]}, "\n[score]\ntokenize = flores200\n")
+    words = ["run", "--conf", str(experiment.run.recipe.path), "--pair", "en-ja", "--gpus", "0", "--dry-run"]
+    result = CliRunner().invoke(group, words)
+    assert result.exit_code == 1
+    assert "SacreBLEU's tokenizer flores200 needs its model, and there is no" in result.stderr
+    assert result.stderr.count("\n") == 1
