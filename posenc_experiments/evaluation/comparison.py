@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from posenc_experiments.base.languages import default_tokenizer, is_unspaced
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
 from posenc_experiments.evaluation.pooling import OLD, Row, Tested, comparable_groups, mean, row_names, shown_names
 from posenc_experiments.evaluation.report import Column, Report, Table, number
 from posenc_experiments.evaluation.significance import ALPHA
@@ -138,12 +139,20 @@ def notes(rows: Sequence[Row]) -> list[str]:
     unverified = [name for row, name in zip(rows, row_names(rows), strict=True) if not row.verified]
     references = dict.fromkeys(score.bleu.reference for score in scores if score.bleu.reference)
     signatures = {name: metric.signature for score in scores for name, metric in score.metrics.items()}
+    target = scores[0].pair.split("-")[-1]
+    unsplit = [name for name, one in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
+    better = default_tokenizer(target).replace("13a", "flores200 or char")
     tokenized = f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU."
     every = [
         (interval, f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}."),
         (several, "Several seeds: mean ± standard deviation over the seeds."),
         (TOKENIZED in signatures, tokenized),
         (lowercased, "BLEU and chrF ignore case (case:lc), because these models write lowercase."),
+        (
+            bool(unsplit),
+            f"Warning: {', '.join(unsplit)} split at blanks, which {target} does not have between words: use chrF, "
+            f"or BLEU with [score] tokenize = {better}.",
+        ),
         (
             old,
             f"{OLD}: trained before experiments recorded what their results depend on: its seeds are not pooled, and "

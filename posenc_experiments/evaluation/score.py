@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.languages import AT_BLANKS, has_asian_ter, is_unspaced
+from posenc_experiments.base.languages import has_asian_ter
 from posenc_experiments.base.markers import file_hash, read_json, write_json
 from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
@@ -37,7 +37,6 @@ class ScoreStage(Stage):
     after = TranslateStage()
 
     def dry_run(self, experiment: Experiment) -> None:
-        _say_unsplit(experiment)
         for test in pair_tests(experiment.run):
             _dry_run(experiment, test)
 
@@ -48,21 +47,10 @@ class ScoreStage(Stage):
         )
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
-        _say_unsplit(experiment)
         # Scores of earlier settings may be of other test sets, so they would not all be overwritten.
         for old in experiment.test_files((SACREBLEU, HISTORICAL)):
             old.unlink()
         return [file for test in pair_tests(experiment.run) for file in _score(experiment, test)]
-
-
-def _say_unsplit(experiment: Experiment) -> None:
-    """Warns of a tokenizer that takes whole clauses of the target language as words."""
-    run = experiment.run
-    if is_unspaced(run.target) and run.tokenizer in AT_BLANKS:
-        run.say(
-            f"warning: BLEU's tokenizer {run.tokenizer} splits at blanks, which {run.target} does not have between "
-            "words: set [score] tokenize = flores200, or char."
-        )
 
 
 def _hashes(experiment: Experiment, test: str) -> dict[str, str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 from sacrebleu.metrics import bleu, chrf
 
 from posenc_experiments.analysis.ribes import ribes
@@ -43,10 +42,10 @@ SYSTEM = {
 CHINESE = {"test": ["北京是中国的首都。", "他在图书馆看书。", "这座庙建于八世纪。"]}
 
 
-def japanese(
+def unspaced(
     directory: Path, pair: str, texts: dict[str, list[str]], more: str = "", name: str = "sinusoidal"
 ) -> Experiment:
-    """An experiment whose test sets are translated, with Japanese or Chinese on the target side or on both."""
+    """An experiment whose test sets are translated."""
     conf = CONF.replace("pairs = en-de de-en", f"pairs = {pair}").replace("tests = test", f"tests = {' '.join(texts)}")
     path, _ = make_recipe(directory, conf + more)
     table = path.with_name("sources.tsv")
@@ -57,13 +56,9 @@ def japanese(
     table.write_text("\n".join(rows) + "\n")
     experiment = Experiment(make_run(directory, path, None, pair=pair), name, 1)
     experiment.directory.mkdir(parents=True)
-    references = JAPANESE if pair.endswith("ja") else CHINESE
+    references = CHINESE if pair.endswith("zh") else JAPANESE
     for test, hypotheses in texts.items():
-        sources = (
-            references[test]
-            if pair.startswith("zh")
-            else [f"Line {'x ' * number}" for number in range(len(hypotheses))]
-        )
+        sources = [f"Line {'x ' * number}" for number in range(len(hypotheses))]
         for kind, lines in (("src", sources), ("ref", references[test]), ("hyp", hypotheses)):
             experiment.test_file(test, kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     write_json(experiment.about, experiment.description())
@@ -74,8 +69,8 @@ def japanese(
 
 def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
     experiments = [
-        japanese(tmp_path / "one", "en-ja", SYSTEM, "\n[score]\nmetrics = ter\n"),
-        japanese(tmp_path / "other", "en-ja", JAPANESE, "\n[score]\nmetrics = ter\n", "shaw-k2"),
+        unspaced(tmp_path / "one", "en-ja", SYSTEM, "\n[score]\nmetrics = ter\n"),
+        unspaced(tmp_path / "other", "en-ja", JAPANESE, "\n[score]\nmetrics = ter\n", "shaw-k2"),
     ]
     for experiment in experiments:
         score.ScoreStage().run(experiment)
@@ -111,8 +106,8 @@ def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
 
 def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
     experiments = [
-        japanese(tmp_path / "one", "en-ja", SYSTEM),
-        japanese(tmp_path / "other", "en-ja", JAPANESE, name="shaw-k2"),
+        unspaced(tmp_path / "one", "en-ja", SYSTEM),
+        unspaced(tmp_path / "other", "en-ja", JAPANESE, name="shaw-k2"),
     ]
     for experiment in experiments:
         score.ScoreStage().run(experiment)
@@ -138,7 +133,7 @@ def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
 
 
 def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
-    experiment = japanese(tmp_path, "zh-ja", {"test": SYSTEM["test"][:3]})
+    experiment = unspaced(tmp_path, "zh-ja", {"test": SYSTEM["test"][:3]})
     sources = ["北京", "北京是中国", "北京是中国的首都。"]
     for kind, lines in (("src", sources), ("ref", JAPANESE["test"][:3])):
         experiment.test_file("test", kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -161,7 +156,7 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
 def test_chinese_and_named_tokenizers(tmp_path: Path) -> None:
     system = {"test": ["北京是中国的首府。", *CHINESE["test"][1:]]}
     for folder, name, more in (("zh", "zh", ""), ("char", "char", "\n[score]\ntokenize = char\n")):
-        experiment = japanese(tmp_path / folder, "en-zh", system, more)
+        experiment = unspaced(tmp_path / folder, "en-zh", system, more)
         score.ScoreStage().run(experiment)
         found = read_json(experiment.test_file("test", "sacrebleu.json"))[0]
         assert f"|tok:{name}|" in found["signature"]
@@ -171,7 +166,7 @@ def test_chinese_and_named_tokenizers(tmp_path: Path) -> None:
 
 def test_the_tokenizer_is_part_of_the_scores_inputs_only(tmp_path: Path) -> None:
     def made(folder: str, pair: str, more: str = "") -> Experiment:
-        return japanese(tmp_path / folder, pair, {"test": JAPANESE["test"][:3]}, more)
+        return unspaced(tmp_path / folder, pair, {"test": JAPANESE["test"][:3]}, more)
 
     zh, char, same = (
         made(f"zh{number}", "en-zh", more)
@@ -181,20 +176,33 @@ def test_the_tokenizer_is_part_of_the_scores_inputs_only(tmp_path: Path) -> None
     assert zh.translate_inputs() == char.translate_inputs()
 
 
-@pytest.mark.parametrize(("tokenizer", "warned"), [("13a", True), ("ja-mecab", False)])
-def test_a_tokenizer_that_splits_at_blanks_is_warned_of(tmp_path: Path, tokenizer: str, warned: bool) -> None:
-    experiment = japanese(tmp_path, "en-ja", {"test": SYSTEM["test"]}, f"\n[score]\ntokenize = {tokenizer}\n")
-    console = Console(file=io.StringIO(), width=200)
-    experiment.run.console, experiment.run.dry_run = console, True
+@pytest.mark.parametrize(
+    ("pair", "tokenizer", "note"),
+    [
+        (
+            "en-ja",
+            "13a",
+            "Warning: BLEU split at blanks, which ja does not have between words: use chrF, or BLEU with",
+        ),
+        ("en-ja", "", None),
+        ("en-th", "", "[score] tokenize = flores200 or char."),
+        ("en-th", "char", None),
+    ],
+)
+def test_metrics_that_split_at_blanks_are_warned_of(
+    tmp_path: Path, pair: str, tokenizer: str, note: str | None
+) -> None:
+    more = f"\n[score]\ntokenize = {tokenizer}\n" if tokenizer else ""
+    experiment = unspaced(tmp_path, pair, {"test": SYSTEM["test"]}, more)
     score.ScoreStage().run(experiment)
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert (f"warning: BLEU's tokenizer {tokenizer} splits at blanks, which ja does not have" in said) == warned
-    assert f"--tokenize {tokenizer} " in said
+    said = CliRunner().invoke(group, ["compare", str(experiment.directory)]).stdout
+    assert ("Warning" in said) == (note is not None)
+    assert note is None or note in said
 
 
 def test_a_missing_model_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "none"))
-    experiment = japanese(tmp_path, "en-ja", {"test": SYSTEM["test"]}, "\n[score]\ntokenize = flores200\n")
+    experiment = unspaced(tmp_path, "en-ja", {"test": SYSTEM["test"]}, "\n[score]\ntokenize = flores200\n")
     words = ["run", "--conf", str(experiment.run.recipe.path), "--pair", "en-ja", "--gpus", "0", "--dry-run"]
     result = CliRunner().invoke(group, words)
     assert result.exit_code == 1
