@@ -20,6 +20,7 @@ from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import prepare
 from posenc_experiments.evaluation import score, translate
+from posenc_experiments.evaluation.results import seal
 from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.slurm import is_held
@@ -137,27 +138,13 @@ def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: 
 
 def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
     directory = made / "output" / SETTING
-    words = [
-        "-m",
-        "sacrebleu",
-        "test.ref",
-        "-i",
-        "test.hyp",
-        "-m",
-        "bleu",
-        "chrf",
-        "--confidence",
-        "-f",
-        "json",
-        "-w",
-        "2",
-    ]
+    words = "-m sacrebleu test.ref -i test.hyp -m bleu chrf --confidence -f json -w 2".split()
     process = subprocess.run([sys.executable, *words], cwd=directory, capture_output=True, check=True)
-    hashes = [file_hash(directory / f"test.{kind}") for kind in ("hyp", "ref")]
-    translation = {"average": 3, "average_by": "updates", "beam": 2, "length_penalty": "wu", "lenpen": 0.6}
-    made_from = {"hypotheses": hashes[0], "references": hashes[1], "translation": translation}
-    rows = read_json(directory / "test.sacrebleu.json")
-    assert rows == [{**row, **made_from} for row in json.loads(process.stdout)]
+    kinds = {"sources": "src", "hypotheses": "hyp", "references": "ref"}
+    made_from: dict[str, object] = {name: file_hash(directory / f"test.{kind}") for name, kind in kinds.items()}
+    made_from["translation"] = {"average": 3, "average_by": "updates", "beam": 2, "length_penalty": "wu", "lenpen": 0.6}
+    rows = [{**row, **made_from} for row in json.loads(process.stdout)]
+    assert read_json(directory / "test.sacrebleu.json") == [{**row, "seal": seal(row)} for row in rows]
     said = (made / "said").read_text()
     assert "shaw-k2" in said
     assert read_json(directory / "test.sacrebleu.json")[0]["signature"] in said
