@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -272,7 +273,8 @@ def _first_names(model: Mapping[str, Any]) -> dict[str, str]:
 
 def _write(state: Mapping[str, Any], output: Path) -> None:
     """Writes atomically: to a temporary file in the same directory, which is then renamed."""
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    # Not by the number of the process, which another machine may use at the same time.
+    temporary = output.with_name(f".{output.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         torch.save(dict(state), temporary)
         _sync(temporary)

@@ -83,7 +83,8 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
     elif settings.test is not None:
         kept = f"; {path.name} keeps the figures of an earlier call, which the page leaves out" if earlier else ""
         say(f"no model: averaged.pt or the data of its training is not there (--data names the data){kept}")
-    record["model"] = model or earlier  # which may have taken long
+    # That of another call may have taken long, and may have ended while this one worked.
+    record["model"] = model or read_record(path).get("model")
     if record != known:
         write_json(path, record)
     return {**record, "model": model}

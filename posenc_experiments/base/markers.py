@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,23 @@ def require_output(path: Path, example: str, option: str = "--output") -> None:
         ) from None
 
 
+@cache
+def _processes() -> str:
+    """A name for the processes among which numbers are unique: those of this boot of this machine or container."""
+    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), os.stat("/proc/self/ns/pid").st_ino
+    return fingerprint([boot.read_text(), namespace])[:10]
+
+
 def _own_name(path: Path, ending: str) -> Path:
-    """A name beside `path` that no other process of this machine uses; deletes what killed ones left under theirs."""
-    for left in path.parent.glob(f"{glob.escape(path.name)}.*{ending}"):
-        process = left.name.removeprefix(f"{path.name}.").removesuffix(ending)
-        if process.isdecimal() and not Path("/proc", process).exists():
-            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
-    return path.with_name(f"{path.name}.{os.getpid()}{ending}")
+    """A name beside `path` that no other process uses; deletes what killed ones left, except those of other machines.
+
+    Only a process of the same machine and container can tell by its number whether the writer still runs.
+    """
+    own = f"{path.name}.{_processes()}-"
+    for left in path.parent.glob(f"{glob.escape(own)}*{ending}"):
+        if not Path("/proc", left.name.removeprefix(own).removesuffix(ending)).exists():
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    return path.with_name(f"{own}{os.getpid()}{ending}")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from posenc_experiments.analysis import analyse, page
 from posenc_experiments.analysis.page import Analysed, render
+from posenc_experiments.analysis.record import ModelSettings, analyse_experiment
 from posenc_experiments.cli import group
 from posenc_experiments.data.lengths import HEADER, MAGIC
 from posenc_experiments.evaluation.pooling import Comparison, Row, pool
@@ -162,6 +163,20 @@ def test_without_models_those_of_an_earlier_call_are_kept(copy: Path, options: l
     assert result.output.count("analysis.json keeps the figures of an earlier call, which the page leaves out") == said
     assert json.loads(path.read_text())["model"] == model()
     assert "Attention by layer" not in (copy / "page.html").read_text()
+
+
+def test_a_model_that_another_call_analysed_meanwhile_is_kept(copy: Path) -> None:
+    directory = one(copy, "sinusoidal")
+    path = directory / ANALYSIS
+    record = json.loads(path.read_text())
+    path.unlink()
+
+    def say(text: str) -> None:
+        assert text == "texts"
+        path.write_text(json.dumps(record | {"model": model()}))
+
+    analyse_experiment(read_experiments([directory]), ModelSettings(None), path, say)
+    assert json.loads(path.read_text()) == record | {"model": model()}
 
 
 def test_models_that_read_fewer_sentences_do_not_repeat_texts(copy: Path) -> None:

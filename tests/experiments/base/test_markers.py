@@ -24,6 +24,8 @@ from posenc_experiments.base.markers import (
     write_json,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 def test_fingerprint_knows_values_not_order() -> None:
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
@@ -83,6 +85,41 @@ def test_processes_do_not_write_the_same_temporary_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+WRITE = (
+    "import os, signal, sys, time; from pathlib import Path\n"
+    "from posenc_experiments.base.markers import atomic_path\n"
+    "with atomic_path(Path(sys.argv[1])) as temporary:\n    temporary.write_text(sys.argv[2])"
+)
+
+
+def writer(path: Path, text: str, then: str = "", *before: str) -> list[str]:
+    """The command of a process that writes `path`, and runs the statement `then` before it renames it."""
+    return [*before, sys.executable, "-c", WRITE + (f"\n    {then}" if then else ""), str(path), text]
+
+
+def test_a_writer_in_another_space_of_processes_keeps_its_file(tmp_path: Path) -> None:
+    """Two machines or containers write to a shared disk: a number of a process on one says nothing on the other."""
+    elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*elsewhere, "true"], check=False).returncode:
+        pytest.skip("no space of processes can be made: this needs root and util-linux")
+    path = tmp_path / "file"
+    with atomic_path(path) as temporary:
+        temporary.write_text("mine")
+        subprocess.run(writer(path, "the other's", "", *elsewhere), cwd=ROOT, check=True)
+        assert path.read_text() == "the other's"
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    subprocess.run(writer(path, "killed", "os.kill(os.getpid(), signal.SIGKILL)"), cwd=ROOT, check=False)
+    assert not path.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+    write_json(path, "mine")
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
@@ -124,14 +161,8 @@ def test_an_output_in_a_new_directory_leaves_nothing_yet(tmp_path: Path) -> None
 def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     write_json(path, "old")
-    code = (
-        "import os, signal, sys; from pathlib import Path\n"
-        "from posenc_experiments.base.markers import atomic_path\n"
-        "with atomic_path(Path(sys.argv[1])) as temporary:\n"
-        "    temporary.write_text('ne'); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    root = Path(__file__).resolve().parents[3]
-    process = subprocess.run([sys.executable, "-c", code, str(path)], cwd=root, check=False)
+    kill = "os.kill(os.getpid(), signal.SIGKILL)"
+    process = subprocess.run(writer(path, "ne", kill), cwd=ROOT, check=False)
     assert process.returncode == -9
     assert read_json(path) == "old"
 

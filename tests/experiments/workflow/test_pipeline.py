@@ -138,8 +138,10 @@ def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: 
 
 def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
     directory = made / "output" / SETTING
-    words = "-m sacrebleu test.ref -i test.hyp -m bleu chrf --confidence -f json -w 2".split()
-    process = subprocess.run([sys.executable, *words], cwd=directory, capture_output=True, check=True)
+    words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
+    process = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", *words], cwd=directory, stdout=subprocess.PIPE, check=True
+    )
     kinds = {"sources": "src", "hypotheses": "hyp", "references": "ref"}
     made_from: dict[str, object] = {name: file_hash(directory / f"test.{kind}") for name, kind in kinds.items()}
     made_from["translation"] = {"average": 3, "average_by": "updates", "beam": 2, "length_penalty": "wu", "lenpen": 0.6}
