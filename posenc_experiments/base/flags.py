@@ -28,15 +28,24 @@ RESERVED = {
         ["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu", "dataset-impl"], "leave it out"
     ),
     **dict.fromkeys(
-        ["restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"],
-        "leave it out, because resuming depends on it",
+        [
+            *("restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"),
+            *("no-save-optimizer-state", "optimizer-overrides"),
+            *("reset-dataloader", "reset-lr-scheduler", "reset-meters", "reset-optimizer"),
+        ],
+        "leave it out, because a training that is resumed would differ from one that is not",
     ),
     "required-batch-size-multiple": "it is 1, so that no pair is lost",
     "log-format": "the pipeline reads the log as JSON",
-    "write-checkpoints-asynchronously": "leave it out: a stage ends when its files are complete",
+    **dict.fromkeys(
+        ["write-checkpoints-asynchronously", "save-async"], "leave it out: a stage ends when its files are complete"
+    ),
     **dict.fromkeys(["train-subset", "valid-subset"], "set [corpus] train and valid"),
     **dict.fromkeys(
-        ["tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"],
+        [
+            *("tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"),
+            *("device-id", "local_rank"),
+        ],
         "give --gpus, --nodes and --rendezvous",
     ),
 }

@@ -303,6 +303,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     if batch_tokens:
         sections["train"].get("max-tokens", convert.whole(1))
         sections["train"].asked.discard("max-tokens")  # only checked here: it remains a flag of fairseq
+    for key in sections["train"].rest():
+        if key in sections["model"].values:
+            other = where_written(sections["model"].origins[key], "model", key)
+            raise sections["train"].error(key, f"is set by {other}, too: leave one out.")
     average = sections["generate"].get("average", convert.whole(1), 1)
     average_by = sections["generate"].get("average-by", convert.choice(tuple(SAVE_INTERVAL)), "epochs")
     length_penalty = sections["generate"].get("length-penalty", convert.choice(tuple(GENERATION_TASKS)), "power")

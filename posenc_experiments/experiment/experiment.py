@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,23 @@ class Experiment(Layout):
 
     @cached_property
     def flags(self) -> Flags:
-        """The experiment's own flags: those of its row in the .conf, and those after `--`."""
-        return {
-            **parse_flags(self.run.recipe.experiments[self.name][1:], f"[experiments] {self.name}"),
-            **self.run.extra,
+        """The experiment's own flags: those of its row in the .conf, and those after `--`.
+
+        Raises:
+            RecipeError: the row, --set and the flags after `--` give a flag different values, so that one is ignored.
+        """
+        recipe, name = self.run.recipe, self.name
+        row = parse_flags(recipe.experiments[name][1:], f"[experiments] {name}")
+        places = {
+            recipe.where("experiments", name): row,
+            "--set": recipe.overridden,
+            "the flags after --": self.run.extra,
         }
+        for (one, flags), (other, others) in combinations(places.items(), 2):
+            for flag, value in flags.items():
+                if identity.value_of(value) != identity.value_of(others.get(flag, value)):
+                    raise RecipeError(f"--{flag} is {value} by {one}, and {others[flag]} by {other}: leave one out.")
+        return {**row, **self.run.extra}
 
     @cached_property
     def named_flags(self) -> Flags:

@@ -48,11 +48,17 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
     parser.error = refuse
     parser.print_help = lambda file=None: None
     try:
-        return vars(options.parse_args_and_arch(parser, list(words)))
+        found = vars(options.parse_args_and_arch(parser, list(words)))
     except SystemExit:  # raised by --help
         raise Refused("one of the flags only prints something and exits; leave it out") from None
     except ValueError as error:  # raised by the plugin
         raise Refused(" ".join(str(error).split())) from None
+    given: dict[int, str] = {}  # by the id of what argparse makes of a flag's names
+    for flag in (word.partition("=")[0] for word in words):
+        action = parser._option_string_actions.get(flag)
+        if action is not None and given.setdefault(id(action), flag) != flag:
+            raise Refused(f"{given[id(action)]} and {flag} are the same flag; leave one out")
+    return found
 
 
 def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:

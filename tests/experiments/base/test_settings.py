@@ -122,7 +122,7 @@ def test_only_keys_that_are_not_defaults_enter_fingerprints() -> None:
         ("lr = 1e-2", "log-format = simple", ["[train]", "'log-format'", "as JSON"]),
         ("lr = 1e-2", "required-batch-size-multiple = 8", ["'required-batch-size-multiple'", "no pair is lost"]),
         ("lr = 1e-2", "write-checkpoints-asynchronously =", ["'write-checkpoints-asynchronously'", "leave it out"]),
-        ("lr = 1e-2", "restore-file = x.pt", ["[train]", "'restore-file'", "resuming depends on it"]),
+        ("lr = 1e-2", "restore-file = x.pt", ["[train]", "'restore-file'", "that is resumed would differ"]),
         ("tests = test", "tests =", ["[corpus]", "'tests'", "at least one"]),
         ("name = tiny", "name = ../tiny", ["[corpus]", "'name'", "'../tiny'"]),
         ("= shaw --clipping", "= shaw 'x --clipping", ["'shaw-k2'", "cannot be split"]),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from posenc_experiments.cli import group
 from tests.experiments.tiny import command, directories, make_recipe
@@ -45,6 +45,59 @@ def test_a_training_has_as_many_gpus_as_its_batch_can_be_divided_among(
     assert result.exit_code == 0, result.output
     assert f": with CUDA_VISIBLE_DEVICES={slots}\n" in result.stdout
     assert re.findall(r"fairseq_cli\.train .*--distributed-world-size (\d+)", result.stdout) == [str(processes)]
+
+
+def dry_run(tmp_path: Path, *options: str) -> Result:
+    words = ["--conf", make_recipe(tmp_path)[0], "--gpus", "0", *directories(tmp_path), "--dry-run"]
+    return CliRunner().invoke(group, ["run", *map(str, words), *options])
+
+
+ROW = "{conf}, section [experiments], key 'shaw-k2'"
+RESUMED = "is set by the pipeline: leave it out, because a training that is resumed would differ from one that is not."
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "model.clipping-distance=8"], f"--clipping-distance is 2 by {ROW}, and 8 by --set: leave one out."),
+        (["--", "--clipping-distance=8"], f"--clipping-distance is 2 by {ROW}, and 8 by the flags after --: leave"),
+        (
+            ["--experiments", "shaw --dropout 0.1,0.2", "--set", "model.dropout=0.1"],
+            "--dropout is 0.2 by --experiments 'shaw --dropout 0.2', and 0.1 by --set: leave one out.",
+        ),
+        (["--set", "train.lr=1", "--", "--lr", "2"], "--lr is 1 by --set, and 2 by the flags after --: leave one out."),
+        (
+            ["--set", "train.encoder-layers=3"],
+            "--set train.encoder-layers: is set by {conf}, section [model], key 'encoder-layers', too: leave one out.",
+        ),
+        (["--set", "model.lr=1"], "{conf}, section [train], key 'lr': is set by --set model.lr, too: leave one out."),
+        (
+            ["--", "--batch-size", "8", "--max-sentences", "9"],
+            "--batch-size after --: --batch-size and --max-sentences are the same flag; leave one out",
+        ),
+        *((["--", f"--{flag}"], f"the flags after --: --{flag} {RESUMED}") for flag in ("reset-optimizer",)),
+        *(
+            (["--set", f"train.{flag}="], f"--set train.{flag}: {RESUMED}")
+            for flag in ("reset-dataloader", "reset-lr-scheduler", "reset-meters", "no-save-optimizer-state")
+        ),
+        (["--", "--optimizer-overrides", "{{'lr': [1]}}"], f"the flags after --: --optimizer-overrides {RESUMED}"),
+        (["--", "--save-async"], "the flags after --: --save-async is set by the pipeline: leave it out: a stage"),
+        (["--", "--local_rank", "1"], "the flags after --: --local_rank is set by the pipeline: give --gpus,"),
+    ],
+)
+def test_flags_of_two_values_or_of_the_pipeline_are_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    result = dry_run(tmp_path, *options)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: " + message.format(conf=tmp_path / "recipe" / "tiny.conf"))
+    assert "fairseq_cli" not in result.stdout
+
+
+def test_a_value_may_be_given_twice_and_override_the_conf(tmp_path: Path) -> None:
+    given = ["--set", "model.clipping-distance=2", "--set", "train.lr=0.02", "--", "--lr=2e-2", "--max-epoch", "5"]
+    result = dry_run(tmp_path, *given)
+    assert result.exit_code == 0, result.output
+    for words in ("--clipping-distance 2 ", "--lr 2e-2 ", "--max-epoch 5 "):
+        assert words in result.stdout
 
 
 @pytest.mark.parametrize(
