@@ -13,6 +13,8 @@ from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
 
 #: entries of the dictionaries of models that are built only to find flags that do not fit together
 SOME_VOCABULARY = 8
+#: parameters of a model that no machine of today trains with this package
+MOST_PARAMETERS = 10**11
 #: flags that these models ignore: they depend on the vocabulary, or need the other processes of the training
 UNCHECKED = {"adaptive_softmax_cutoff": None, "adaptive_input": False, "base_layers": 0}
 
@@ -32,6 +34,8 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checke
         checked.append(read_generation(experiments[0]))
     for each in checked:
         check_settings(each)
+        if each.experiment is not None:
+            _require_updates(each.experiment, each.settings)
     return checked
 
 
@@ -45,9 +49,26 @@ def read_training(experiment: Experiment) -> Checked:
         settings = _read("train", train_command(experiment))
         if "position_encoding" in settings:  # an architecture of this package
             with suppress(ReadsValues):
-                build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY)
+                _require_trainable(build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY))
         return Checked(experiment, experiment.run, settings)
     except (Refused, FlagError) as error:
+        raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
+
+
+def _require_trainable(model: Any) -> None:
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    if (total := sum(sizes.values())) > MOST_PARAMETERS:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise Refused(f"the model has {total:,} parameters, {sizes[largest]:,} of them in {largest}: make it smaller.")
+
+
+def _require_updates(experiment: Experiment, settings: dict[str, Any]) -> None:
+    # Imported here, because it imports torch.
+    from posenc_experiments.experiment.first_updates import require_updates
+
+    try:
+        require_updates(settings)
+    except Refused as error:
         raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
 
 

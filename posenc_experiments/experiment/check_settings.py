@@ -6,6 +6,7 @@ refuses before its first update need no rule here.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,10 @@ MINIMUM = {
     **dict.fromkeys(["max-epoch", "max-update", "stop-time-hours"], 0),
     **dict.fromkeys(["save-interval", "validate-interval", "update-freq"], 1),
     **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
-    **dict.fromkeys(["beam", "nbest"], 1),
+    **dict.fromkeys(["beam", "nbest", "total-num-update"], 1),
 }
+# Settings that are probabilities, or shares of one, of which 1 leaves nothing.
+PROBABILITIES = re.compile(r".*(dropout|layerdrop|label_smoothing|quant_noise_pq|quant_noise_scalar)")
 # Flags that name a file which fairseq reads at its start; identity.py checks those that the weights depend on.
 FILES = ("lm-path",)
 # Values of --best-checkpoint-metric, and the flag that makes validation compute each.
@@ -83,6 +86,9 @@ def _faults(checked: Checked) -> Iterator[Fault]:
         if isinstance(value, float) and not math.isfinite(value):
             flag = name.replace("_", "-")
             yield flag, f"--{flag} {value}: write a finite number."
+        elif isinstance(value, float) and PROBABILITIES.fullmatch(name) and not 0 <= value < 1:
+            flag = name.replace("_", "-")
+            yield flag, f"--{flag} {value}: write a number from 0 to below 1."
     for flag in FILES:
         path = checked.get(flag)
         if path and (problem := file_problem(path)):
@@ -91,6 +97,9 @@ def _faults(checked: Checked) -> Iterator[Fault]:
 
 def _training_faults(checked: Checked) -> Iterator[Fault]:
     get, recipe = checked.get, checked.run.recipe
+    for rate in get("lr"):
+        if not 0 < rate < math.inf:
+            yield "lr", f"--lr {rate}: write a number above 0."
     patience = get("patience") > 0 and not get("disable-validation")
     if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
         yield "max-update", "the training would never end: add max-update or max-epoch to [train]."

@@ -42,6 +42,7 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
     def refuse(message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
         near = difflib.get_close_matches(unknown[1], parser._option_string_actions, 1) if unknown else []
+        message = message.replace("invalid <lambda> value", "invalid value")
         raise Refused(" ".join(message.split()) + "".join(f"; did you mean {flag}?" for flag in near))
 
     parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()

@@ -65,6 +65,20 @@ def test_the_settings_of_the_tests_are_accepted(prepared: Run) -> None:
         (["train.patience=3", "train.disable-validation=", "train.max-epoch=0"], ["would never end"]),
         (["train.finetune-from-model=no/such.pt"], ["--set train.finetune-from-model", "there is no such file"]),
         (["train.encoder-embed-path=none.txt"], ["--encoder-embed-path none.txt: there is no such file"]),
+        (["train.lr=0"], ["--set train.lr: --lr 0.0: write a number above 0."]),
+        (["train.lr=0.1,-1e-3"], ["--set train.lr: --lr -0.001: write a number above 0."]),
+        (["train.lr=1e999"], ["--set train.lr: --lr inf: write a number above 0."]),
+        *(
+            ([f"train.{flag}={share}"], [f"--set train.{flag}: --{flag} {share}: write a number from 0 to below 1."])
+            for flag, share in (
+                *(("dropout", 1.5), ("attention-dropout", -0.1), ("activation-dropout", 1.0)),
+                *(("encoder-layerdrop", 2.0), ("quant-noise-pq", 1.5)),
+            )
+        ),
+        (
+            ["train.criterion=label_smoothed_cross_entropy", "train.label-smoothing=3"],
+            ["--set train.label-smoothing: --label-smoothing 3.0: write a number from 0 to below 1."],
+        ),
     ],
 )
 def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[str], words: list[str]) -> None:
@@ -73,6 +87,44 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
     for word in words:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["train.lr=nan"], "--set train.lr: argument --lr: invalid value: 'nan'"),
+        (
+            ["train.adam-betas=(2,3)"],
+            r"tiny.conf, section \[train\], key 'optimizer': --optimizer adam, --lr-scheduler fixed and --criterion "
+            r"cross_entropy cannot train with these flags \(ValueError: math domain error\).",
+        ),
+        (["train.lr-scheduler=polynomial_decay"], r"--lr-scheduler polynomial_decay .* merging override lr_scheduler."),
+        (["train.lr-scheduler=inverse_sqrt", "train.lr=1,2"], "ValueError: Cannot use a fixed learning rate schedule"),
+        (
+            ["experiments.shaw-k2=shaw --clipping-distance 99999999999"],
+            r"tiny.conf, experiment shaw-k2: the model has 12,800,000,\d{3},\d{3} parameters, [0-9,]* of them in "
+            r"encoder.layers.0.self_attn.position_encoding.relative_keys: make it smaller.",
+        ),
+    ],
+)
+def test_what_fails_before_or_at_the_first_update_is_refused(prepared: Run, overrides: list[str], words: str) -> None:
+    run = replace(prepared, recipe=read_recipe(prepared.recipe.path, overrides))
+    with pytest.raises(RecipeError, match=words) as error:
+        check_flags.check_flags([Experiment(run, "shaw-k2", 1)], ["train"])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("optimizer", ["adadelta", "adafactor", "adagrad", "adam", "adamax", "composite", "nag", "sgd"])
+def test_every_optimizer_is_accepted(prepared: Run, optimizer: str) -> None:
+    run = replace(prepared, recipe=read_recipe(prepared.recipe.path, [f"train.optimizer={optimizer}"]))
+    assert check_flags.check_flags([Experiment(run, "sinusoidal", 1)], ["train"])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "fixed", "inverse_sqrt", "reduce_lr_on_plateau", "step"])
+def test_every_schedule_is_accepted(prepared: Run, schedule: str) -> None:
+    overrides = [f"train.lr-scheduler={schedule}", "train.max-update=100"]
+    run = replace(prepared, recipe=read_recipe(prepared.recipe.path, overrides))
+    assert check_flags.check_flags([Experiment(run, "sinusoidal", 1)], ["train"])
 
 
 def test_the_origin_of_the_flag_is_named(prepared: Run, tmp_path: Path) -> None:
