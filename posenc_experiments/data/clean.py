@@ -1,6 +1,7 @@
 """Cleans raw training pairs in batches, so that several processes can share the work."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from posenc_experiments.base.errors import RecipeError
@@ -13,17 +14,38 @@ from posenc_experiments.data.raw import Raw
 BATCH = 5_000  # pairs
 Batch = tuple[list[bytes], list[bytes]]
 Cleaned = tuple[bytes, bytes, TrainCounts]
+#: words that are entries of fairseq's dictionaries by themselves
+SYMBOLS = re.compile(r"(?<!\S)(?:<s>|<pad>|</s>|<unk>|madeupword\d{4})(?!\S)")
 
 
-def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator[Batch]:
+def count_lines(lines: Iterable[str], name: str, settings: Prepare, first: int = 1) -> int:
+    """The number of lines of a file, from its line `first` on.
+
+    Raises:
+        RecipeError: a word would become one of fairseq's symbols; subwords split such words.
+    """
+    number = first - 1
+    for number, line in enumerate(lines, first):
+        if settings.subwords == "none" and (found := SYMBOLS.search(line.lower() if settings.lowercase else line)):
+            raise RecipeError(
+                f"{name}, line {number:,}: '{found[0]}' is a symbol of fairseq's dictionaries, not a word: replace it, "
+                "or write [prepare] subwords = sentencepiece."
+            )
+    return number - first + 1
+
+
+def read_batches(
+    parts: Sequence[tuple[Raw, Raw]], sizes: list[int], settings: Prepare | None = None
+) -> Iterator[Batch]:
     """Reads both sides of each part together, in batches.
 
     Args:
         parts: the two files of each part.
         sizes: a list that the number of lines of each part is appended to.
+        settings: checks raw text for words that `count_lines` refuses.
 
     Raises:
-        RecipeError: the files of a part have different numbers of lines; names both.
+        RecipeError: the files of a part have different numbers of lines; names both. Or a word is refused.
     """
     for one, other in parts:
         sizes.append(0)
@@ -38,6 +60,9 @@ def read_batches(parts: Sequence[tuple[Raw, Raw]], sizes: list[int]) -> Iterator
                 )
             if not left:
                 break
+            if settings is not None:
+                for raw, lines in ((one, left), (other, right)):
+                    count_lines((line.decode("utf-8", "replace") for line in lines), raw.name, settings, sizes[-1] + 1)
             sizes[-1] += len(left)
             yield left, right
 

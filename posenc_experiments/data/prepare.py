@@ -162,7 +162,8 @@ def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
             raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(raw)}.")
         lines = []
         for side, one in zip((run.source, run.target), raw[0], strict=True):
-            lines.append(sum(1 for _ in text.clean_eval_lines(one.path, one.name)))
+            cleaned = text.clean_eval_lines(one.path, one.name)
+            lines.append(clean.count_lines(cleaned, one.name, run.recipe.prepare))
             with text.open_raw(one.path) as file, open(directory / f"{split}.{side}", "wb") as copy:
                 shutil.copyfileobj(file, copy)
         if lines[0] != lines[1]:
@@ -181,7 +182,7 @@ def _clean(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
     corpus = run.recipe.corpus
     named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(run, steps, split)]
     sizes: list[int] = []
-    batches = clean.read_batches([raw for _, raw in named], sizes)
+    batches = clean.read_batches([raw for _, raw in named], sizes, run.recipe.prepare)
     function = partial(clean.clean_batch, settings=run.recipe.prepare, source=run.source)
     counts = _write(run, directory, "train", in_order(function, batches, run.cpus))
     said = [

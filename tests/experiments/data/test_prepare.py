@@ -47,6 +47,41 @@ def read_binarized(run: Run, subset: str, language: str) -> list[str]:
     return [words.string(sentence) for sentence in data]
 
 
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        *(("train.en", "<s>"), ("train.de", "<pad>"), ("valid.en", "</s>"), ("test.de", "<unk>")),
+        *(("train.en", "madeupword0000"), ("test.en", "<PAD>")),
+    ],
+)
+def test_symbols_of_fairseq_are_no_words(tmp_path: Path, name: str, word: str) -> None:
+    """fairseq would read them as padding, the end of the sentence, and so on."""
+    conf = CONF.replace("subwords = none", "subwords = none\nlowercase = true") if word == "<PAD>" else CONF
+    path, corpus = make_recipe(tmp_path, conf)
+    lines = (corpus / name).read_text().splitlines()
+    lines[0] += "< pad> x<pad>"  # which are words
+    lines[7] += f"\u00a0{word} x"
+    (corpus / name).write_text("".join(line + "\n" for line in lines))
+    write_sources(path.parent, corpus)
+    run = make_run(tmp_path, path, corpus)
+    with pytest.raises(RecipeError) as error:
+        prepare_data(run)
+    assert str(error.value) == (
+        f"{run.download_dir / name}, line 8: '{word.lower()}' is a symbol of fairseq's dictionaries, not a word: "
+        "replace it, or write [prepare] subwords = sentencepiece."
+    )
+    assert not run.prepared_dir.exists()
+
+
+@pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt"])
+def test_subwords_split_the_symbols_of_fairseq(tmp_path: Path, method: str) -> None:
+    lines = [f"w{number % 9} <s> x</s> <pad> <unk> </s>" for number in range(200)]
+    settings = Prepare(subwords=method, vocabulary=24)
+    subwords.learn(tmp_path, [(language, line) for language in ("en", "de") for line in lines], settings)
+    tokens = {token for sentence in subwords.load(tmp_path, "en", settings).encode(lines) for token in sentence}
+    assert not tokens & {"<s>", "</s>", "<pad>", "<unk>"}
+
+
 def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Path) -> None:
     english = [f"en{number} x" for number in range(40)]
     german = [f"de{number} x" for number in range(40)]
