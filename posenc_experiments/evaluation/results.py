@@ -212,7 +212,8 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> list[Score]:
                 **{key: training[key] for key in types},
                 references=hashes[REFERENCES][0],
                 sources=hashes[SOURCES][0],
-                verified=first.sealed and all(hashes[kind][1] for kind in (HYPOTHESES, REFERENCES)),
+                verified=all(one.sealed for one in metrics.values() if one.sentences is None)
+                and all(hashes[kind][1] for kind in (HYPOTHESES, REFERENCES)),
                 reference_file=texts[REFERENCES],
             )
         )
