@@ -25,7 +25,7 @@ from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import RESAMPLES, read_texts
 from posenc_experiments.evaluation.comparison import P_NOTE, notes
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
-from posenc_experiments.evaluation.pooling import Comparison, Row, compared_rows, mean, shown_names
+from posenc_experiments.evaluation.pooling import Comparison, Row, compared_rows, mean, shown_names, title
 
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
 
@@ -57,7 +57,6 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
     sections += [("lengths", "Length, clipping distance and loss", figures)] if figures else []
     sections += _model_sections(models)
     sections += [("systems", "Two systems", [])] if len(rows) > 1 else []
-    title = f"Analysis of {' '.join(rows[0].group)}" if rows else "Analysis of checkpoints"
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("posenc_experiments.analysis", "page"),
         autoescape=True,
@@ -68,7 +67,7 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
     assert environment.loader is not None
     files = {name: environment.loader.get_source(environment, f"page.{name}")[0] for name in ("css", "js")}
     return environment.get_template("page.html").render(
-        title=title,
+        title=f"Analysis of {title(rows) if rows else 'checkpoints'}",
         subtitle=_subtitle(rows, models),
         sections=sections,
         headers=HEADERS,

@@ -7,7 +7,16 @@ from posenc_experiments.base.languages import default_tokenizer, is_unspaced
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
-from posenc_experiments.evaluation.pooling import OLD, Row, Tested, comparable_groups, mean, row_names, shown_names
+from posenc_experiments.evaluation.pooling import (
+    OLD,
+    Row,
+    Tested,
+    comparable_groups,
+    mean,
+    row_names,
+    shown_names,
+    title,
+)
 from posenc_experiments.evaluation.report import Column, Report, Table, number
 from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.identity import as_list
@@ -16,7 +25,7 @@ from posenc_experiments.experiment.identity import as_list
 def report(rows: Sequence[Row]) -> Report:
     """Tables of scores, one for each corpus, pair and test set."""
     tables = [
-        Table(group, _columns(group), [*notes(group), *_test_notes(group)], " ".join(group[0].group))
+        Table(group, _columns(group), [*notes(group), *_test_notes(group)], title(group))
         for group in comparable_groups(rows)
     ]
     more = [name for name in _other_metrics(rows) if name not in (CHRF, TOKENIZED)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
-from posenc_experiments.evaluation.pooling import Row, comparable_groups, shown_names
+from posenc_experiments.evaluation.pooling import Row, comparable_groups, shared_flags, shown_names, title
 
 #: line styles, one for each ten of matplotlib's colours, C0 to C9
 LINES = ("--", ":", "-.", (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
@@ -45,9 +45,10 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 def clipping_curves(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Curves of comparable rows that differ in the clipping distance only, each with a name, sorted by the distance."""
     curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    same = {"clipping-distance", *(flag.split()[0].removeprefix("--") for flag in shared_flags(rows))}
     for row in rows:
         if row.clipping_distance is not None:
-            other = {name: value for name, value in row.first.flags.items() if name != "clipping-distance"}
+            other = {name: value for name, value in row.first.flags.items() if name not in same}
             curves[(row.first.setup or "", row.first.arch, json.dumps(other, sort_keys=True))].append(row)
     longest = max((len(curve) for curve in curves.values()), default=0)
     # A single distance is a horizontal line, unless no encoding has more than one.
@@ -95,7 +96,7 @@ def draw(axes: Any, rows: list[Row]) -> None:
         axes.set_xticks([])
     axes.set_xlabel("clipping distance K")
     axes.set_ylabel("BLEU")
-    axes.set_title(" ".join(rows[0].group))
+    axes.set_title(title(rows), wrap=True)
     axes.grid(alpha=0.3)
     handles = [shown[id(row)] for row in rows if id(row) in shown]
     if columns := _legend_columns(len(rows)):

@@ -1,5 +1,6 @@
 """Pools scores over the seeds of an experiment, and tests them against a baseline."""
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -218,10 +219,31 @@ def require_comparable(scores: Sequence[Score]) -> None:
             )
 
 
+def _words(name: str) -> list[str]:
+    """An experiment's name in the .conf, and the flags that --set and -- gave it: `shaw-k2`, `--dropout 0.2`..."""
+    return re.split(r" (?=--)", name)
+
+
+def shared_flags(rows: Sequence[Row]) -> list[str]:
+    """The flags that --set and -- gave all of these rows, which their title names: `--max-update 300`..."""
+    first, *others = [_words(row.first.name)[1:] for row in rows] or [[]]
+    return [flag for flag in first if all(flag in other for other in others)]
+
+
+def title(rows: Sequence[Row]) -> str:
+    """The corpus, pair and test set of comparable rows, and the flags that --set and -- gave them all."""
+    shared = shared_flags(rows)
+    return " ".join(rows[0].group) + (f", all with {' '.join(shared)}" if shared else "")
+
+
 def row_names(rows: Sequence[Row]) -> list[str]:
-    """The names of comparable rows, with their setups if these differ, and with the flags of rows of one name."""
-    several = len({row.first.setup for row in rows}) > 1
+    """The names of comparable rows, without flags that their title names.
+
+    They have their setups if these differ, and rows of one name have their flags.
+    """
+    several, shared = len({row.first.setup for row in rows}) > 1, shared_flags(rows)
     names = [row.first.long_name if several else row.first.name for row in rows]
+    names = [" ".join(word for word in _words(name) if word not in shared) for name in names]
     flags: dict[str, set[str]] = defaultdict(set)
     for row, name in zip(rows, names, strict=True):
         flags[name].add(row.first.flag_words)

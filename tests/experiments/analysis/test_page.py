@@ -377,6 +377,16 @@ def test_the_page_has_everything(whole: Path) -> None:
     assert ">Symmetry<" not in text  # no head has one
 
 
+def test_what_set_gave_all_rows_stands_once_above_the_page(copy: Path) -> None:
+    for path in copy.rglob("experiment.json"):
+        about = json.loads(path.read_text())
+        change(path, name=f"{about['name']} --max-update 300", flags=about["flags"] | {"max-update": 300})
+    assert call(copy, "--no-models", "--output", copy / "page.html").exit_code == 0
+    text = (copy / "page.html").read_text()
+    heading = "Analysis of quickstart xa-xb test, all with --max-update 300"
+    assert text.count("--max-update") == text.count(heading) == 2  # in the title and the heading
+
+
 def test_the_same_page_is_the_same_bytes(made: Path) -> None:
     before = (made / "page.html").read_bytes()
     call(made, "--no-models", "--output", made / "page.html", "--baseline", "sinusoidal")
@@ -405,7 +415,8 @@ def damage_source(root: Path) -> None:
 
 
 def damage_lines(root: Path) -> None:
-    (one(root, "sinusoidal") / "test.src").write_text("fewer\n" * 3)
+    for path in root.rglob("test.src"):
+        path.write_text("fewer\n" * 3)
 
 
 def damage_reference(root: Path) -> None:
@@ -413,7 +424,7 @@ def damage_reference(root: Path) -> None:
     (directory / "test.ref").write_text("another\n" * 500)
     scores = json.loads((directory / "test.sacrebleu.json").read_text())
     for row in scores:
-        row.pop("references")
+        del row["references"], row["seal"]  # of older runs
     (directory / "test.sacrebleu.json").write_text(json.dumps(scores))
 
 
@@ -425,7 +436,7 @@ def rename_test(root: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "options", "message"),
     [
-        (damage_source, [], "have different sources for test: analyse them apart"),
+        (damage_source, [], "have different sources for test: they cannot be compared"),
         (damage_lines, [], r"test.src has 3 lines, its references 500 and its translations 500: run the stages"),
         (damage_reference, [], "have different references for test: they cannot be compared"),
         (rename_test, [], "has no scores of test; it has other: name another by --test, or leave the directory out"),

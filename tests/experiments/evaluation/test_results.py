@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
@@ -354,8 +355,6 @@ def test_setups_are_separate_rows_of_one_table(made: Path, tmp_path: Path) -> No
     table = list(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
     assert [(row["setup"], row["experiment"]) for row in table[:2]] == [("base", "shaw-k2"), ("big", "shaw-k2")]
     figure_rows: Any = pooling.pool(results.read_experiments([tmp_path / "0", one(made, "distance-0")]))
-    from matplotlib.figure import Figure
-
     axes: Any = Figure().subplots()
     plot.draw(axes, figure_rows)
     labels = [label.get_text() for label in axes.get_legend().get_texts()]
@@ -508,8 +507,9 @@ def test_an_edited_score_is_refused(copy: Path, kind: str) -> None:
     directory = one(copy, "distance-2")
     path = directory / f"test.{kind}.json"
     shutil.copyfile(directory / "test.sacrebleu.json", path) if kind == "historical" else None
-    record(directory, {}, kind)
-    results.read_experiments([copy])
+    record(directory, {})
+    record(directory, {}, kind) if kind == "historical" else None
+    assert results.read_experiments([directory])[0].verified
     rows = json.loads(path.read_text())
     rows[0]["score"] += 1
     path.write_text(json.dumps(rows))
@@ -518,6 +518,9 @@ def test_an_edited_score_is_refused(copy: Path, kind: str) -> None:
     assert (
         str(error.value) == f"{path} is not what the stage score wrote (it changed since): run the stage score again."
     )
+    # Without its seal, it could be of an older run.
+    path.write_text(json.dumps([{key: value for key, value in row.items() if key != "seal"} for row in rows]))
+    assert not results.read_experiments([directory])[0].verified
 
 
 def test_missing_translations_are_refused(copy: Path) -> None:
@@ -541,6 +544,39 @@ def test_scores_of_changed_files_are_refused(copy: Path, kind: str, score: str) 
     with pytest.raises(RecipeError) as error:
         results.read_experiments([copy])
     assert str(error.value) == f"{file} is not the file that was scored (it changed since): run the stage score again."
+
+
+def set_flags(directory: Path, **flags: object) -> None:
+    """What --set train.FLAG records."""
+    path = directory / "experiment.json"
+    about = json.loads(path.read_text())
+    given = {name.replace("_", "-"): value for name, value in flags.items()}
+    about["name"] += "".join(f" --{name} {value}" for name, value in given.items())
+    path.write_text(json.dumps({**about, "flags": about["flags"] | given}))
+
+
+def test_what_set_gave_all_rows_stands_once_above_the_table(copy: Path) -> None:
+    for directory in copy.rglob("seed*"):
+        set_flags(directory, max_update=300)
+    for number, distance in enumerate((0, 2)):
+        set_flags(one(copy, f"distance-{distance}"), lr=number)
+    rows = pooling.pool(results.read_experiments([copy]), pooling.Comparison("sinusoidal"))
+    assert pooling.shown_names(rows) == ["shaw-k0 --lr 0", "shaw-k2 --lr 1", "sinusoidal"]
+    for style in ("text", "markdown", "latex"):
+        text = comparison.report(rows).format(style)
+        assert text.count("max-update") == 1
+        assert "tiny en-de test, all with --max-update 300" in text.split("\n")[0]
+    first = next(csv.DictReader(io.StringIO(comparison.report(rows).format("csv"))))
+    assert (first["experiment"], first["flags"]) == (
+        "shaw-k0 --max-update 300 --lr 0",
+        "--clipping-distance 0 --max-update 300 --lr 0",
+    )
+    whole = [pooling.find_row(rows, name) for name in ("sinusoidal", "sinusoidal --max-update 300")]
+    assert whole == [rows[2], rows[2]]
+    axes: Any = Figure().subplots()
+    plot.draw(axes, rows)
+    assert axes.get_title() == "tiny en-de test, all with --max-update 300"
+    assert not any("max-update" in text.get_text() for text in axes.get_legend().get_texts())
 
 
 def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None:
@@ -670,8 +706,6 @@ def test_an_experiment_named_twice_counts_once(made: Path) -> None:
 
 
 def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path, tmp_path: Path) -> None:
-    from matplotlib.figure import Figure
-
     rows = pooling.pool(results.read_experiments([made]))
     axes: Any = Figure().subplots()
     plot.draw(axes, rows)
@@ -690,8 +724,6 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
 @pytest.mark.filterwarnings("error:constrained_layout")
 def test_a_long_legend_stands_beside_the_plot(tmp_path: Path) -> None:
     """Within it, matplotlib warns and draws no curve that can be seen."""
-    from matplotlib.figure import Figure
-
     rows = pooling.pool(results.read_experiments([ROOT / "results" / "quickstart" / "xa-xb"]))
     plot.plot(rows, tmp_path / "plot.png")
     axes: Any = Figure().subplots()
