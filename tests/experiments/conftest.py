@@ -24,5 +24,5 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    """The tiny recipe, with an experiment that fails when its optimizer is made: the flag needs two numbers."""
-    return make_recipe(tmp_path, CONF + "bad = shaw --adam-betas 1\n")[0].parent
+    """The tiny recipe, with an experiment that fails when its training starts: the flag needs JSON."""
+    return make_recipe(tmp_path, CONF + "bad = shaw --eval-bleu --eval-bleu-args none\n")[0].parent
