@@ -4,8 +4,10 @@ package: `python docs/data/tables.py`.
 
 import csv
 import io
+import itertools
 import json
 import logging
+import math
 import re
 import runpy
 import statistics
@@ -107,6 +109,36 @@ def loss(runs: list[Run]) -> str:
 def table(headers: list[str], rows: list[list[str]]) -> str:
     lines = [headers, ["---"] * len(headers), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def machines() -> dict[str, str]:
+    """How BLEU of the same trainings differs between processors, beside how seeds differ."""
+    of_cpu: dict[str, dict[tuple[str, str], float]] = {}
+    for run in read("machines.csv"):
+        of_cpu.setdefault(run["cpu"], {})[run["name"], run["seed"]] = float(run["bleu"])
+    here = of_cpu["AVX-512"]
+    all_kept = read_experiments([RESULTS / "quickstart"])
+    before = {(one.name, str(one.seed)): one.metrics[BLEU].score for one in all_kept}
+    before = {key: score for key, score in before.items() if key in here}
+    names = dict.fromkeys(name for name, _ in before)
+    seeds = [[score for (other, _), score in before.items() if other == name] for name in names]
+    means = [_differences(before, here)[3 * number : 3 * number + 3] for number in range(len(names))]
+    compared = {
+        "the same command twice": _differences(of_cpu["AVX-512 again"], here),
+        "AVX2 and AVX-512 of one EPYC": _differences(of_cpu["AVX2"], here),
+        "results/ and the EPYC": _differences(before, here),
+        "the same, means over three seeds": list(map(statistics.fmean, means)),
+        "two seeds in results/": [one - other for scores in seeds for one, other in itertools.combinations(scores, 2)],
+    }
+    rows = [
+        [what, str(len(found)), f"{math.hypot(*found) / math.sqrt(len(found)):.2f}", f"{max(map(abs, found)):.2f}"]
+        for what, found in compared.items()
+    ]
+    return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
+
+
+def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str], float]) -> list[float]:
+    return [score - others[key] for key, score in some.items()]
 
 
 def learning() -> dict[str, str]:
@@ -429,6 +461,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
     "docs/scoring.md": scoring,
+    "results/README.md": machines,
 }
 
 
