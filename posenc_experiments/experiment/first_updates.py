@@ -11,7 +11,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, override_mod
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from fairseq.tasks.translation import TranslationTask
-from hydra.errors import HydraException
 
 from posenc_experiments.experiment.fairseq_flags import Refused
 
@@ -36,7 +35,7 @@ def require_updates(settings: dict[str, Any]) -> None:
         _update(args)
     except (ImportError, RuntimeError):
         pass  # of the machine, not of the flags: a package or a GPU is missing
-    except (HydraException, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:  # fairseq raises any
         problem = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
         raise Refused(
             f"--optimizer {args.optimizer}, --lr-scheduler {args.lr_scheduler} and --criterion {args.criterion} cannot "

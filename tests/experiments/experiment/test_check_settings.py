@@ -99,6 +99,10 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
             r"cross_entropy cannot train with these flags \(ValueError: math domain error\).",
         ),
         (["train.lr-scheduler=polynomial_decay"], r"--lr-scheduler polynomial_decay .* merging override lr_scheduler."),
+        (
+            ["train.criterion=adaptive_loss"],
+            "Exception: AdaptiveLoss is not compatible .* use `--ddp-backend=legacy_ddp`",
+        ),
         (["train.lr-scheduler=inverse_sqrt", "train.lr=1,2"], "ValueError: Cannot use a fixed learning rate schedule"),
         (
             ["experiments.shaw-k2=shaw --clipping-distance 99999999999"],

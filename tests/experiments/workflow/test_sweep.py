@@ -174,7 +174,10 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         check_flags([Experiment(run, name, 1) for name in names], ["train"])
 
 
-@pytest.mark.parametrize("flags", ["--adaptive-softmax-cutoff 2000 --criterion adaptive_loss", "--base-layers 1"])
+@pytest.mark.parametrize(
+    "flags",
+    ["--adaptive-softmax-cutoff 2000 --criterion adaptive_loss --ddp-backend legacy_ddp", "--base-layers 1"],
+)
 def test_flags_that_depend_on_the_vocabulary_or_on_other_processes_pass(tmp_path: Path, flags: str) -> None:
     run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
