@@ -1,7 +1,6 @@
 """SacreBLEU's own test sets (`sacrebleu -t wmt14/full -l en-de`), used only if they are on this machine.
 
-`sacrebleu -t` downloads a missing test set without asking. So its directory ($SACREBLEU, or ~/.sacrebleu) is checked
-first, and `-t` is called only if all files of the set are there.
+SacreBLEU downloads a missing test set without asking. So its directory ($SACREBLEU, or ~/.sacrebleu) is checked first.
 """
 
 from pathlib import Path
@@ -9,10 +8,10 @@ from pathlib import Path
 from posenc_experiments.base.languages import sacrebleu_dir
 
 
-def is_local(name: str, pair: str) -> bool:
-    """Whether all files of SacreBLEU's test set for this pair are on this machine."""
+def local_reference(name: str, pair: str) -> Path | None:
+    """The reference of SacreBLEU's test set for this pair; None unless all files of the set are on this machine."""
     files = _files(name, pair)
-    return bool(files) and all(file.is_file() for file in files)
+    return next((file for file in files if file.suffix == ".ref"), None) if all(map(Path.is_file, files)) else None
 
 
 def _files(name: str, pair: str) -> list[Path]:

@@ -189,7 +189,9 @@ class Experiment(Layout):
             raise RecipeError(
                 f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
             ) from None
-        local = {test: testsets.is_local(name, self.run.pair) for test, name in scoring.testsets.items()}
+        local = {
+            test: testsets.local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()
+        }
         return fingerprint([self.translate_inputs(), versions, not_default(scoring), local])
 
 

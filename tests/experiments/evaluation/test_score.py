@@ -77,20 +77,32 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
     assert not experiment.markers.is_done("score", experiment.score_inputs())
 
 
+def command_line(experiment: Experiment, *options: str) -> subprocess.CompletedProcess[str]:
+    """What SacreBLEU's command does with the files of an experiment."""
+    files = [str(experiment.test_file("test", "ref")), "-i", str(experiment.test_file("test", "hyp"))]
+    words = [sys.executable, "-m", "sacrebleu", *files, *options, "-f", "json", "-w", "2"]
+    return subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
+
+
+def test_scores_are_those_of_sacrebleus_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that it prints, but for a seed of the user's environment."""
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nmetrics = ter chrf++\n")
+    calls = (["-m", "bleu", "chrf", "ter"], ["-m", "chrf", "--chrf-word-order", "2"])
+    printed = [json.loads(command_line(experiment, *words, "--confidence").stdout) for words in calls]
+    monkeypatch.setenv("SACREBLEU_SEED", "1")
+    assert score.sacrebleu(experiment, "test", experiment.test_file("test", "ref")) == [*printed[0], printed[1]]
+
+
 def test_a_weak_model_is_scored(tmp_path: Path) -> None:
-    """Of 60 lines one matches, so some samples of the bootstrap have a chrF of 0, on which its 2.6.0 fails."""
+    """Of 60 lines one matches, so some samples have a chrF of 0, on which the command of SacreBLEU 2.6.0 fails."""
     reference = [f"one{number} two{number} three{number} four{number}" for number in range(60)]
     experiment = translated(tmp_path, reference, [reference[0], *["?? !! ?? !!"] * 59], CONF)
-    [command] = score.score_commands(experiment, "test")
-    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-    assert process.stderr.endswith("don't know how to coerce float and float32\n")
+    assert command_line(experiment, "-m", "chrf", "--confidence").stderr.endswith("coerce float and float32\n")
     score.ScoreStage().run(experiment)
     bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
-    assert bleu["score"] == pytest.approx(
-        BLEU().corpus_score([reference[0], *["?? !! ?? !!"] * 59], [reference]).score, abs=0.01
-    )
-    assert bleu["confidence_var"] > 0
-    assert chrf["name"] == "chrF2"
+    for found, name in ((bleu, "bleu"), (chrf, "chrf")):
+        assert found["score"] == json.loads(command_line(experiment, "-m", name).stdout)["score"] > 0
+        assert found["confidence_var"] > 0
 
 
 def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
@@ -144,16 +156,15 @@ def test_scores_of_another_tool_are_checked(tmp_path: Path, content: str, words:
     assert words in result.output.replace("\n", " ")
 
 
-@pytest.mark.parametrize("is_local", [True, False])
-def test_a_dry_run_shows_every_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_local: bool) -> None:
-    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE) if is_local else tmp_path / "none"))
+def test_a_dry_run_shows_every_score(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path, TESTSET + "historical = true\n")
     run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
     score.ScoreStage().run(Experiment(run, "shaw-k2", 1))
     lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
-    assert lines[0].endswith("sacrebleu.json")
-    assert [" -t wmt14/full -l en-de -i " in line for line in lines] == [False, *([True] if is_local else []), False]
-    assert lines[-1].startswith("# tokenized BLEU (historical) of test into ")
+    assert [line.split(" into ")[0] for line in lines] == [
+        "# SacreBLEU's BLEU, chrF of test",
+        "# tokenized BLEU (historical) of test",
+    ]
     assert not (tmp_path / "output").exists()
 
 
@@ -179,11 +190,11 @@ def test_directions_and_later_sets_that_cannot_be_looked_up_are_not_local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE)))
-    assert testsets.is_local("wmt14/full", "en-de")
-    assert not testsets.is_local("wmt14/full", "de-en")
-    assert not testsets.is_local("wmt14/full", "xx-yy")
-    assert not testsets.is_local("wmt18", "en-de")
-    assert not testsets.is_local("wmt22", "en-de")  # SacreBLEU would download it to list its fields
+    assert testsets.local_reference("wmt14/full", "en-de") == tmp_path / "wmt14/full/wmt14_full.en-de.ref"
+    assert not testsets.local_reference("wmt14/full", "de-en")
+    assert not testsets.local_reference("wmt14/full", "xx-yy")
+    assert not testsets.local_reference("wmt18", "en-de")
+    assert not testsets.local_reference("wmt22", "en-de")  # SacreBLEU would download it to list its fields
 
 
 @pytest.mark.parametrize(("pair", "words"), [("en-de", 62688), ("en-fr", 77306)])
@@ -196,7 +207,9 @@ def test_newstest2014_scores_as_sacrebleus_own(
     with gzip.open(shared / "data" / "newstest" / f"newstest2014full.{pair}.{language}.gz") as file:
         reference = [line.decode().removesuffix("\n") for line in file]
     assert len(reference) == 3003
-    cache = testsets._files("wmt14/full", pair)[1].read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    path = testsets.local_reference("wmt14/full", pair)
+    assert path is not None
+    cache = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     assert sum(one != other for one, other in zip(reference, cache, strict=True)) == (707 if pair == "en-fr" else 0)
     hypotheses = [" ".join(line.split()[: 1 + number % 40]) for number, line in enumerate(reference)]
     path, _ = make_recipe(tmp_path, TESTSET.replace("pairs = en-de de-en", f"pairs = {pair}"))
@@ -206,7 +219,7 @@ def test_newstest2014_scores_as_sacrebleus_own(
     experiment.directory.mkdir(parents=True)
     for kind, lines in (("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
-    result = score.sacrebleu(score.score_commands(experiment, "test")[0], "Scoring")
+    result = score.sacrebleu(experiment, "test", experiment.test_file("test", "ref"))
     assert f"ref_len = {words})" in str(result[0]["verbose_score"])
     found = score.compare_with_testset(experiment, "test", result)
     assert found == f"sacrebleu -t wmt14/full -l {pair} (same scores from both files)"
