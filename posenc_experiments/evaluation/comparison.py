@@ -9,9 +9,11 @@ from posenc_experiments.evaluation.differences import differences, is_explained,
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
 from posenc_experiments.evaluation.pooling import (
     OLD,
+    Pooled,
     Row,
     Tested,
     comparable_groups,
+    find_row,
     mean,
     row_names,
     shown_names,
@@ -33,22 +35,24 @@ def report(rows: Sequence[Row]) -> Report:
 
 
 #: what p is, where rows are tested against a baseline that the reader knows
-P_NOTE = "p: Welch's t test over seeds and sentences, two-sided"
+P_NOTE = "p: t test over seeds and sentences, two-sided"
 
 
 def _columns(rows: list[Row]) -> list[Column[Row]]:
     names = dict(zip(map(id, rows), shown_names(rows), strict=True))
     several = any(len(row.scores) > 1 for row in rows)
     tested = [row.tested for row in rows if row.tested is not None]
+    baseline = find_row(rows, tested[0].test.baseline) if tested else None
+    with_error = {TOKENIZED, *(one.test.metric for one in tested)}
     return [
         Column("experiment", lambda row: names[id(row)], left=True),
         Column("seeds", lambda row: str(len(row.scores)), shown=several),
         Column(BLEU, lambda row: str(row.bleu)),
         *(
-            Column(_header(rows, name), lambda row, name=name: _score(row, name))  # type: ignore[misc]
+            Column(_header(rows, name), lambda row, name=name: _score(row.pooled(name), name in with_error))  # type: ignore[misc]
             for name in _other_metrics(rows)
         ),
-        Column("difference", lambda row: _difference(row) or "baseline", shown=bool(tested)),
+        Column("difference", lambda row: "baseline" if row is baseline else _difference(row), shown=bool(tested)),
         Column(
             "p",
             lambda row: number(row.tested.holm_p_value if row.tested else None, ".3f"),
@@ -73,10 +77,8 @@ def _header(rows: Sequence[Row], metric: str) -> str:
     return _tokenized_name(rows) if metric == TOKENIZED else metric
 
 
-def _score(row: Row, metric: str) -> str:
+def _score(pooled: Pooled | None, with_error: bool) -> str:
     """The cell of a metric: chrF and the like without an error, unless they are tested."""
-    pooled = row.pooled(metric)
-    with_error = metric == TOKENIZED or (row.tested is not None and row.tested.test.metric == metric)
     return str(pooled or "") if with_error else number(mean(pooled), ".2f")
 
 
@@ -188,14 +190,14 @@ def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
     yield f"difference: {test.metric} less that of {test.baseline}, *: p <= {ALPHA}" + (
         f", ≈: within {test.margin:g} of it (two one-sided tests at {ALPHA})." if test.margin is not None else "."
     )
-    welch = next((one for one in tested if one.tests), None)
-    if welch is not None:
-        pooling = welch.pooling
+    several = next((one for one in tested if one.tests), None)
+    if several is not None:
+        pooling = several.pooling
         yield "[...]: 95 % confidence interval of the difference, for other seeds and sentences."
-        correction = f", with Holm's correction for {welch.tests} tests" if welch.tests > 1 else ""
+        correction = f", with Holm's correction for {several.tests} tests" if several.tests > 1 else ""
         yield f"{P_NOTE}{correction}."
         if pooling is not None:
-            spread = f"Levene's test of equal spread: p = {pooling.equal_spread:.2f}"
+            spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"
             yield (
                 f"The seeds' variance is taken as equal in {pooling.rows} rows: standard deviation "
                 f"{pooling.variance**0.5:.2f}, {pooling.degrees} degrees of freedom ({spread}; with few "
@@ -208,6 +210,9 @@ def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
             "one seed's p: SacreBLEU's paired bootstrap of one translation each. It says whether these two models "
             "would rank so on other sentences, not whether the settings differ: another seed differs, too."
         )
+    untested = [row for row in rows if row.tested is None and row is not find_row(rows, test.baseline)]
+    if untested:
+        yield f"Not tested, because not all seeds have {test.metric}: {', '.join(shown_names(untested))}."
     if test.metric == TER:
         yield "TER counts errors: less is better."
 

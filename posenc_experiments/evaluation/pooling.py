@@ -291,18 +291,22 @@ def find_row(rows: Sequence[Row], name: str) -> Row | None:
 def compared_rows(rows: Sequence[Row], baseline: Row, test: Comparison) -> list[Row]:
     """Comparable rows with their tests against one of them.
 
-    Rows that lack the metric are not tested. Where the row or the baseline has one seed, no test of the settings is
-    possible: there is only SacreBLEU's p-value, of two seeds of equal number, or of the first.
+    Rows of which a seed lacks the metric are not tested. Where the row or the baseline has one seed, no test of the
+    settings is possible: there is only SacreBLEU's p-value, of two seeds of equal number, or of the first.
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
     """
     known = [row for row in rows if all(test.metric in score.metrics for score in row.scores)]
     if baseline not in known or test.metric == TOKENIZED:
-        names = ", ".join(name for name in baseline.first.metrics if name != TOKENIZED)
+        names = [
+            name
+            for name in baseline.metrics
+            if all(name in score.metrics for score in baseline.scores) and name != TOKENIZED
+        ]
         raise RecipeError(
-            f"--metric {test.metric}: {baseline.first.name} has no such score of sentences on {baseline.first.test}; "
-            f"it has {names}."
+            f"--metric {test.metric}: not all seeds of {baseline.first.name} have this score of sentences on "
+            f"{baseline.first.test}; they have {', '.join(names)}."
         )
     resampled = {id(row): [resample(score, test.metric) for score in row.scores] for row in known}
     base = resampled[id(baseline)]
