@@ -160,6 +160,23 @@ def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepare
     assert invoke("compare", kept.parent, "--data-dir", prepared, *options) == text
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/analysis.md", "docs/learning.md", "docs/results.md"])
+def test_intervals_in_sentences_are_those_of_the_tests(page):
+    """Each `[-0.26, +0.97]`, with the difference if it is right before it, is in a CSV of results/, or its negative."""
+    known = set()
+    for path in [*(ROOT / "results").rglob("compare*.csv"), *(ROOT / "results").rglob("pairs.csv")]:
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            if row["difference_low"]:
+                one, low, high = (float(row[f"difference{end}"]) for end in ("", "_low", "_high"))
+                for values in ((one, low, high), (-one, -high, -low)):
+                    known |= {tuple(f"{value:+.{digits}f}" for value in values) for digits in (1, 2)}
+    number = r"([+-]\d+\.\d+)"
+    found = re.findall(rf"(?:{number}\s+)?\[{number},\s+{number}\]", PAGES[page])
+    assert len(found) > 2
+    intervals = {values[1:] for values in known}
+    assert [one for one in found if one not in known and (one[0] or one[1:] not in intervals)] == []
+
+
 def invoke(*words):
     """What a command of fairseq-posenc prints."""
     result = CliRunner().invoke(group, list(map(str, words)))

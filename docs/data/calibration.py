@@ -1,12 +1,14 @@
-"""Measures how often the test of a difference errs, and what it finds: writes calibration.csv, in ten minutes.
+"""Measures how often the test of a difference errs, and what it finds: writes calibration.csv, in a quarter of an hour.
 
     python docs/data/calibration.py [--data-dir data]
 
 The level is how often settings that do not differ are found to differ, at p <= 0.05. `simulated` draws scores with
 known variances. The others permute seeds of kept trainings: each of two groups gets the seeds of other settings, each
 less the mean of its setting, so that nothing but seeds and sentences distinguishes the groups. The six settings are
-neighbours in the order of scores, because scores of weak models vary more. The power is how often a simulated
-difference is found. --data-dir holds the references that docs/data/p_values.sh prepared.
+neighbours in the order of scores, because scores of weak models vary more. `simulated trainings` does the same with
+simulated seeds, as many as of Multi30k: its range is what such a measurement finds by chance. The power is how often a
+simulated difference of one row is found, by p alone and after the correction for the nine rows of its table. --data-dir
+holds the references that docs/data/p_values.sh prepared.
 """
 
 import csv
@@ -20,7 +22,7 @@ import numpy as np
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.pooling import Row, pool
 from posenc_experiments.evaluation.results import read_experiments
-from posenc_experiments.evaluation.significance import ALPHA, Resampled, all_differences, holm, resample
+from posenc_experiments.evaluation.significance import ALPHA, Difference, Resampled, all_differences, holm, resample
 from posenc_experiments.evaluation.simulation import Sources, simulate
 from posenc_experiments.evaluation.together import all_tests
 
@@ -29,6 +31,7 @@ RESULTS = HERE.parents[1] / "results"
 TABLES = 1000
 ROWS = 10  # of a simulated table, one of them the baseline
 NEIGHBOURS = 8  # settings with similar scores
+POOLS = 40  # of simulated trainings
 EFFECTS = (0.3, 0.5, 1.0)
 #: seeds, and the standard deviations of a seed, and of a sentence for a setting and for a model
 CELLS = [
@@ -45,21 +48,25 @@ Cells = dict[str, str | float]
 def simulated() -> Iterator[Cells]:
     """Level, error of the whole table with Holm's correction, and power, for each cell and test."""
     for seeds, sources in CELLS:
-        for pool_variance in (False, True):
-            tables = [
-                all_differences(rows[0], rows[1:], pool_variance)[0] for rows in simulate(sources, TABLES, ROWS, seeds)
-            ]
+        tables: dict[bool, list[list[Difference]]] = {False: [], True: []}
+        for rows in simulate(sources, TABLES, ROWS, seeds):
+            for pool_variance, of_test in tables.items():
+                of_test.append(all_differences(rows[0], rows[1:], pool_variance)[0])
+        for pool_variance, of_test in tables.items():
             cells: Cells = {"data": "simulated", "seeds": seeds, **_cells(sources), "test": name(pool_variance)}
-            yield cells | {
-                "level": share([one.p_value for table in tables for one in table]),
-                "table_error": share([min(holm([one.p_value for one in table])) for table in tables]),
-                **{
-                    f"power_{effect}": share(
-                        [replace(one, value=one.value + effect).p_value for table in tables for one in table]
-                    )
-                    for effect in EFFECTS
-                },
-            }
+            cells["level"] = share([one.p_value for table in of_test for one in table])
+            cells["table_error"] = share([min(holm([one.p_value for one in table])) for table in of_test])
+            for effect in EFFECTS:
+                found = [_shifted(table, effect) for table in of_test]
+                cells[f"power_{effect}"] = share([alone for alone, _ in found])
+                cells[f"table_power_{effect}"] = share([corrected for _, corrected in found])
+            yield cells
+
+
+def _shifted(table: Sequence[Difference], effect: float) -> tuple[float, float]:
+    """The p-value of the first row if it differs by an effect, by itself and corrected for all rows."""
+    p_values = [replace(table[0], value=table[0].value + effect).p_value, *(one.p_value for one in table[1:])]
+    return p_values[0], holm(p_values)[0]
 
 
 def _cells(sources: Sources) -> Cells:
@@ -72,17 +79,33 @@ def permuted(data: str, rows: Sequence[Row], baseline: str) -> Iterator[Cells]:
     kept = [
         row for row in sorted(rows, key=lambda row: row.bleu.mean) if len(row.scores) > 2 and row.bleu.mean >= least
     ]
-    centered = [_centered([resample(score, BLEU) for score in row.scores]) for row in kept]
+    seeds = [[resample(score, BLEU) for score in row.scores] for row in kept]
     for pool_variance in (False, True):
-        chance = np.random.default_rng(1)
-        p_values = []
-        for _ in range(TABLES * ROWS):
-            first = chance.integers(len(centered) - NEIGHBOURS + 1)
-            chosen = first + chance.permutation(NEIGHBOURS)[:6]
-            seeds = [centered[number][chance.integers(len(centered[number]))] for number in chosen]
-            groups = seeds[:3], [seeds[3:]]
-            p_values.append(all_differences(*groups, pool_variance)[0][0].p_value)
-        yield {"data": data, "seeds": 3, "rows": len(centered), "test": name(pool_variance), "level": share(p_values)}
+        level = permuted_level(seeds, TABLES * ROWS, pool_variance)
+        yield {"data": data, "seeds": 3, "rows": len(seeds), "test": name(pool_variance), "level": level}
+
+
+def simulated_trainings() -> Iterator[Cells]:
+    """The mean and the range of the levels that `permuted` finds for simulated trainings."""
+    for pool_variance in (False, True):
+        found = [
+            permuted_level(rows, TABLES, pool_variance)
+            for rows in simulate(Sources(0.2, 0, 5), POOLS, rows=12, seeds=3)
+        ]
+        low, level, high = (round(float(one), 3) for one in (min(found), np.mean(found), max(found)))
+        cells: Cells = {"data": "simulated trainings", "seeds": 3, "rows": 12, "test": name(pool_variance)}
+        yield cells | {"level": level, "level_low": low, "level_high": high}
+
+
+def permuted_level(rows: Sequence[Sequence[Resampled]], permutations: int, pool_variance: bool) -> float:
+    """How often two groups of seeds of other settings differ, each seed less the mean of its setting."""
+    centered, chance, p_values = [_centered(row) for row in rows], np.random.default_rng(1), []
+    for _ in range(permutations):
+        first = chance.integers(len(centered) - NEIGHBOURS + 1)
+        chosen = first + chance.permutation(NEIGHBOURS)[:6]
+        seeds = [centered[number][chance.integers(len(centered[number]))] for number in chosen]
+        p_values.append(all_differences(seeds[:3], [seeds[3:]], pool_variance)[0][0].p_value)
+    return share(p_values)
 
 
 def _centered(row: Sequence[Resampled]) -> list[Resampled]:
@@ -104,7 +127,7 @@ def share(p_values: Sequence[float]) -> float:
 @click.command()
 @click.option("--data-dir", type=click.Path(path_type=Path, exists=True, file_okay=False), default=Path("data"))
 def main(data_dir: Path) -> None:
-    rows = list(simulated())
+    rows = [*simulated(), *simulated_trainings()]
     for directory in ("multi30k/en-de", "quickstart"):
         scores = read_experiments([RESULTS / directory], data_dir)
         several = all_tests(scores) if directory != "quickstart" else []

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Computes the p-values in results/ again, from the translations there and the references that the recipes prepare:
+# Makes all differences and p-values in results/ again, from the translations there and the references that the recipes
+# prepare, and then all tables and plots of README and docs/; takes ten minutes of one CPU core, and trains nothing:
 #   bash docs/data/p_values.sh [OPTIONS OF recipes/multi30k/run.sh, such as --source DIR]
 set -euo pipefail
 unset CDPATH
@@ -27,14 +28,18 @@ for baseline in shaw-k16 shaw-k2 diet_rel; do
     compare multi30k/en-de "compare-$baseline.csv" --baseline "$baseline" --all-tests
 done
 
-# The quickstart's pairs: each row of the second directory against that of the first, a test of its own.
+# The quickstart's pairs, ENCODING:FLAGS OF THE BASELINE:FLAGS OF THE OTHER, each a test of its own.
 pairs=results/quickstart/pairs.csv
 for names in \
-    {diet_rel,t5,tupe_rel,kerple_log,kerple_power,gated_t5,huang1,huang2,learned}_tiny:-bias-gain-auto \
-    alibi_tiny-alibi-slopes-learned:-bias-gain-auto alibi_tiny:-alibi-slopes-{learned,two-sided} t5_tiny:-urpe-true \
-    shaw_tiny-clipping-distance-16:-relative-{keys,values}-false; do
-    one="results/quickstart/xa-xb/transformer_${names%:*}"
-    "$PYTHON" scripts/compare.py "$one" "$one${names#*:}" --data-dir data --format csv --baseline \
+    {diet_rel,t5,tupe_rel,kerple_log,kerple_power,gated_t5,huang1,huang2,learned}_tiny::-bias-gain-auto \
+    {diet_rel,t5}_tiny:-bias-gain-auto:-bias-gain-16 alibi_tiny-alibi-slopes-learned::-bias-gain-auto \
+    alibi_tiny::-alibi-slopes-{learned,two-sided} t5_tiny::-urpe-true \
+    shaw_tiny-clipping-distance-16::-relative-{keys,values}-false; do
+    IFS=: read -r encoding flags others <<<"results/quickstart/xa-xb/transformer_$names"
+    one="$encoding$flags"
+    "$PYTHON" scripts/compare.py "$one" "$encoding$others" --data-dir data --format csv --baseline \
         "$("$PYTHON" -c 'import json, sys; print(json.load(open(sys.argv[1]))["name"])' "$one/seed1/experiment.json")"
 done | awk 'NR == 1 || !/^corpus,/' >"$pairs.tmp"
 mv "$pairs.tmp" "$pairs"
+
+"$PYTHON" docs/data/tables.py

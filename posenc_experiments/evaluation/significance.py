@@ -206,7 +206,8 @@ def _translation_files(scores: Sequence[Score]) -> Files:
     try:
         return Files(*(tuple((path, path.stat().st_mtime_ns) for path in paths) for paths in kinds))
     except FileNotFoundError as error:
-        instead = "prepare the corpus and name its --data-dir, or " if Path(error.filename) in kinds[1] else ""
+        prepare = "run its recipe with --stages download,prepare and add --data-dir data, or "
+        instead = prepare if Path(error.filename) in kinds[1] else ""
         raise RecipeError(
             f"{error.filename} is missing, and --baseline and --all-tests need it: {instead}run the stages translate "
             "and score again."

@@ -162,7 +162,8 @@ def test_a_missing_reference_is_named(tmp_path: Path) -> None:
     scores = read_experiments([made])
     scores[0].file("ref").unlink()
     with pytest.raises(
-        RecipeError, match=rf"^{scores[0].file('ref')} is missing, and --baseline and --all-tests need it: prep"
+        RecipeError,
+        match=rf"^{scores[0].file('ref')} is missing, and --baseline and --all-tests need it: run its recipe with --st",
     ):
         pool(scores, Comparison("sinusoidal"))
 

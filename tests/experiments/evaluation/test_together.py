@@ -111,6 +111,6 @@ def test_a_missing_reference_is_named(made: Path, tmp_path: Path) -> None:
     missing = next(root.rglob("transformer_sinusoidal_tiny/seed2")) / "test.ref"
     missing.unlink()
     with pytest.raises(
-        RecipeError, match=rf"^{missing} is missing, and --baseline and --all-tests need it: prepare the"
+        RecipeError, match=rf"^{missing} is missing, and --baseline and --all-tests need it: run its recipe"
     ):
         all_tests(read_experiments([root]))
