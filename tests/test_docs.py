@@ -112,7 +112,6 @@ def test_an_unknown_name_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def tables():
-    sys.path.append(str(ROOT / "docs" / "data"))  # as for a script there
     spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "data" / "tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

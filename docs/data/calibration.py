@@ -18,12 +18,12 @@ from pathlib import Path
 
 import click
 import numpy as np
+from simulation import Sources, simulate
 
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.pooling import Row, pool
 from posenc_experiments.evaluation.results import read_experiments
 from posenc_experiments.evaluation.significance import ALPHA, Difference, Resampled, all_differences, holm, resample
-from posenc_experiments.evaluation.simulation import Sources, simulate
 from posenc_experiments.evaluation.together import all_tests
 
 HERE = Path(__file__).resolve().parent

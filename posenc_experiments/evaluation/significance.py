@@ -35,7 +35,6 @@ from posenc_experiments.evaluation.results import Score, read_lines, read_senten
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 SAMPLES = 1000  # of the sentences, as in SacreBLEU
-AT_ONCE = 100  # samples whose statistics are summed at once, to bound the memory
 ALPHA = 0.05  # of all tests
 Numbers = NDArray[np.float64]
 
@@ -242,10 +241,8 @@ def resample_statistics(statistics: Numbers, compute: Any, seed: int) -> Resampl
         compute: makes a score of the sums and the number of sentences.
     """
     random, sentences = np.random.default_rng(seed), len(statistics)
-    scores = []
-    for start in range(0, SAMPLES, AT_ONCE):
-        chosen = random.choice(sentences, size=(min(AT_ONCE, SAMPLES - start), sentences), replace=True)
-        scores += [float(compute(sums, sentences)) for sums in statistics[chosen].sum(axis=1)]
+    samples = (statistics[random.choice(sentences, size=sentences)] for _ in range(SAMPLES))
+    scores = [float(compute(sample.sum(axis=0), sentences)) for sample in samples]
     return Resampled(float(compute(statistics.sum(axis=0), sentences)), np.array(scores))
 
 

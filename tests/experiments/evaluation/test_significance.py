@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from scipy import stats
+from simulation import Sources, simulate
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
@@ -23,7 +24,6 @@ from posenc_experiments.evaluation.significance import (
     resample,
     sacrebleu_p,
 )
-from posenc_experiments.evaluation.simulation import Sources, simulate
 from tests.experiments.analysis.quickstart import make_experiments
 
 SINUSOIDAL, DIET = "transformer_sinusoidal_tiny", "transformer_diet_rel_tiny"
