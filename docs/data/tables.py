@@ -285,7 +285,6 @@ def results() -> dict[str, str]:
 
 #: the columns of simulated scores, and their headers
 SOURCES = {"of_seed": "a seed", "of_system": "a sentence", "of_model": "a sentence, one model"}
-TESTS = ("welch", "pooled")
 
 
 def scoring() -> dict[str, str]:
@@ -293,24 +292,26 @@ def scoring() -> dict[str, str]:
     rows = read("calibration.csv")
     power, level, kept = [], [], []
     for one, pooled in zip(rows[::2], rows[1::2], strict=True):
-        assert (one["test"], pooled["test"]) == TESTS
+        assert (one["test"], pooled["test"]) == ("welch", "pooled")
         if one["data"] != "simulated":
-            kept.append([one["data"], "3", one["level"], pooled["level"]])
+            ranges = [f" ({row['level_low']} to {row['level_high']})" * bool(row["level_low"]) for row in (one, pooled)]
+            kept.append([one["data"], one["rows"], one["level"] + ranges[0], pooled["level"] + ranges[1]])
             continue
         cells = [*(one[key] for key in SOURCES), one["seeds"]]
-        effects = [key for key in one if key.startswith("power_")]
+        effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
         if not one["of_baseline"] and int(one["seeds"]) > 2 and float(one["of_seed"]) <= 0.2:
-            power.append([*cells, *(f"{float(one[key]):.2f}" for key in effects)])
+            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'table_power_{key}']):.2f})" for key in effects]
+            power.append([*cells, *found])
         if one["of_baseline"]:
             cells[0] += f", of the baseline {one['of_baseline']}"
-        level.append([*cells, *(row[key] for row in (one, pooled) for key in ("level", "table_error"))])
+        measured = [[row["level"], row["table_error"], row["power_0.5"]] for row in (one, pooled)]
+        level.append([*cells, *(f"{float(cell):.2f}" for row in measured for cell in row)])
     headers = [*SOURCES.values(), "seeds"]
-    differences = [f"{key.removeprefix('power_')} BLEU" for key in effects]
-    measured = ["level", "table error", "pooled: level", "pooled: table error"]
-    simulated = table([*headers, *measured], level)
+    measures = ["level", "table error", "finds 0.5 BLEU"]
+    simulated = table([*headers, *measures, *(f"pooled: {measure}" for measure in measures)], level)
     return {
-        "power": table([*headers, *differences], power),
-        "level": simulated + "\n\n" + table(["kept trainings", "seeds", "level", "pooled"], kept),
+        "power": table([*headers, *(f"{effect} BLEU" for effect in effects)], power),
+        "level": simulated + "\n\n" + table(["trainings", "settings", "level", "pooled"], kept),
     }
 
 
