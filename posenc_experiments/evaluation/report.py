@@ -11,7 +11,8 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 FORMATS = ("text", "markdown", "csv", "latex")
 #: tabulate's name of each format of a table
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
-_LATEX = {"±": r"$\pm$", "≈": r"$\approx$"}
+#: what tabulate does not write for LaTeX; two hyphens of a flag would be a dash
+_LATEX = {"±": r"$\pm$", "≈": r"$\approx$", "--": "-{}-"}
 Line = TypeVar("Line")
 
 

@@ -13,6 +13,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.pooling import Comparison, pool
+from posenc_experiments.evaluation.report import Column, Table
 from posenc_experiments.evaluation.results import read_experiments, read_lines
 from posenc_experiments.evaluation.significance import (
     Difference,
@@ -202,6 +203,11 @@ def test_csv_and_latex(made: Path) -> None:
         rule in text for rule in ("\\toprule", "\\midrule", "\\bottomrule", "diet\\_rel", "$\\pm$", "$\\approx$")
     )
     assert not set("±≈") & set("".join(line for line in text.splitlines() if not line.startswith("%")))
+    table = Table(["t5 --urpe true"], [Column("50 % & {x}_y", str)], notes=["100 %"], title="a_b")
+    rendered = table.render("latex")
+    assert "50 \\% \\& \\{x\\}\\_y" in rendered
+    assert "t5 -{}-urpe true" in rendered
+    assert rendered.startswith("% a_b\n")
 
 
 def test_options_of_the_test_need_a_baseline(made: Path) -> None:
