@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from calibration import permuted_level
 from click.testing import CliRunner, Result
 from scipy import stats
 from simulation import Sources, simulate
@@ -64,6 +65,12 @@ def test_the_test_holds_its_level(seeds: int, sources: Sources, pool_variance: b
     ]
     assert len(found) == 900
     assert 0.02 <= np.mean(found) <= 0.085
+
+
+def test_seeds_of_other_settings_differ_as_rarely_when_they_are_permuted() -> None:
+    """As docs/data/calibration.py measures it on kept trainings."""
+    [rows] = simulate(Sources(0.2, 0, 5), tables=1, rows=12, seeds=3, random_seed=3)
+    assert 0.01 <= permuted_level(rows, permutations=500, pool_variance=False) <= 0.08
 
 
 def test_the_variance_is_that_of_the_difference() -> None:
