@@ -8,7 +8,6 @@ from .attention.core import attend
 from .encodings import build_encoding
 
 patches.install()
-patches.enter_command()
 
 __version__ = "0.2.0"
 #: The version of the computation, part of an experiment's identity. Raise it by hand, and only when a change alters the

@@ -1,15 +1,6 @@
 """Patches of fairseq's loading of checkpoints, so that it runs no code from a file and names the cause of an error.
 
-They fix the following:
-
-* fairseq unpickles arbitrary code from a checkpoint, evaluates some settings as code, and reads the embedding files
-  named in the settings, although the checkpoint contains the embeddings.
-* The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.
-* fairseq ignores a ``--restore-file`` or ``--continue-once`` that does not exist, and a ``--finetune-from-model`` that
-  is a directory: it trains from random parameters and exits with status 0.
-* fairseq does not tell models whether a checkpoint is resumed or fine-tuned, and only the latter may change positions.
-* ``FastaDataset`` passes unquoted file names to a shell, and ``from_pretrained`` extracts archives whose members may be
-  written outside the target directory.
+:mod:`.patches` lists the faults that they fix.
 """
 
 from __future__ import annotations
@@ -123,10 +114,11 @@ def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        with name_files_in_errors(str(fpath)), safe_loading():
+        with name_files_in_errors(str(fpath)):
             if os.path.exists(fpath) and not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
                 raise CheckpointError("it has no averaged parameters; use a checkpoint of a training with --store-ema.")
-            state: dict[str, Any] = load_ema_from_checkpoint(fpath)
+            with safe_loading():
+                state: dict[str, Any] = load_ema_from_checkpoint(fpath)
             return state
 
     return load

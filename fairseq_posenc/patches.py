@@ -1,7 +1,8 @@
-"""Patches of fairseq's own modules, for all models of the process, which fix silent errors: :func:`patches`.
+"""Patches of fairseq, which fix silent errors: :data:`PATCHES` lists them.
 
-Importing the package installs them, unless the environment variable FAIRSEQ_POSENC_PATCHES is 0. Nothing outside
-fairseq changes, except in a process that runs one of fairseq's commands (:func:`enter_command`).
+Importing the package installs them for all models of the process, unless the environment variable
+FAIRSEQ_POSENC_PATCHES is 0. They replace functions in fairseq's own modules only. What else fairseq's commands need is
+done only in a process that runs one of them (:func:`enter_command`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from fairseq import checkpoint_utils, file_utils, models, tasks, utils
@@ -36,156 +37,48 @@ from .errors import hide_tracebacks
 logger = logging.getLogger(__name__)
 
 
-#: environment variable that, set to 0, leaves all patches out
-SWITCH = "FAIRSEQ_POSENC_PATCHES"
-_ARCHITECTURES = ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
-
-
-class Patch(NamedTuple):
-    """A function of fairseq, what wraps it, and the fault that this fixes."""
-
-    owner: Any
-    name: str
-    wrap: Callable[[Any], Any]
-    fault: str
-
-
-def patches() -> list[Patch]:
-    """All patches, in the order in which they are installed."""
-    return [
-        Patch(
-            data_utils,
-            "batch_by_size",
-            keep_every_sentence,
-            "The last sentences are dropped if their number is not a multiple of --required-batch-size-multiple (8 by "
-            "default): fairseq-generate translates 16 of 20 and exits with status 0, validation skips the longest.",
-        ),
-        Patch(
-            iterators,
-            "_chunk_iterator",
-            sort_dummies_first,
-            "With several processes and --update-freq, shorter shards end with a dummy batch in the last update of an "
-            "epoch, and the trainer then ignores the sizes of the real batches before it: the gradient is too large.",
-        ),
-        Patch(
-            iterators.FrozenBatchSampler,
-            "__init__",
-            refer_weakly,
-            "An iterator over the training data, which is dropped after each epoch, is in a reference cycle. Until it "
-            "is collected, the data loader's processes live on, each with a copy of the training's memory.",
-        ),
-        Patch(FairseqTask, "train_step", ignore_dummy_sizes, "Dummy batches count in the sizes of an update."),
-        Patch(
-            checkpoint_utils,
-            "load_checkpoint_to_cpu",
-            checkpoint_patches.read_safely,
-            "Code in a checkpoint is run, settings in it are evaluated, and embedding files that it names are read.",
-        ),
-        Patch(
-            checkpoint_utils,
-            "load_ema_from_checkpoint",
-            checkpoint_patches.read_ema_safely,
-            "Code in a checkpoint is run.",
-        ),
-        Patch(
-            checkpoint_utils,
-            "load_model_ensemble_and_task",
-            checkpoint_patches.explain_load_errors,
-            "The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.",
-        ),
-        Patch(
-            distributed_utils,
-            "broadcast_object",
-            checkpoint_patches.receive_safely,
-            "Several processes cannot resume, since torch refuses the configuration that one sends to the others.",
-        ),
-        Patch(
-            file_utils,
-            "load_archive_file",
-            checkpoint_patches.extract_safely,
-            "from_pretrained extracts archives whose members may be written outside the target directory.",
-        ),
-        Patch(
-            tasks,
-            "setup_task",
-            checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY),
-            "For an unknown task, the whole configuration and all names are printed.",
-        ),
-        Patch(
-            models,
-            "build_model",
-            checkpoint_patches.refuse_unknown("arch", _ARCHITECTURES),
-            "For an unknown architecture, the whole configuration and all names are printed.",
-        ),
-        Patch(
-            Trainer,
-            "load_checkpoint",
-            lambda function: checkpoint_patches.check_start(stop_if_finished(function)),
-            "A missing --restore-file or --continue-once, or a directory as --finetune-from-model, starts from random "
-            "parameters; a training that resumes after its last update makes one more; models do not know whether a "
-            "checkpoint is resumed or fine-tuned, and only the latter may change positions.",
-        ),
-        Patch(
-            dataclass_utils,
-            "convert_namespace_to_omegaconf",
-            allow_bf16_without_tpu,
-            "--bf16 implies --tpu, so that no GPU is used, and without PyTorch/XLA it ends in a traceback.",
-        ),
-        Patch(
-            FastaDataset,
-            "_build_index",
-            checkpoint_patches.refuse_shell_characters,
-            "Unquoted file names are passed to a shell.",
-        ),
-        *(
-            Patch(utils, safe.__name__, functools.partial(_instead, safe), "A setting of a checkpoint is run as code.")
-            for safe in (literals.eval_str_list, literals.eval_str_dict, literals.eval_bool)
-        ),
-    ]
-
-
-def _instead(replacement: Any, _: Any) -> Any:
-    return replacement
-
-
 def install() -> None:
-    """Installs all patches, unless SWITCH is 0. Idempotent."""
-    if os.environ.get(SWITCH) == "0":
+    """Installs all patches, unless FAIRSEQ_POSENC_PATCHES is 0."""
+    if os.environ.get("FAIRSEQ_POSENC_PATCHES") == "0":
         return
     replaced: dict[int, Any] = {}
-    for owner, name, wrap, _ in patches():
+    for owner, name, wrap in PATCHES:
         function = getattr(owner, name)
-        if not getattr(function, "patched", False):
-            patched: Any = wrap(function)
-            patched.patched = True
-            setattr(owner, name, patched)
-            replaced[id(function)] = patched
+        patched = wrap(function)
+        setattr(owner, name, patched)
+        replaced[id(function)] = patched
     for module in filter(_is_fairseqs, list(sys.modules.values())):
         for name, value in list(vars(module).items()):
             if id(value) in replaced:  # imported by name
                 setattr(module, name, replaced[id(value)])
+    main = sys.modules["__main__"]
+    if _is_fairseqs(main) or Path(getattr(main, "__file__", None) or "").stem in _SCRIPTS:
+        enter_command()
 
 
 def _is_fairseqs(module: ModuleType) -> bool:
     """Whether a module belongs to fairseq, also if it runs as `__main__` (`python -m fairseq_cli.train`)."""
     spec = getattr(module, "__spec__", None)
     name = spec.name if spec is not None else getattr(module, "__name__", "")
+    file = Path(getattr(module, "__file__", None) or "")
     return name.partition(".")[0] in ("fairseq", "fairseq_cli") or (
-        name == "__main__" and Path(getattr(module, "__file__", None) or "").parent.name == "fairseq_cli"
+        name == "__main__" and file.parent.name == "fairseq_cli"
     )
 
 
+#: pip's scripts of fairseq's commands
+_SCRIPTS = {
+    f"fairseq-{command}"
+    for command in ("eval-lm", "generate", "hydra-train", "interactive", "preprocess", "score", "train", "validate")
+}
+
+
 def enter_command() -> None:
-    """Prepares a process that runs one of fairseq's commands; does nothing in any other program.
+    """Prepares a process that runs one of fairseq's commands.
 
     Errors of users are printed as one sentence, torch's switch that lets files run code is ignored, and processes of
     torchrun end with it: otherwise they continue to train, and write to the directory of the resumed training.
     """
-    main = sys.modules["__main__"]
-    # pip's scripts of fairseq's commands
-    script = Path(getattr(main, "__file__", None) or "").stem in {f"fairseq-{name}" for name in _COMMANDS}
-    if not script and not _is_fairseqs(main):
-        return
     hide_tracebacks()
     if os.environ.pop(UNSAFE_SWITCH, None) is not None:
         logger.warning(
@@ -194,9 +87,6 @@ def enter_command() -> None:
         )
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
-
-
-_COMMANDS = ("eval-lm", "generate", "hydra-train", "interactive", "preprocess", "score", "train", "validate")
 
 
 def die_with_parent() -> None:
@@ -309,3 +199,54 @@ def _zeros_like(logged: Any) -> Any:
     if isinstance(logged, dict):
         return {name: _zeros_like(value) for name, value in logged.items()}
     return logged * 0 if hasattr(logged, "__mul__") else logged
+
+
+def _take(replacement: Any) -> Callable[[Any], Any]:
+    return lambda _: replacement
+
+
+#: (owner, name, what wraps the function), in the order in which they are installed
+PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
+    # The last sentences are dropped if their number is not a multiple of --required-batch-size-multiple (8 by default):
+    # fairseq-generate translates 16 of 20 sentences and exits with status 0, and validation skips the longest pairs.
+    (data_utils, "batch_by_size", keep_every_sentence),
+    # With several processes and --update-freq, shorter shards end with a dummy batch in the last update of an epoch.
+    # The trainer then ignores the sizes of the real batches before it, and the gradient is too large.
+    (iterators, "_chunk_iterator", sort_dummies_first),
+    (FairseqTask, "train_step", ignore_dummy_sizes),
+    # An iterator over the training data, which fairseq drops after each epoch with --update-epoch-batch-itr, is in a
+    # reference cycle. Until the garbage collector finds it, which takes many epochs, the data loader's processes live
+    # on, each with a copy of the training's memory.
+    (iterators.FrozenBatchSampler, "__init__", refer_weakly),
+    # Code in a checkpoint is run, some of its settings are evaluated, and embedding files that it names are read.
+    (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
+    (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
+    (utils, "eval_str_list", _take(literals.eval_str_list)),
+    (utils, "eval_str_dict", _take(literals.eval_str_dict)),
+    (utils, "eval_bool", _take(literals.eval_bool)),
+    # Unquoted file names are passed to a shell.
+    (FastaDataset, "_build_index", checkpoint_patches.refuse_shell_characters),
+    # `from_pretrained` extracts archives whose members may be written outside the target directory.
+    (file_utils, "load_archive_file", checkpoint_patches.extract_safely),
+    # Several processes cannot resume: torch refuses the configuration that the first sends to the others.
+    (distributed_utils, "broadcast_object", checkpoint_patches.receive_safely),
+    # The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.
+    (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_load_errors),
+    # For an unknown task or architecture, the whole configuration and all names are printed.
+    (tasks, "setup_task", checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY)),
+    (
+        models,
+        "build_model",
+        checkpoint_patches.refuse_unknown(
+            "arch", ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
+        ),
+    ),
+    # A training that resumes after its last update makes one more, since --max-update is checked after an update only.
+    (Trainer, "load_checkpoint", stop_if_finished),
+    # A missing --restore-file or --continue-once, or a directory as --finetune-from-model, starts from random
+    # parameters. Models are not told whether a checkpoint is resumed or fine-tuned; only the latter may change
+    # positions.
+    (Trainer, "load_checkpoint", checkpoint_patches.check_start),
+    # --bf16 implies --tpu, so that no GPU is used, and without PyTorch/XLA it ends in a traceback.
+    (dataclass_utils, "convert_namespace_to_omegaconf", allow_bf16_without_tpu),
+)

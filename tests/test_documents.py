@@ -1,9 +1,8 @@
 """Documents of two sentences with a separator, through fairseq's own command lines."""
 
 import pytest
-import torch
 
-import fairseq_posenc  # noqa: F401 - lets torch load checkpoints
+from fairseq_posenc.checkpoints import load_checkpoint
 from tests.toy import PACKAGE, SOURCE, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
 
 SEPARATOR = "<sep>"
@@ -34,7 +33,7 @@ def checkpoint(data, tmp_path_factory):
 
 
 def test_documents_train_and_translate_by_every_entry_point(documents, data, checkpoint):
-    state = torch.load(checkpoint)["model"]
+    state = load_checkpoint(checkpoint)["model"]
     tables = [name for name in state if name.endswith("segments.segment_bias")]
     assert len(tables) == 6  # two layers: one table each in the encoder, two in the decoder
     assert all(state[name].shape == (2, 2, 2) for name in tables)
@@ -77,7 +76,7 @@ def test_hydra_train_mixes_encodings(data, tmp_path):
     words = ", ".join(f"{key}: {value}" for key, value in model.items())
     settings = ["optimization.max_update=2"]
     hydra_train(data, tmp_path, f"{{{words}}}", *settings, environment={"HYDRA_FULL_ERROR": "1"})
-    tables = {name: tensor.shape for name, tensor in torch.load(tmp_path / "checkpoint_last.pt")["model"].items()}
+    tables = {name: tensor.shape for name, tensor in load_checkpoint(tmp_path / "checkpoint_last.pt")["model"].items()}
     assert tables["encoder.layers.0.self_attn.position_encoding.relative_keys"] == (2, 7, 32)
     assert tables["decoder.layers.1.self_attn.position_encoding.relative_bias"] == (2, 32)
     assert tables["decoder.layers.1.encoder_attn.position_encoding.relative_bias"] == (2, 32)

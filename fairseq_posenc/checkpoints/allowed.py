@@ -17,6 +17,7 @@ import collections
 import contextlib
 import os
 import pickle
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -78,22 +79,27 @@ _FILE_TYPES: list[Any] = [
 
 
 UNSAFE_SWITCH = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_loading = threading.RLock()
 
 
 @contextlib.contextmanager
 def safe_loading(types: Iterable[Any] = ()) -> Iterator[None]:
-    """Lets `torch.load` build the types of checkpoint files and `types`, and no others.
+    """Lets `torch.load` also build the types of checkpoint files and `types`, and run no code from files.
 
     The environment variable that makes `torch.load` run code from files is ignored meanwhile. fairseq never passes
-    `weights_only`, and if the variable and its opposite are set, torch cannot load any file.
+    `weights_only`, and if the variable and its opposite are set, torch cannot load any file. Afterwards the program has
+    its own types and environment again.
     """
-    unsafe = os.environ.pop(UNSAFE_SWITCH, None)
-    try:
-        with torch.serialization.safe_globals([*_FILE_TYPES, *types]):
-            yield
-    finally:
-        if unsafe is not None:
-            os.environ[UNSAFE_SWITCH] = unsafe
+    with _loading:
+        unsafe = os.environ.pop(UNSAFE_SWITCH, None)
+        # torch forgets all that are named here at the end, also those that were allowed before
+        new = {*_FILE_TYPES, *types}.difference(torch.serialization.get_safe_globals())
+        try:
+            with torch.serialization.safe_globals(list(new)):
+                yield
+        finally:
+            if unsafe is not None:
+                os.environ[UNSAFE_SWITCH] = unsafe
 
 
 def message_types() -> list[Any]:

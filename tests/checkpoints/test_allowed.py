@@ -1,6 +1,7 @@
 """The allow-list: it has all types that fairseq's checkpoints need, no others, and none that is harmful."""
 
 import io
+import os
 import pickle
 import zipfile
 from argparse import Namespace
@@ -14,19 +15,14 @@ import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu, load_model_ensemble
 from fairseq.distributed.utils import _put_tensors_in_obj, _split_tensors_from_obj
 
-from fairseq_posenc.checkpoints import load_checkpoint, message_types
+from fairseq_posenc.checkpoints import load_checkpoint, message_types, safe_loading
 from fairseq_posenc.checkpoints.allowed import _FILE_TYPES
 
 
-@pytest.fixture(autouse=True)
-def only_ours() -> Iterator[None]:
-    """Starts each test with only the types that the package allows."""
-    before = torch.serialization.get_safe_globals()
-    torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals(ALL)
-    yield
-    torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals(before)
+def load(source: Any) -> Any:
+    """Reads a file, or what a process sent, with the types that the package allows."""
+    with safe_loading(message_types()):
+        return torch.load(source, weights_only=True)
 
 
 def sent_between_processes(path: Path) -> bytes:
@@ -44,9 +40,10 @@ def arrays(value: Any) -> Iterator[np.ndarray]:
             yield from arrays(inner)
 
 
-def without(entry: Any) -> None:
-    torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals([other for other in ALL if other is not entry])
+def load_without(entry: Any, source: Any) -> None:
+    """Reads it with all types that the package allows but one."""
+    with torch.serialization.safe_globals([other for other in ALL if other is not entry]):
+        torch.load(source, weights_only=True)
 
 
 ALL = sorted([*_FILE_TYPES, *message_types()], key=str)
@@ -73,7 +70,7 @@ def test_fairseq_loads_its_own_checkpoint(trained: Path) -> None:
 
 def test_several_processes_resume(trained: Path) -> None:
     path = trained / "checkpoint2.pt"
-    received = torch.load(io.BytesIO(sent_between_processes(path)), map_location="cpu", weights_only=True)
+    received = load(io.BytesIO(sent_between_processes(path)))
     tensors: list[torch.Tensor] = []
     expected = load_checkpoint_to_cpu(str(path))
     _split_tensors_from_obj(expected, tensors)
@@ -89,9 +86,8 @@ def test_several_processes_resume(trained: Path) -> None:
 def test_every_allowed_type_is_needed(trained: Path, entry: Any) -> None:
     path = OLD_FAIRSEQ if label(entry).startswith("fairseq.meters.") else trained / "checkpoint2.pt"
     sent = sent_between_processes(path)
-    without(entry)
     with pytest.raises(pickle.UnpicklingError):
-        torch.load(path if entry in _FILE_TYPES else io.BytesIO(sent), weights_only=True)
+        load_without(entry, path if entry in _FILE_TYPES else io.BytesIO(sent))
 
 
 def rewrite_pickle(source: Path, target: Path, old: bytes, new: bytes) -> None:
@@ -107,13 +103,10 @@ def rewrite_pickle(source: Path, target: Path, old: bytes, new: bytes) -> None:
 
 def test_a_file_written_with_numpy_1(trained: Path, tmp_path: Path) -> None:
     rewrite_pickle(trained / "checkpoint2.pt", tmp_path / "old.pt", b"numpy._core.multiarray", b"numpy.core.multiarray")
-    state = torch.load(tmp_path / "old.pt", weights_only=True)
-    assert [a.tolist() for a in arrays(state)] == [
-        a.tolist() for a in arrays(torch.load(trained / "checkpoint2.pt", weights_only=True))
-    ]
-    without(next(entry for entry in ALL if label(entry) == OLD_NUMPY))
+    state = load(tmp_path / "old.pt")
+    assert [a.tolist() for a in arrays(state)] == [a.tolist() for a in arrays(load(trained / "checkpoint2.pt"))]
     with pytest.raises(pickle.UnpicklingError, match=OLD_NUMPY):
-        torch.load(tmp_path / "old.pt", weights_only=True)
+        load_without(next(entry for entry in ALL if label(entry) == OLD_NUMPY), tmp_path / "old.pt")
 
 
 def test_a_checkpoint_of_fairseq_0_9_has_the_logits_of_that_version() -> None:
@@ -136,7 +129,7 @@ def test_the_meters_of_fairseq_0_9_are_loaded_as_data(tmp_path: Path) -> None:
     # Other processes and later files get the same data.
     torch.save(state, tmp_path / "again.pt")
     for again in (tmp_path / "again.pt", io.BytesIO(sent_between_processes(OLD_FAIRSEQ))):
-        assert torch.load(again, weights_only=True)["extra_state"]["train_meters"] == meters
+        assert load(again)["extra_state"]["train_meters"] == meters
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", ">f8", ">i4"])
@@ -145,7 +138,7 @@ def test_the_meters_of_fairseq_0_9_are_loaded_as_data(tmp_path: Path) -> None:
 def test_arrays_of_numbers_are_loaded_unchanged(tmp_path: Path, dtype: str, order: Any, shape: Any) -> None:
     array = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=dtype, order=order)
     torch.save(array, tmp_path / "array.pt")
-    loaded = torch.load(tmp_path / "array.pt", weights_only=True)
+    loaded = load(tmp_path / "array.pt")
     assert loaded.dtype == array.dtype.newbyteorder("=")
     np.testing.assert_array_equal(loaded, array)
     assert (loaded + 1).tolist() == (array + 1).tolist()
@@ -153,12 +146,12 @@ def test_arrays_of_numbers_are_loaded_unchanged(tmp_path: Path, dtype: str, orde
 
 def test_a_loaded_array_is_saved_as_a_plain_array(tmp_path: Path) -> None:
     torch.save({"sum": np.arange(4)}, tmp_path / "first.pt")
-    loaded = torch.load(tmp_path / "first.pt", weights_only=True)
+    loaded = load(tmp_path / "first.pt")
     loaded["sum"] = loaded["sum"] + loaded["sum"]
     torch.save(loaded, tmp_path / "second.pt")
     with zipfile.ZipFile(tmp_path / "second.pt") as archive:
         assert b"fairseq_posenc" not in archive.read("second/data.pkl")
-    assert torch.load(tmp_path / "second.pt", weights_only=True)["sum"].tolist() == [0, 2, 4, 6]
+    assert load(tmp_path / "second.pt")["sum"].tolist() == [0, 2, 4, 6]
     assert pickle.loads(pickle.dumps(loaded, protocol=5))["sum"].tolist() == [0, 2, 4, 6]
 
 
@@ -213,7 +206,7 @@ HARMFUL = {
 def test_harmful_arrays_are_refused(tmp_path: Path, case: str) -> None:
     torch.save({"model": {}, "array": HARMFUL[case]}, tmp_path / "forged.pt")
     with pytest.raises((pickle.UnpicklingError, ValueError)):
-        torch.load(tmp_path / "forged.pt", weights_only=True)
+        load(tmp_path / "forged.pt")
 
 
 @pytest.mark.parametrize("name", ["O", "V8", "i8,O", "U4", "M8[s]"])
@@ -222,4 +215,16 @@ def test_only_numeric_dtypes_are_built(tmp_path: Path, name: str) -> None:
     dtype = forged_dtype(name, (3, "<", None, None, None, -1, -1, 0))
     torch.save({"model": {}, "array": forged_array((1, (2,), dtype, False, BYTES))}, tmp_path / "forged.pt")
     with pytest.raises(pickle.UnpicklingError, match=f"Unsupported NumPy dtype {name!r}".replace("[", r"\[")):
-        torch.load(tmp_path / "forged.pt", weights_only=True)
+        load(tmp_path / "forged.pt")
+
+
+def test_the_programs_own_types_and_environment_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the program allows a type that checkpoints contain, and if loads are nested."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with torch.serialization.safe_globals([Namespace]):
+        before = set(torch.serialization.get_safe_globals())
+        with safe_loading():
+            load_checkpoint(OLD_FAIRSEQ)
+            assert before < set(torch.serialization.get_safe_globals())
+        assert set(torch.serialization.get_safe_globals()) == before
+    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
