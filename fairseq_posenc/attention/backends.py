@@ -108,9 +108,7 @@ def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[T
     Returns:
         output (B, H, T, d), and the weights before dropout, (B, H, T, S).
     """
-    logits = inputs.logits(bias)
-    if inputs.masks.additive is not None:
-        logits += inputs.masks.additive
+    logits = inputs.masks.applied_to(inputs.logits(bias))
     weights = attention_weights(logits, inputs.encoding, inputs.positions).to(inputs.v.dtype)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout > 0 else weights
     extra = inputs.encoding.context(dropped, inputs.positions)

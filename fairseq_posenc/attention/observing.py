@@ -144,8 +144,7 @@ def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
         encoding = NoPositions(module.num_heads, module.head_dim)
     logits, plain = with_and_without_positions(encoding, q, k, k, positions)
     masks = Masks(None if encoding.projects_length else padding, call.get("attn_mask"), logits.dtype)
-    masked = logits if masks.additive is None else logits + masks.additive
-    weights = attention_weights(masked, encoding, positions)
+    weights = attention_weights(masks.applied_to(logits.clone()), encoding, positions)
     return Observed(logits, plain, weights, masks.forbidden, encoding.multiplies_weights)
 
 

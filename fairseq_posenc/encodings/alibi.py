@@ -67,8 +67,11 @@ class ALiBi(DistanceBias):
             sides = self.effective("slope_logits").sigmoid()
             of_side = sides[(positions.span > 0).long().clamp(max=len(sides) - 1)].T
             return -of_side * positions.span.abs()
-        own = self.slopes if self.log_slopes is None else self.effective("log_slopes").exp()
-        return -own[:, None] * positions.span.abs()
+        if self.log_slopes is None:
+            return -self.slopes[:, None] * positions.span.abs()
+        log_slopes = self.effective("log_slopes")
+        log_slopes = log_slopes.to(torch.promote_types(log_slopes.dtype, torch.float32))  # exp(12) is inf in float16
+        return -log_slopes.exp()[:, None] * positions.span.abs()
 
 
 def slopes(num_heads: int) -> list[float]:

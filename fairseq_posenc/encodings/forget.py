@@ -9,6 +9,7 @@ from ..attention.positions import Positions
 from .base import PositionEncoding
 from .options import BIDIRECTIONAL
 from .registry import register_encoding
+from .shared.clamp import converted
 
 
 @register_encoding("forget")
@@ -59,7 +60,7 @@ class Forget(PositionEncoding):
         if self.bidirectional:
             right = of_keys[..., None, :, 1] - of_queries[..., 1:]
             bias = bias.tril(positions.first) + right.triu(positions.first)
-        return bias.to(q.dtype)
+        return converted(bias, q.dtype)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         of_queries, of_keys = self.sums(positions)

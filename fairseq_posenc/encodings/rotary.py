@@ -31,7 +31,8 @@ class Rotary(PositionEncoding):
     multiplied by zeta_t^(i / 512), of a key by zeta_t^(-j / 512), zeta_t = (2t/r + 0.4) / 1.4 < 1. The factor
     zeta_t^((i - j) / 512) shrinks with the distance to the left and would grow to the right, so an encoder, which
     attends to both sides, has rotary without it. The authors count positions from the middle of the sentence, which
-    cancels out; here they are absolute, so that cached keys stay valid while the sentence grows.
+    cancels out; here they are absolute in the factors, so that cached keys stay valid while the sentence grows, except
+    in float16 outside incremental decoding.
 
     Two options scale rotations at test time, so that a model meets the angles of its training in longer sentences.
     ``rotary_linear_scale`` s divides positions by s (position interpolation, Chen et al. 2023,
@@ -107,11 +108,14 @@ class Rotary(PositionEncoding):
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         # PyTorch supports few operations on complex numbers in half precision.
         precise = torch.promote_types(q.dtype, torch.float32)
+        # xPos's factors fit float16 for twice as many positions if they are counted from the middle, as the authors do.
+        # Cached keys must stay valid while the sentence grows.
+        origin = positions.keys // 2 if q.dtype == torch.float16 and positions.generation is None else 0
 
         def find(direction: int) -> tuple[Tensor, Tensor]:
-            key = ("rotary", self.rotary_dim, self.scaled_base, self.rotary_linear_scale, direction, precise)
+            key = ("rotary", self.rotary_dim, self.scaled_base, self.rotary_linear_scale, direction, origin, precise)
             return at_positions(
-                positions, k.size(2), key, lambda places: self._factors(places, direction, precise), q.device
+                positions, k.size(2), key, lambda places: self._factors(places, direction, origin, precise), q.device
             )
 
         of_queries, of_keys = find(1 if self.decays else 0)
@@ -119,11 +123,12 @@ class Rotary(PositionEncoding):
             of_keys = find(-1)[1]
         return self._rotate(q, of_queries, precise), self._rotate(k, of_keys, precise), v
 
-    def _factors(self, places: Tensor, direction: int, precision: torch.dtype) -> Tensor:
+    def _factors(self, places: Tensor, direction: int, origin: int, precision: torch.dtype) -> Tensor:
         """The complex number with which each pair is multiplied at these positions, (..., n, r / 2).
 
         Args:
             direction: of xPos, 1 for queries and -1 for keys; 0 without xPos.
+            origin: position at which xPos's factors are 1.
         """
         places = places.double() / self.rotary_linear_scale
         pair = torch.arange(self.rotary_dim // 2, device=places.device, dtype=torch.float64)
@@ -131,7 +136,8 @@ class Rotary(PositionEncoding):
         if direction == 0:
             return turned
         zeta = (2 * pair / self.rotary_dim + XPOS_GAMMA) / (1 + XPOS_GAMMA)
-        return turned * (zeta ** (direction * places[..., None] / XPOS_SCALE)).to(precision)
+        exponent = direction * (places - origin / self.rotary_linear_scale) / XPOS_SCALE
+        return turned * (zeta ** exponent[..., None]).to(precision)
 
     def _rotate(self, x: Tensor, by: Tensor, dtype: torch.dtype) -> Tensor:
         """Rotates the pairs of x (B, H, n, d) as complex numbers, 7 times faster than with sines and cosines."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from ...attention.flex_kernel import ScoreMod
 from ...attention.positions import Positions
 from ..base import PositionEncoding
+from .clamp import converted
 
 
 class DistanceBias(PositionEncoding):
@@ -25,11 +26,11 @@ class DistanceBias(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         return self.cached_for_layers(
-            positions, lambda: positions.by_distance(self.of_distances(positions).to(q.dtype))
+            positions, lambda: positions.by_distance(converted(self.of_distances(positions), q.dtype))
         )
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
-        values = self.of_distances(positions).to(q.dtype)
+        values = converted(self.of_distances(positions), q.dtype)
         per_head = values.size(0) > 1
         origin = positions.queries - 1  # index in ``span`` of the distance between the first query and the first key
         return lambda score, b, h, i, j: score + values[h * per_head, j - i + origin]
