@@ -47,7 +47,8 @@ def _in_batches(order: list[int], lengths: list[int], max_tokens: int) -> Iterat
 def source_batch(trained: Trained, sources: Sequence[Tensor]) -> dict[str, Tensor]:
     """The input of the encoder, padded on the left as in fairseq-generate."""
     tokens = data_utils.collate_tokens(list(sources), trained.source.pad(), left_pad=True)
-    return {"src_tokens": tokens, "src_lengths": torch.tensor([len(source) for source in sources])}
+    lengths = torch.tensor([len(source) for source in sources])
+    return {"src_tokens": tokens.to(trained.device), "src_lengths": lengths.to(trained.device)}
 
 
 @torch.no_grad()
@@ -77,18 +78,23 @@ def log_probabilities(
     pad, eos = trained.target.pad(), trained.target.eos()
     for numbers in pair_batches(sources, targets, max_tokens):
         chosen = [targets[number] for number in numbers]
-        previous = data_utils.collate_tokens(chosen, pad, eos, left_pad=False, move_eos_to_beginning=True)
+        previous, wanted = (
+            data_utils.collate_tokens(chosen, pad, eos, left_pad=False, move_eos_to_beginning=shifted).to(
+                trained.device
+            )
+            for shifted in (True, False)
+        )
         different: dict[tuple[int, ...], int] = {}
         rows = [different.setdefault(tuple(sources[number].tolist()), len(different)) for number in numbers]
         inputs = source_batch(trained, [torch.tensor(source) for source in different])
         encoded = trained.model.encoder(**inputs)
         if len(different) < len(rows):
-            encoded = trained.model.encoder.reorder_encoder_out(encoded, torch.tensor(rows))
+            encoded = trained.model.encoder.reorder_encoder_out(encoded, torch.tensor(rows).to(trained.device))
         output = trained.model.decoder(previous, encoder_out=encoded)
         output[0][..., list(suppressed)] = float("-inf")
-        scores = trained.model.get_normalized_probs(output, log_probs=True)
-        for number, row, target in zip(numbers, scores, chosen, strict=True):
-            found[number] = row[: len(target)].gather(1, target[:, None])[:, 0].numpy()
+        scores = trained.model.get_normalized_probs(output, log_probs=True).gather(2, wanted[:, :, None])[:, :, 0]
+        for number, row, target in zip(numbers, scores.cpu(), chosen, strict=True):
+            found[number] = row[: len(target)].numpy()
         if progress is not None:
             progress(len(found), len(targets))
     return [found[number] for number in range(len(targets))]

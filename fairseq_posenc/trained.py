@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary, data_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -49,6 +50,12 @@ class Trained:
         """The target dictionary."""
         return self.task.target_dictionary
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
     def accepts(self, source: Tensor) -> bool:
         """Whether a source is within the model's maximum length; fairseq-generate refuses longer ones."""
         return len(source) <= self.model.max_positions()[0]
@@ -61,7 +68,10 @@ class Trained:
 
 
 def load_trained(
-    checkpoint: Path, data: Path | None = None, model_overrides: Mapping[str, Any] | None = None
+    checkpoint: Path,
+    data: Path | None = None,
+    model_overrides: Mapping[str, Any] | None = None,
+    cpu: bool = True,
 ) -> Trained:
     """Loads a checkpoint of this package, and its dictionaries.
 
@@ -70,6 +80,7 @@ def load_trained(
         data: directory of the dictionaries; by default the data directory of the training.
         model_overrides: settings of the model that replace those of the training, as --model-overrides of
             fairseq-generate.
+        cpu: whether the model stays on the CPU even where there is a GPU.
 
     Raises:
         OtherModel: the checkpoint is of a model that is not of this package.
@@ -101,6 +112,8 @@ def load_trained(
     for name, value in model.state_dict().items():
         if value.is_floating_point():
             check_finite(checkpoint, name, value)
+    if not cpu and torch.cuda.is_available():
+        model = model.cuda()
     return Trained(model, task, checkpoint, data)
 
 

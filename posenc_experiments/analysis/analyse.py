@@ -55,6 +55,7 @@ def analyse(
     binarized: Path | None = None,
     sentences: int | None = None,
     models: bool = True,
+    cpu: bool = False,
 ) -> None:
     """Writes analysis.json of each experiment and checkpoint, and then the page.
 
@@ -68,6 +69,7 @@ def analyse(
         binarized: binarized data of the experiments, where it is elsewhere than at their translation.
         sentences: the number of sentences of the test set that models read; all if left out.
         models: whether models are analysed, too.
+        cpu: whether models compute on the CPU even where there is a GPU.
 
     Raises:
         RecipeError: an experiment cannot be read, or not be compared with the others.
@@ -77,7 +79,7 @@ def analyse(
     rows = _rows(scores, test) if scores else []
     number = _baseline(rows, baseline)
     checkpoints = checkpoints and checkpoints.on_test_of(rows)
-    settings = ModelSettings(rows[0].first.test if rows and models else None, sentences, binarized)
+    settings = ModelSettings(rows[0].first.test if rows and models else None, sentences, binarized, cpu)
     by_directory: dict[Path, list[Score]] = {}
     for score in scores:
         by_directory.setdefault(score.directory, []).append(score)
@@ -90,7 +92,7 @@ def analyse(
         records[directory] = analyse_experiment(mine, settings, path, _titled(say, title))
     bare = []
     if checkpoints is not None:
-        asked = ModelSettings(checkpoints.data.subset, sentences)
+        asked = ModelSettings(checkpoints.data.subset, sentences, cpu=cpu)
         for path, name in zip(checkpoints.paths, short_names(checkpoints.paths), strict=True):
             record = _record_path(path.absolute().parent, f"{path.name}.{ANALYSIS}", output)
             found = analyse_checkpoint(path, checkpoints.data, asked, record, _titled(say, name))

@@ -57,12 +57,14 @@ def preferences(
     normalize: bool,
     say: Callable[[str], None],
     progress: Callable[[int, int], None] | None = None,
+    cpu: bool = False,
 ) -> list[bool]:
     """Whether the model prefers each correct target: it must be more probable, not as probable.
 
     Args:
         normalize: log-probabilities are divided by the number of tokens.
         say: takes a warning.
+        cpu: whether the model computes on the CPU even where there is a GPU.
     """
     pairs: list[Pair] = []
     numbers: dict[tuple[str, str], int] = {}  # a correct target may belong to several pairs
@@ -74,7 +76,7 @@ def preferences(
         return number
 
     sides = [(number_of(one, one.correct), number_of(one, one.contrastive)) for one in contrasts]
-    scored = score_targets(model, pairs, progress)
+    scored = score_targets(model, pairs, progress, cpu)
     if warning := unknown_words(pairs, scored):
         say(warning)
     scores = [one.mean if normalize else one.sum for one in scored]

@@ -71,7 +71,8 @@ def _described(encoding: PositionEncoding, goes_right: bool) -> Iterator[tuple[l
         goes_right: whether queries see keys to their right; where they do not, rows of those distances stay untrained.
     """
     length = min(LENGTH, getattr(encoding, "max_positions", LENGTH))
-    positions = Positions(length, length)
+    device = next((parameter.device for parameter in encoding.parameters()), None)
+    positions = Positions(length, length, device=device)
     rest = dict(effective_parameters(encoding))
     if isinstance(encoding, PairBias):
         names = [name for name in rest if not name.startswith(ADDED)]

@@ -33,6 +33,7 @@ def analyse_model(
     sentences: int | None = None,
     batch_tokens: int = 1000,
     progress: Callable[[int, int], None] | None = None,
+    cpu: bool = False,
 ) -> dict[str, Any]:
     """Analyses a checkpoint of this package on pairs of a binarized subset, with the references as the decoder's input.
 
@@ -46,6 +47,7 @@ def analyse_model(
         sentences: how many, spread evenly over the subset; all by default.
         batch_tokens: source or target tokens in a batch, padding included.
         progress: is called with the number of sentences done, and of all.
+        cpu: whether the model computes on the CPU even where there is a GPU.
 
     Returns:
         figures that JSON can hold, with 6 significant digits.
@@ -54,7 +56,7 @@ def analyse_model(
         CheckpointError: the checkpoint cannot be used, or does not fit the dictionaries.
         RecipeError: the subset cannot be used, or padding tokens before the source change something.
     """
-    trained = load_trained(checkpoint, binarized)
+    trained = load_trained(checkpoint, binarized, cpu=cpu)
     languages = trained.task.cfg.source_lang, trained.task.cfg.target_lang
     if languages != (source, target):
         raise RecipeError(
@@ -64,17 +66,18 @@ def analyse_model(
     chosen, skipped = _choose(trained, dataset, sentences)
     if not len(chosen):
         raise RecipeError(f"{binarized}: {subset} has no sentence that {checkpoint} can take: name another subset.")
-    return _rounded(_analyse(trained.model, dataset, chosen, batch_tokens, progress) | {"skipped": skipped})
+    return _rounded(_analyse(trained, dataset, chosen, batch_tokens, progress) | {"skipped": skipped})
 
 
 @torch.no_grad()
 def _analyse(
-    model: Any,
+    trained: Trained,
     dataset: Any,
     chosen: np.ndarray,
     batch_tokens: int,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
+    model = trained.model
     modules = attentions(model)
     encodings = {place: m.position_encoding for place, m in modules.items() if isinstance(m, PositionAttention)}
     layers = {
@@ -89,6 +92,7 @@ def _analyse(
     done, tokens = 0, {"source": 0, "target": 0}
     for numbers in _batches(dataset, chosen, batch_tokens):
         inputs = dataset.collater([dataset[number] for number in numbers])["net_input"]
+        inputs = {name: tensor.to(trained.device) for name, tensor in inputs.items()}
         real = real_tokens(model, inputs)
         target_is_real, source_is_real = real["cross"]
         with observing(modules, partial(_see, layers, real)):
@@ -117,17 +121,18 @@ def _see(
 
 
 def add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, keys: Tensor) -> None:
-    """Adds each sentence of a batch without its padding; ``queries`` (B, T) and ``keys`` (B, S) are the real ones."""
+    """Adds each sentence of a batch without its padding; ``queries`` (B, T) and ``keys`` (B, S) are the real ones.
+
+    Figures are computed on the CPU: they take many small steps.
+    """
     shape = observed.logits.shape
     seen = torch.ones(shape[2:], dtype=torch.bool).expand(shape[0], 1, *shape[2:])
     if observed.forbidden is not None:
         seen = (~observed.forbidden).expand(shape[0], 1, *shape[2:])
-    for number, of_queries in enumerate(queries):
-        of_keys = keys[number] if layer.keys_are_words else torch.ones(shape[3], dtype=torch.bool)
-        shares, logits, plain, visible = (
-            tensor[number][:, of_queries][:, :, of_keys]
-            for tensor in (observed.shares, observed.logits, observed.plain, seen)
-        )
+    tensors = [tensor.cpu() for tensor in (observed.shares, observed.logits, observed.plain, seen)]
+    keys = keys.cpu() if layer.keys_are_words else torch.ones(shape[0], shape[3], dtype=torch.bool)
+    for of_queries, of_keys, sentence in zip(queries.cpu(), keys, zip(*tensors, strict=True), strict=True):
+        shares, logits, plain, visible = (tensor[:, of_queries][:, :, of_keys] for tensor in sentence)
         layer.add(shares, logits, plain, visible[0])
 
 

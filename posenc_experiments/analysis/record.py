@@ -36,6 +36,7 @@ class ModelSettings:
     test: str | None  # the test set whose sentences they read; None: no models
     sentences: int | None = None  # the number of its sentences that models read; None: all
     binarized: Path | None = None
+    cpu: bool = False  # whether models compute on the CPU even where there is a GPU
 
 
 def versions() -> dict[str, str]:
@@ -122,6 +123,7 @@ def _model(checkpoint: Path, data: Data, settings: ModelSettings, known: Record,
         data.subset,
         settings.sentences,
         progress=every_ten_seconds(lambda text: say(f"model: {text}"), "sentences"),
+        cpu=settings.cpu,
     )
     return _part(inputs, {**made_by, "subset": data.subset, "vocabulary": data.vocabulary(), **found})
 

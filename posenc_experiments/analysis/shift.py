@@ -77,7 +77,7 @@ class ShiftTest:
                 continue
             changed = (moved.logits.argmax(-1) != predicted) & target_is_real
             cosine = F.cosine_similarity(moved.states.double(), output.states.double(), dim=-1)
-            sums += torch.stack([changed.sum(), cosine[source_is_real].sum()])
+            sums += torch.stack([changed.sum(), cosine[source_is_real].sum()]).cpu()
         self._checked_pads = True
 
     def result(self) -> list[dict[str, Any]]:

@@ -86,17 +86,21 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
 
 
 def score_targets(
-    model: Model, pairs: Sequence[Pair], progress: Callable[[int, int], None] | None = None
+    model: Model, pairs: Sequence[Pair], progress: Callable[[int, int], None] | None = None, cpu: bool = False
 ) -> list[Scored]:
     """Scores each pair's target given its source.
 
     Text is split into subwords as the prepared data says; if this project did not prepare it, at spaces.
 
+    Args:
+        progress: is called with the number of targets done, and of all.
+        cpu: whether the model computes on the CPU even where there is a GPU.
+
     Raises:
         CheckpointError: the checkpoint cannot be used, or does not fit the dictionaries.
         RecipeError: a side is empty or longer than the model accepts, or the prepared data is damaged.
     """
-    trained = load_trained(model.checkpoint, model.data)
+    trained = load_trained(model.checkpoint, model.data, cpu=cpu)
     sides: list[list[list[str]]] = []
     for language, lines in (
         (trained.task.cfg.source_lang, [pair.source for pair in pairs]),

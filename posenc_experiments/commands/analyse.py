@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.commands.model_options import data_option
+from posenc_experiments.commands.model_options import cpu_option, data_option
 
 
 @click.command()
@@ -41,6 +41,7 @@ from posenc_experiments.commands.model_options import data_option
     metavar="N",
     help="Models read N, spread over the test set.  [default: all]",
 )
+@cpu_option
 @click.option("--no-models", is_flag=True, help="Analyse texts and logs only.")
 def main(
     directories: tuple[Path, ...],
@@ -51,6 +52,7 @@ def main(
     binarized: Path | None,
     pair: str | None,
     sentences: int | None,
+    cpu: bool,
     no_models: bool,
 ) -> None:
     """Analyses scored experiments and their models: writes a page, and analysis.json into each experiment's directory.
@@ -78,4 +80,5 @@ def main(
         binarized=binarized,
         sentences=sentences,
         models=not no_models,
+        cpu=cpu,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.commands.model_options import data_option
+from posenc_experiments.commands.model_options import cpu_option, data_option
 from posenc_experiments.evaluation.report import FORMATS
 
 
@@ -20,9 +20,12 @@ from posenc_experiments.evaluation.report import FORMATS
     help="The contrastive set: a table (.tsv), LingEval97's .json, or a directory of DistilLingEval.",
 )
 @data_option
+@cpu_option
 @click.option("--normalize", is_flag=True, help="Compare log-probabilities divided by the number of tokens.")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
-def main(models: tuple[Path, ...], contrastive_set: Path, binarized: Path | None, normalize: bool, style: str) -> None:
+def main(
+    models: tuple[Path, ...], contrastive_set: Path, binarized: Path | None, cpu: bool, normalize: bool, style: str
+) -> None:
     """Prints how often models give the correct target of a pair a higher probability than the one with an error.
 
     \b
@@ -48,6 +51,6 @@ def main(models: tuple[Path, ...], contrastive_set: Path, binarized: Path | None
         def say(words: str, title: str = f"{model.name} ({number} of {len(found)})") -> None:
             click.echo(f"contrast: {title}: {words}", err=True)
 
-        results.append(preferences(model, contrasts, normalize, say, every_ten_seconds(say, "targets")))
+        results.append(preferences(model, contrasts, normalize, say, every_ten_seconds(say, "targets"), cpu))
     names = [model.name for model in found]
     click.echo(report(contrastive_set.name, names, contrasts, results, normalize).format(style), nl=False)

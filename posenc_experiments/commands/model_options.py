@@ -12,3 +12,5 @@ data_option = click.option(
     type=click.Path(path_type=Path),
     help="What fairseq-preprocess wrote; needed for a checkpoint.  [default: what the experiment was translated from]",
 )
+#: --cpu, passed as `cpu`
+cpu_option = click.option("--cpu", is_flag=True, help="Compute on the CPU, even where there is a GPU.")

@@ -7,15 +7,16 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, require_output
-from posenc_experiments.commands.model_options import data_option
+from posenc_experiments.commands.model_options import cpu_option, data_option
 
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("pairs", type=click.Path(path_type=Path))
 @data_option
+@cpu_option
 @click.option("--output", type=click.Path(path_type=Path), help="Write the table there.  [default: print it]")
-def main(model: Path, pairs: Path, binarized: Path | None, output: Path | None) -> None:
+def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Path | None) -> None:
     """Scores given targets: the log-probability of each, and of each of its tokens, given the source.
 
     \b
@@ -46,7 +47,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, output: Path | None) 
     def say(words: str) -> None:
         click.echo(f"score-targets: {words}", err=True)
 
-    scores = score_targets(models[0], wanted, every_ten_seconds(say, "targets"))
+    scores = score_targets(models[0], wanted, every_ten_seconds(say, "targets"), cpu)
     if warning := unknown_words(wanted, scores):
         say(warning)
     lines = ["line\ttarget\tlog_probability\tlength\ttokens\ttoken_log_probabilities"]

@@ -644,5 +644,5 @@ def test_a_recipe_ends_with_its_page(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     last = result.output.splitlines()[-1]
     pair = tmp_path / "output" / "tiny" / "en-de"
-    assert f" posenc_experiments analyse --output {pair / 'analysis.html'} {pair}" in last
+    assert f" posenc_experiments analyse --cpu --output {pair / 'analysis.html'} {pair}" in last
     assert last.count("/seed1") == 2
