@@ -81,6 +81,11 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
             state = load_checkpoint(_local_copy(path, load_on_all_ranks), mapped=False)
             check_complete(Path(path), state)
             overrides = arg_overrides or {}
+            if "position_encoding" in overrides:
+                raise FlagError(
+                    "position_encoding in --model-overrides has no effect, since the architecture names the encoding: "
+                    "leave it out."
+                )
             if state.get("args") is not None:
                 _forget_embedding_files(vars(state["args"]))
                 vars(state["args"]).update(overrides)

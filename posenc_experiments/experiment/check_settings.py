@@ -174,6 +174,11 @@ def _generation_faults(checked: Checked) -> Iterator[Fault]:
             "model-overrides",
             f"--model-overrides {get('model-overrides')}: write a dictionary, such as {{'dropout': 0}}.",
         )
+    elif "position_encoding" in overrides:
+        yield (
+            "model-overrides",
+            f"--model-overrides {get('model-overrides')}: the architecture names the encoding; leave it out.",
+        )
     yield from _too_short(checked, get("max-source-positions"))
 
 

@@ -170,6 +170,7 @@ def test_a_training_with_a_result_is_accepted(prepared: Run, overrides: list[str
         (["generate.lenpen=nan"], "--set generate.lenpen: --lenpen nan: write a finite number"),
         (["generate.model-overrides={"], "--model-overrides {: write a dictionary"),
         (["generate.model-overrides={[]: 1}"], "write a dictionary"),
+        (["generate.model-overrides={'position_encoding': 't5'}"], "the architecture names the encoding; leave it out"),
         (["generate.constraints="], "--constraints needs constraints of each sentence"),
         (["generate.replace-unk="], "--replace-unk needs text that is not binarized"),
         (["generate.lm-path=no.pt"], "--lm-path no.pt: there is no such file"),
