@@ -92,7 +92,7 @@ class Masks:
     def _as_numbers(self, mask: Tensor) -> Tensor:
         """A mask to add to the logits, with -inf where it forbids a pair."""
         if mask.is_floating_point():
-            return torch.threshold(mask, self.forbidden_logit, -torch.inf).to(self.dtype)
+            return torch.threshold(mask.to(self.dtype), self.forbidden_logit, -torch.inf)
         return torch.zeros(mask.shape, dtype=self.dtype, device=mask.device).masked_fill(mask, -torch.inf)
 
     def applied_to(self, logits: Tensor) -> Tensor:
