@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 from . import model  # noqa: F401 - registers the model of which these are architectures
 from .arguments import input_flags, plugin_flags
 from .encodings import ENCODINGS
-from .encodings.options import DEFAULT_NUM_SEGMENTS, parse_option
+from .encodings.contract.options import DEFAULT_NUM_SEGMENTS, parse_option
 
 SIZES = (
     "tiny",

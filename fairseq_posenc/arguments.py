@@ -10,8 +10,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 from . import augmentation
 from .attention.backends import BACKENDS
 from .encodings import ENCODINGS, find_encoding
-from .encodings.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, count, flag, flags_of, parse_bool
-from .encodings.registry import default_options, known_options
+from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, count, flag, flags_of, parse_bool
+from .encodings.contract.registry import default_options, known_options
 from .errors import FlagError
 
 SIDES = ("source", "target")

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf, open_dict
 
 from .arguments import plugin_flags
 from .checkpoints import check_complete, load_checkpoint, message_types, safe_loading
-from .encodings.registry import known_options
+from .encodings.contract.registry import known_options
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
 

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Iterable
 from types import TracebackType
 
-from hydra.errors import CompactHydraException
+try:
+    from hydra.errors import CompactHydraException
+except ImportError:  # without fairseq, which brings hydra, the encodings work too
+    CompactHydraException = Exception  # type: ignore[misc,assignment]
 
 #: environment variable that, set to 1, makes commands print the traceback of a refusal
 TRACEBACK = "FAIRSEQ_POSENC_TRACEBACK"

@@ -11,7 +11,7 @@ from fairseq.modules import LearnedPositionalEmbedding, SinusoidalPositionalEmbe
 from torch import Tensor
 
 from .attention.module import current_positions
-from .encodings.shared.gain import LearnedScalars, resolve_gain, scale_around
+from .encodings.contract.gain import LearnedScalars, resolve_gain, scale_around
 from .errors import FlagError
 
 

@@ -20,10 +20,10 @@ from .attention.module import (
     current_positions,
     use_positions,
 )
-from .attention.positions import CrossPositions, Positions, count_separators
 from .augmentation import Augmentation
 from .encodings import PositionEncoding
 from .input_positions import replace_input_positions
+from .positions import CrossPositions, Positions, count_separators
 
 
 class LayerEncodings:

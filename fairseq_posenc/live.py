@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from .attention.module import PositionAttention
 from .attention.observing import Observed, Place, attended_distance, attentions, observing, real_tokens
-from .attention.positions import absolute_positions
-from .encodings.shared.gain import effective_parameters
+from .encodings.contract.gain import effective_parameters
+from .positions import absolute_positions
 
 #: after fairseq's own statistics of a batch, before its times
 PRIORITY = 650

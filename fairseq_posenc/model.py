@@ -30,8 +30,8 @@ from .arguments import (
 )
 from .augmentation import Augmentation, build_augmentation
 from .encodings import PositionEncoding, build_encoding, find_encoding
-from .encodings.base import ADDED
-from .encodings.shared.gain import modules_with_scalars, scale_around
+from .encodings.contract.base import ADDED
+from .encodings.contract.gain import modules_with_scalars, scale_around
 from .errors import CheckpointError, FlagError
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
 from .live import log_positions

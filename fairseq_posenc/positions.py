@@ -1,5 +1,395 @@
-"""The public names of :mod:`fairseq_posenc.attention.positions`."""
+"""Positions and distances of queries and keys, and the caches of one pass and of one generation.
 
-from .attention.positions import CrossPositions, GivenPositions, Positions
+Convention of the whole package: the distance of query i and key j is ``j - i``. Queries are aligned to the *end* of
+the keys, so a full pass (T = S) and one step of incremental decoding (T = 1) share one code path.
+"""
 
-__all__ = ["CrossPositions", "GivenPositions", "Positions"]
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
+    """Distance ``j - i`` of every query and key, (queries, keys), int64.
+
+    Args:
+        first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
+    """
+    first = keys - queries if first is None else first
+    i = torch.arange(first, first + queries, device=device)
+    j = torch.arange(keys, device=device)
+    return j[None, :] - i[:, None]
+
+
+def absolute_positions(padding_mask: Tensor) -> Tensor:
+    """Position of each token in its sentence, from 0, not counting padding, (batch, keys), int64.
+
+    fairseq pads sources on the left and targets on the right, so column indices would depend on the padding.
+
+    Args:
+        padding_mask: (batch, keys), True = padding. Padding gets position 0.
+    """
+    real = (~padding_mask).long()
+    return (real.cumsum(dim=1) - 1).clamp(min=0) * real
+
+
+def count_separators(tokens: Tensor, separator: int) -> Tensor:
+    """Segment of each token, that is the number of separators before it, (batch, length), int64."""
+    found = tokens.eq(separator).long()
+    return found.cumsum(dim=1) - found
+
+
+def look_up(table: Tensor, index: Tensor) -> Tensor:
+    """Gathers from a table (H, rows): (H, T, S) for an index (T, S), (B, H, T, S) for an index (B, T, S)."""
+    found = table.index_select(1, index.flatten()).view(-1, *index.shape)
+    return found if index.dim() == 2 else found.transpose(0, 1)
+
+
+class Clipped(NamedTuple):
+    """Indices into a table with a row for each clipped distance."""
+
+    #: the rows that occur at these lengths; callers slice the table first, so that other rows cost nothing
+    rows: slice
+    #: into these rows, of the shape of ``distances``
+    indices: Tensor
+    #: the keys, from and to, outside of which the distances of every query are clipped (not in cross-attention)
+    band: tuple[int, int]
+
+
+class Positions:
+    """Positions of queries and keys in one forward pass of the encoder or decoder, shared by its layers.
+
+    Indices are computed on first use and cached. Make a new object for every pass: cached values may depend on
+    parameters.
+
+    Args:
+        queries: number of queries T, the last T of the keys.
+        keys: number of keys S.
+        padding_mask: (batch, keys), True = padding; None without padding.
+        device: of the indices; by default that of the mask or the segments, otherwise that of q.
+        segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
+        recomputed: whether layers run again in the backward pass (activation checkpointing); values that need a
+            gradient are then not cached.
+        generation: a dictionary that caches values for one batch, the same in all steps of incremental decoding; None
+            outside incremental decoding.
+        first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
+    """
+
+    #: whether these are positions in cross-attention: keys of the source, queries of the target
+    is_cross_attention = False
+    #: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.from_input
+    from_input: Tensor | None = None
+    #: in a block of queries: what PositionEncoding.prepare computed for all queries
+    prepared: Any = None
+    #: whether positions are given for each token, instead of 0, 1, 2, ... (see :class:`GivenPositions`)
+    are_given = False
+
+    def __init__(
+        self,
+        queries: int,
+        keys: int,
+        padding_mask: Tensor | None = None,
+        device: torch.device | None = None,
+        segments: Tensor | None = None,
+        recomputed: bool = False,
+        generation: dict[Any, Any] | None = None,
+        first: int | None = None,
+    ) -> None:
+        if queries > keys and not self.is_cross_attention:
+            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
+        self.queries = queries
+        self.keys = keys
+        self.first = keys - queries if first is None else first
+        self.padding_mask = None if padding_mask is None else padding_mask.bool()
+        given = padding_mask if padding_mask is not None else segments
+        self.device = device if given is None else given.device
+        self.segments = segments
+        self.recomputed = recomputed
+        self.generation = generation
+        #: positions in cross-attention in the same pass, if an encoding is used there
+        self.cross_attention: CrossPositions | None = None
+        self._cache: dict[Hashable, Any] = {}
+
+    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
+        """Positions of queries ``start`` to ``stop - 1`` and the first ``keys`` keys.
+
+        The keys must include the last of these queries. The backward pass recomputes a block, so values that need a
+        gradient are not cached for it.
+        """
+        block = Positions(
+            stop - start,
+            keys,
+            None if self.padding_mask is None else self.padding_mask[:, :keys],
+            self.device,
+            None if self.segments is None else self.segments[:, :keys],
+            recomputed=True,
+            first=self.first + start,
+        )
+        block.lengths = self.lengths  # those of whole sentences
+        block.prepared = prepared
+        return block.with_input(None if self.from_input is None else self.from_input[:, :, :keys])
+
+    def with_input(self, from_input: Tensor | None) -> Positions:
+        """The same positions and caches for one layer, whose encoding read ``from_input`` from the layer's input."""
+        if from_input is None:
+            return self
+        copied = copy.copy(self)
+        copied.from_input = from_input
+        return copied
+
+    def without_gradients(self) -> Positions:
+        """The same positions for computations without gradients, whose values are not cached for others."""
+        copied = copy.copy(self)
+        copied._cache = dict(self._cache)
+        copied.recomputed = True
+        return copied
+
+    @property
+    def batch(self) -> int:
+        """The number of sentences; 1 if neither the padding mask nor the segments tell it."""
+        known = self.padding_mask if self.padding_mask is not None else self.segments
+        return 1 if known is None else known.size(0)
+
+    @cached_property
+    def is_right_padded(self) -> bool:
+        """Whether no padding is left of a real token, so that the position of a token is its column index."""
+        mask = self.padding_mask
+        return mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all())
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """The number of keys of each sentence without padding, (batch, 1), or (1, 1) without a mask; int64."""
+        if self.padding_mask is None:
+            return torch.tensor([[self.keys]], device=self.device)
+        return (~self.padding_mask).sum(dim=1, keepdim=True)
+
+    @cached_property
+    def tokens_before(self) -> Tensor:
+        """The number of tokens before each key, without padding, (batch, keys), or (1, keys) if right-padded; int64."""
+        if self.padding_mask is None or self.is_right_padded:
+            return torch.arange(self.keys, device=self.device)[None, :]
+        return absolute_positions(self.padding_mask)
+
+    @property
+    def key_positions(self) -> Tensor:
+        """Position of each key, from 0, not counting padding, (batch, keys), or (1, keys) if right-padded; int64."""
+        return self.tokens_before
+
+    @property
+    def query_positions(self) -> Tensor:
+        """Position of each query, from 0, not counting padding, (batch or 1, queries), int64."""
+        return self.key_positions[:, self.first : self.first + self.queries]
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The number of positions that a query can have, and a key."""
+        return self.keys, self.keys
+
+    @cached_property
+    def distances(self) -> Tensor:
+        """Distance ``j - i``, (queries, keys), or (batch, queries, keys) if sentences differ; int64."""
+        return relative_distances(self.queries, self.keys, self.device, self.first)
+
+    @cached_property
+    def span(self) -> Tensor:
+        """All distances that can occur, ascending, int64."""
+        return torch.arange(*self._span_ends, device=self.device)
+
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        """The smallest distance, and the largest plus 1."""
+        return 1 - self.first - self.queries, self.keys - self.first
+
+    @property
+    def index_of_zero(self) -> int:
+        """The index of distance 0 in ``span``."""
+        return -self._span_ends[0]
+
+    @cached_property
+    def span_index(self) -> Tensor:
+        """Index in ``span`` of the distance of each query and key, of the shape of ``distances``."""
+        return self.distances - self._span_ends[0]
+
+    def by_distance(self, values: Tensor) -> Tensor:
+        """Expands values of each distance of ``span``, (H, distances), to (H, T, S) or (B, H, T, S)."""
+        return look_up(values, self.span_index)
+
+    def span_rows(self, left: int, right: int) -> Tensor:
+        """The row of each distance of ``span`` in a table with a row for each distance from -left to right."""
+        return self.span.clamp(-left, right) + left
+
+    def clipped(self, left: int, right: int) -> Clipped:
+        """Indices into a table with a row for each distance from -left to right; distances beyond are clipped."""
+
+        def find() -> Clipped:
+            lowest, end = self._span_ends
+            low, high = max(-left, lowest), min(right, end - 1)
+            start = min(max(self.first - left + 1, 0), self.keys)
+            band = start, min(max(self.first + self.queries - 1 + right, start), self.keys)
+            return Clipped(slice(left + low, left + high + 1), self.distances.clamp(low, high) - low, band)
+
+        return self.cached(("clipped", left, right), find)
+
+    def by_position(self, matrix: Tensor) -> Tensor:
+        """Indexes a matrix (H, n, m) by the absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
+        if self.is_right_padded:
+            return matrix[:, self.first : self.first + self.queries, : self.keys]
+        width = matrix.size(2)
+        index = self.cached(
+            ("by position", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
+        )
+        return look_up(matrix.flatten(1), index)
+
+    @cached_property
+    def segment_pairs(self) -> tuple[Tensor, Tensor]:
+        """Segments of the queries (batch, queries) and of the keys (batch, keys).
+
+        Raises:
+            ValueError: no segments were given.
+        """
+        if self.segments is None:
+            raise ValueError(
+                "segment attention needs the segment of each token: give positions=Positions(queries, keys, "
+                "padding_mask, segments=...), or --segment-separator to a model."
+            )
+        return self.segments[:, self.first : self.first + self.queries], self.segments
+
+    def cached(self, key: Hashable, make: Callable[[], Any], learned: bool = False) -> Any:
+        """``make()``, cached for this pass under ``key``.
+
+        Args:
+            learned: whether the value depends on parameters; it is then not cached if layers are recomputed.
+        """
+        if learned and self.recomputed:
+            return make()
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    def cached_for_generation(self, key: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
+        """``make(capacity)``, cached under ``key`` for the whole generation; the capacity doubles when outgrown.
+
+        Outside incremental decoding the value is cached for this pass and must not depend on parameters.
+
+        Args:
+            make: makes the value for a number of positions.
+            longest: maximum capacity.
+        """
+        length = max(self.extent)
+        if self.generation is None:
+            return self.cached(key, lambda: make(length))
+        capacity, value = self.generation.get(key, (0, None))
+        if capacity < length:
+            capacity = max(64, 2 * length) if longest is None else min(max(64, 2 * length), longest)
+            value = make(capacity)
+            self.generation[key] = capacity, value
+        return value
+
+
+class GivenPositions(Positions):
+    """Positions in which each token has a given one: higher by a shift, with gaps, or a real number.
+
+    Distances, and all that follows from them, remain those of columns.
+
+    Args:
+        of: the positions of this pass.
+        key_positions: (batch, keys), int64 or floating.
+        extent: how many positions a token can have; whole positions are less than this.
+    """
+
+    are_given = True
+    is_right_padded = False  # no token's position is its column
+
+    def __init__(self, of: Positions, key_positions: Tensor, extent: int) -> None:
+        super().__init__(
+            *(of.queries, of.keys, of.padding_mask, of.device, of.segments, of.recomputed, of.generation),
+            first=of.first,
+        )
+        self.from_input = of.from_input
+        self.prepared = of.prepared
+        self._key_positions = key_positions
+        self._extent = extent
+
+    @property
+    def key_positions(self) -> Tensor:
+        return self._key_positions
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self._extent, self._extent
+
+    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
+        of = super().block(start, stop, keys, prepared)
+        block = GivenPositions(of, self._key_positions[:, :keys], self._extent)
+        block.lengths = of.lengths
+        return block
+
+
+class CrossPositions(Positions):
+    """Positions in cross-attention; the distance is the position in the source minus the position in the target.
+
+    Args:
+        target: the decoder's own positions in this pass.
+        padding_mask: (batch, source length), True = padding.
+        segments: (batch, source length), int64.
+        shift: added to the positions of the source.
+    """
+
+    is_cross_attention = True
+
+    def __init__(self, target: Positions, padding_mask: Tensor, segments: Tensor | None = None, shift: int = 0) -> None:
+        super().__init__(
+            target.queries,
+            padding_mask.size(1),
+            padding_mask,
+            segments=segments,
+            recomputed=target.recomputed,
+            generation=target.generation,
+            first=target.first,
+        )
+        if target.device is None:
+            target.device = self.device
+        # Copies values instead of keeping the target: it refers to this object, and a cycle delays freeing memory.
+        self._query_positions = target.query_positions
+        self._query_extent = target.extent[0]
+        self._key_extent = self.keys + shift
+        self._shift = shift
+        self._query_segments = None if target.segments is None else target.segment_pairs[0]
+        self._target_is_right_padded = target.is_right_padded
+
+    @cached_property
+    def is_right_padded(self) -> bool:
+        return not self._shift and self._target_is_right_padded and super().is_right_padded
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        return super().key_positions + self._shift
+
+    @property
+    def query_positions(self) -> Tensor:
+        return self._query_positions
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self._query_extent, self._key_extent
+
+    @cached_property
+    def distances(self) -> Tensor:
+        distances = self.key_positions[:, None, :] - self.query_positions[:, :, None]
+        return distances[0] if distances.size(0) == 1 else distances
+
+    @property
+    def _span_ends(self) -> tuple[int, int]:
+        return 1 - self._query_extent, self._key_extent
+
+    @cached_property
+    def segment_pairs(self) -> tuple[Tensor, Tensor]:
+        if self.segments is None or self._query_segments is None:
+            raise ValueError("segment attention in cross-attention needs the segments of both source and target.")
+        return self._query_segments, self.segments

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from .arguments import SIDES, encoding_of, input_positions_of, options_of
 from .encodings import ENCODINGS
-from .encodings.options import DEFAULT_NUM_SEGMENTS
-from .encodings.registry import default_options
-from .encodings.shared.gain import resolve_gain
+from .encodings.contract.gain import resolve_gain
+from .encodings.contract.options import DEFAULT_NUM_SEGMENTS
+from .encodings.contract.registry import default_options
 
 #: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
 SIGNATURE = "position_version"

@@ -21,8 +21,8 @@ from click.testing import CliRunner
 from matplotlib.image import imread
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
-from fairseq_posenc.encodings.options import flag
-from fairseq_posenc.encodings.registry import default_options
+from fairseq_posenc.encodings.contract.options import flag
+from fairseq_posenc.encodings.contract.registry import default_options
 from fairseq_posenc.export.positions import CONVERTERS, REASONS
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.together import ALL_TESTS

@@ -20,7 +20,7 @@ from fairseq.modules import FairseqDropout
 from fairseq_posenc.architectures import SIZES, architecture_name
 from fairseq_posenc.attention import backends, module
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.encodings.options import flag
+from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
 from fairseq_posenc.positions import CrossPositions, Positions
 from fairseq_posenc.signature import SIGNATURE, decode_signature

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
-from fairseq_posenc.encodings.options import SHARING, Option, parse_bool
+from fairseq_posenc.encodings.contract.options import SHARING, Option, parse_bool
 
 #: values to test in addition to the default; options with choices and bools are tested with every value
 INTERESTING: dict[str, tuple[Any, ...]] = {

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..encodings.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding
 from ..errors import FlagError
-from . import flex_kernel
-from .learned_mask import FusedWithLearnedMask, softmax
-from .masks import Masks, four_dimensions
-from .positions import Positions
+from ..kernels import flex as flex_kernel
+from ..kernels.learned_mask import FusedWithLearnedMask, softmax
+from ..masks import Masks, four_dimensions
+from ..positions import Positions
 
 
 @dataclass(frozen=True)

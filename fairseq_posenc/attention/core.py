@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..encodings.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding
+from ..masks import Masks
+from ..positions import Positions
 from .backends import BACKENDS, AttentionInputs, check_backend, with_weights
-from .masks import Masks
-from .positions import Positions
 
 
 def attend(

@@ -10,11 +10,11 @@ from typing import Any
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from ..encodings.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding
+from ..positions import Positions
 from .backends import check_backend
 from .core import attend_transformed, check_positions
 from .key_value_cache import append, reorder
-from .positions import Positions
 
 #: positions of this thread's current forward pass; fairseq's layers cannot pass extra arguments to their attention
 _positions: ContextVar[Positions | None] = ContextVar("positions", default=None)

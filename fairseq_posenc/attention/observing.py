@@ -15,11 +15,11 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from ..encodings.absolute import NoPositions
-from ..encodings.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding
+from ..masks import Masks
+from ..positions import Positions
 from .backends import AttentionInputs, attention_weights
-from .masks import Masks
 from .module import PositionAttention, PositionCrossAttention, current_positions
-from .positions import Positions
 
 #: ``(stack, layer)``; stacks are "encoder", "decoder" and "cross"
 Place = tuple[str, int]

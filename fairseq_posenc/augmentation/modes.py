@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attention.positions import GivenPositions, Positions
 from ..errors import FlagError
+from ..positions import GivenPositions, Positions
 
 #: the key of the encoder's output under which it hands the decoder what source and target share
 SHARED_DRAW = "position_augmentation"

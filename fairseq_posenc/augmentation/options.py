@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..encodings.options import Option, finite, positive_integer
+from ..encodings.contract.options import Option, finite, positive_integer
 
 MODES = ("shift", "random", "cape")
 #: the longest range; ``random`` draws a number for each of its positions and each sentence

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..attention.backends import check_backend
 from ..attention.core import attend
 from ..encodings import build_encoding, find_encoding
-from ..encodings.registry import known_options
+from ..encodings.contract.registry import known_options
 from .memory import compare_peaks
 from .models import DTYPES, Candidate, Setup, split_flags
 from .results import Result

@@ -20,7 +20,7 @@ from .. import architectures
 from ..architectures import architecture_name
 from ..arguments import add_flags
 from ..encodings import ENCODINGS
-from ..encodings.options import flag
+from ..encodings.contract.options import flag
 from .results import BenchmarkError
 from .rounds import STOCK
 

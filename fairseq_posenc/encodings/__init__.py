@@ -27,8 +27,8 @@ from . import (  # noqa: F401 - each registers its encodings
     transformer_xl,
     tupe,
 )
-from .base import PositionEncoding
-from .registry import ENCODINGS, build_encoding, find_encoding, register_encoding
+from .contract.base import PositionEncoding
+from .contract.registry import ENCODINGS, build_encoding, find_encoding, register_encoding
 
 for _entry_point in entry_points(group="fairseq_posenc.encodings"):
     try:

@@ -1,7 +1,7 @@
 """Encodings without effect in attention: none at all, and those that fairseq adds to the embeddings."""
 
-from .base import PositionEncoding
-from .registry import register_encoding
+from .contract.base import PositionEncoding
+from .contract.registry import register_encoding
 
 
 @register_encoding("nopos")

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
-from .options import BIDIRECTIONAL, Option
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.options import BIDIRECTIONAL, Option
+from .contract.registry import register_encoding
 from .shared.distance import DistanceBias
 
 

@@ -7,11 +7,11 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Clipped, Positions
 from ..errors import FlagError
-from .base import PositionEncoding, Projection
-from .options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
-from .registry import register_encoding
+from ..positions import Clipped, Positions
+from .contract.base import PositionEncoding, Projection
+from .contract.options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
+from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, signed_log_buckets
 from .shared.tables import logits_of_keys, logits_of_queries
 

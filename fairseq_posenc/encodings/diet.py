@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
-from .options import MAX_POSITIONS, POSITION_SHARING, Option, positive_integer
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, Option, positive_integer
+from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.distance import DistanceBias
 from .shared.pairs import PairBias

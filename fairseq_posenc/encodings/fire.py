@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions, look_up
-from .base import ADDED, PositionEncoding
-from .options import BIDIRECTIONAL, POSITION_SHARING, Option, positive
-from .registry import register_encoding
+from ..positions import Positions, look_up
+from .contract.base import ADDED, PositionEncoding
+from .contract.options import BIDIRECTIONAL, POSITION_SHARING, Option, positive
+from .contract.registry import register_encoding
 from .shared.tables import table_heads
 
 #: width of the hidden layer, and the summand that avoids a division by zero; both are the authors'

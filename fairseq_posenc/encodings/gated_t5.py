@@ -4,11 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.flex_kernel import ScoreMod
-from ..attention.positions import Positions
-from .base import PositionEncoding
-from .options import SHARED_BY_LAYERS
-from .registry import register_encoding
+from ..kernels.flex import ScoreMod
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.options import SHARED_BY_LAYERS
+from .contract.registry import register_encoding
 from .t5 import T5
 
 

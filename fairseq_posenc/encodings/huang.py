@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..attention.positions import Positions, look_up
-from .base import PositionEncoding
-from .options import MAX_POSITIONS, POSITION_SHARING
-from .registry import register_encoding
+from ..positions import Positions, look_up
+from .contract.base import PositionEncoding
+from .contract.options import MAX_POSITIONS, POSITION_SHARING
+from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.tables import check_length, logits_of_keys, logits_of_queries, table_heads
 

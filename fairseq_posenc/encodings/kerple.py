@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
-from .base import PositionEncoding
-from .options import POSITION_SHARING
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.options import POSITION_SHARING
+from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
 from .shared.distance import DistanceBias
 from .shared.tables import table_heads

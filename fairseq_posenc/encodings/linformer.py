@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
-from .base import PositionEncoding
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
+from .contract.registry import register_encoding
 from .diet import POSITION_RANK
-from .options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
-from .registry import register_encoding
 from .shared.tables import check_length, table_heads
 
 PROJECTION_LENGTH = Option(positive_integer, "length to which Linformer projects keys and values")

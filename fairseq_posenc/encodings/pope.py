@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
-from .base import PositionEncoding
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
 from .shared.rotations import at_positions, rotations
 

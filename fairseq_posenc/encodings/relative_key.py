@@ -6,11 +6,11 @@ Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187.
 import torch
 from torch import Tensor, nn
 
-from ..attention.flex_kernel import ScoreMod
-from ..attention.positions import Positions
-from .base import PositionEncoding
-from .options import POSITION_SHARING, Option, count
-from .registry import register_encoding
+from ..kernels.flex import ScoreMod
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.options import POSITION_SHARING, Option, count
+from .contract.registry import register_encoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
 
 

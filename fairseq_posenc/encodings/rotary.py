@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from ..attention.positions import Positions
 from ..errors import FlagError
-from .base import PositionEncoding
-from .options import BIDIRECTIONAL, Option, finite, parse_bool, positive
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.options import BIDIRECTIONAL, Option, finite, parse_bool, positive
+from .contract.registry import register_encoding
 from .shared.rotations import at_positions, rotations
 
 #: xPos's gamma, and the distance after which a pair is multiplied by its zeta once

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from ..attention.flex_kernel import ScoreMod
-from ..attention.masks import Masks
-from ..attention.positions import Positions
-from .options import Option, parse_bool
-from .registry import register_encoding
+from ..kernels.flex import ScoreMod
+from ..masks import Masks
+from ..positions import Positions
+from .contract.options import Option, parse_bool
+from .contract.registry import register_encoding
 from .shared.band import flex_clipped_attention
 from .shared.clipped import CLIPPED, ClippedEncoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, weighted_sum

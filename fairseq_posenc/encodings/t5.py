@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
-from .options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING
+from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.distance import DistanceBias
 from .shared.tables import table_heads

@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import Positions
 from ..errors import FlagError
-from .base import PositionEncoding
-from .options import Option, parse_bool
-from .registry import register_encoding
+from ..positions import Positions
+from .contract.base import PositionEncoding
+from .contract.options import Option, parse_bool
+from .contract.registry import register_encoding
 from .shared.tables import logits_of_queries, per_head
 
 QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..attention.positions import relative_distances
-from .options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, Option, parse_bool
-from .registry import register_encoding
+from ..positions import relative_distances
+from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, Option, parse_bool
+from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.pairs import PairBias
 

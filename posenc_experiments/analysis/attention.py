@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_posenc.attention.observing import attended_distance
-from fairseq_posenc.attention.positions import relative_distances
+from fairseq_posenc.positions import relative_distances
 
 #: positions' part of the logits is averaged for distances up to this one
 FURTHEST = 32

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fairseq_posenc.attention.observing import Place
 from fairseq_posenc.encodings import PositionEncoding
-from fairseq_posenc.encodings.base import ADDED
-from fairseq_posenc.encodings.shared.gain import effective_parameters
+from fairseq_posenc.encodings.contract.base import ADDED
+from fairseq_posenc.encodings.contract.gain import effective_parameters
 from fairseq_posenc.encodings.shared.pairs import PairBias
 from fairseq_posenc.positions import Positions
 

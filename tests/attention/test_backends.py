@@ -10,12 +10,13 @@ from torch.nn.attention import flex_attention as torch_flex
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.attention import backends, flex_kernel
+from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.backends import BACKENDS, check_backend
-from fairseq_posenc.attention.masks import Masks
 from fairseq_posenc.attention.module import PositionAttention
 from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings.shared import band
+from fairseq_posenc.kernels import flex as flex_kernel
+from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.variants import ALONE, MASKABLE, converted

@@ -8,10 +8,10 @@ import torch
 from torch._dynamo.utils import counters
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.attention import flex_on_cpu
 from fairseq_posenc.attention.backends import check_backend
 from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.kernels import flex_on_cpu
 from tests.variants import converted
 
 #: PyTorch compiles sizes that are equal at first as one, so these differ

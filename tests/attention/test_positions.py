@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairseq_posenc.attention.positions import CrossPositions, Positions, absolute_positions, relative_distances
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
+from fairseq_posenc.positions import CrossPositions, Positions, absolute_positions, relative_distances
 
 
 def test_distance_is_key_minus_query_with_queries_at_the_end():

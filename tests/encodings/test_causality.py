@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.attention import flex_kernel
 from fairseq_posenc.attention.backends import check_backend
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError
+from fairseq_posenc.kernels import flex as flex_kernel
 from tests.variants import converted
 
 HEADS, DIM = 2, 8

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.attention.positions import count_separators
 from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
-from fairseq_posenc.encodings.options import Option
-from fairseq_posenc.positions import CrossPositions, Positions
+from fairseq_posenc.encodings.contract.options import Option
+from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
 from tests.variants import ALONE, CAUSAL, IN_ATTENTION, MASKABLE, converted, ignores_order
 

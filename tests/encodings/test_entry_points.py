@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULE = """
 from torch import Tensor
 
-from fairseq_posenc.attention.positions import Positions
+from fairseq_posenc.positions import Positions
 from fairseq_posenc.encodings import PositionEncoding, register_encoding
-from fairseq_posenc.encodings.options import Option, positive
+from fairseq_posenc.encodings.contract.options import Option, positive
 
 
 @register_encoding("near")

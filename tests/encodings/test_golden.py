@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from fairseq.modules import PositionalEmbedding
 
 from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.encodings.contract.urpe import FURTHEST
 from fairseq_posenc.encodings.shared.buckets import by_clamped_distance, log_buckets, signed_log_buckets
-from fairseq_posenc.encodings.shared.urpe import FURTHEST
 from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
 from fairseq_posenc.input_positions import PaperSinusoids
 from fairseq_posenc.positions import Positions

@@ -8,7 +8,7 @@ import torch
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention.observing import attentions, observing
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.encodings.shared.urpe import FURTHEST
+from fairseq_posenc.encodings.contract.urpe import FURTHEST
 from fairseq_posenc.errors import FlagError
 from fairseq_posenc.export.errors import ExportError
 from fairseq_posenc.export.positions import export_encoding

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...attention.flex_kernel import PairMask, flex_kernel_with_logsumexp
-from ...attention.masks import Masks
-from ...attention.positions import Positions
+from ...kernels.flex import PairMask, flex_kernel_with_logsumexp
+from ...masks import Masks
+from ...positions import Positions
 from .tables import take_distances, weighted_sum
 
 

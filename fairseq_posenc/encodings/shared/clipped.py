@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...attention.positions import Clipped, Positions
-from ..base import PositionEncoding
-from ..options import CLIPPING_DISTANCE, POSITION_SHARING
+from ...positions import Clipped, Positions
+from ..contract.base import PositionEncoding
+from ..contract.options import CLIPPING_DISTANCE, POSITION_SHARING
 from .tables import table_heads
 
 CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...attention.flex_kernel import ScoreMod
-from ...attention.positions import Positions
-from ..base import PositionEncoding
+from ...kernels.flex import ScoreMod
+from ...positions import Positions
+from ..contract.base import PositionEncoding
 from .clamp import converted
 
 

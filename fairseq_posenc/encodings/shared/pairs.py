@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...attention.positions import Positions
-from ..base import PositionEncoding
+from ...positions import Positions
+from ..contract.base import PositionEncoding
 from .tables import check_length
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor
 
-from ...attention.positions import Positions
+from ...positions import Positions
 
 
 def at_positions(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...attention.flex_kernel import ScoreMod
-from ...attention.positions import Positions
 from ...errors import FlagError
-from ..base import PositionEncoding
+from ...kernels.flex import ScoreMod
+from ...positions import Positions
+from ..contract.base import PositionEncoding
 
 
 def per_head(x: Tensor, tables: Tensor) -> Tensor:

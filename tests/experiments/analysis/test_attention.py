@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_posenc.attention.positions import relative_distances
+from fairseq_posenc.positions import relative_distances
 from posenc_experiments.analysis import attention
 from posenc_experiments.analysis.attention import LayerStatistics
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from ..masks import Masks
+from ..positions import Positions
 from . import flex_on_cpu
-from .masks import Masks
-from .positions import Positions
 
 #: tests set this to False: PyTorch's plain form is quick to start and has gradients on a CPU too
 COMPILED = True

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import FlagError
-from .shared.gain import parse_gain
+from ...errors import FlagError
+from .gain import parse_gain
 
 
 @dataclass(frozen=True)

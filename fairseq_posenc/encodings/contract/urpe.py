@@ -6,7 +6,7 @@ It is combined with an encoding that adds a bias, by ``--urpe true``.
 import torch
 from torch import Tensor, nn
 
-from ...attention.positions import Positions, look_up
+from ...positions import Positions, look_up
 from .gain import LearnedScalars
 
 #: larger distances have the factor of this one; the authors' experiments have sentences of up to 128 tokens

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import FlagError
+from ...errors import FlagError
 from .base import PositionEncoding
 from .options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, parse_option, spelled
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..attention.flex_kernel import ScoreMod, chained, dense_score_mod, flex_kernel
-from ..attention.masks import Masks, four_dimensions
-from ..attention.positions import Positions
-from ..errors import FlagError
+from ...errors import FlagError
+from ...kernels.flex import ScoreMod, chained, dense_score_mod, flex_kernel
+from ...masks import Masks, four_dimensions
+from ...positions import Positions
+from .gain import LearnedScalars, modules_with_scalars, resolve_gain
 from .options import SHARED_BY_LAYERS, Option
-from .shared.gain import LearnedScalars, modules_with_scalars, resolve_gain
-from .shared.segments import SegmentAttention
-from .shared.urpe import ToeplitzFactors
+from .segments import SegmentAttention
+from .urpe import ToeplitzFactors
 
 #: what the names of parameters of segments and URPE begin with, which are added to any encoding
 ADDED = ("segments.", "urpe.")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ...attention.positions import Positions, look_up
+from ...positions import Positions, look_up
 from .gain import LearnedScalars
 
 
