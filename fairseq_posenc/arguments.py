@@ -11,7 +11,7 @@ from . import augmentation
 from .attention.backends import BACKENDS
 from .encodings import ENCODINGS, find_encoding
 from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, count, flag, flags_of, parse_bool
-from .encodings.contract.registry import default_options, known_options
+from .encodings.contract.registry import default_options, known_options, supports_urpe
 from .errors import FlagError
 
 SIDES = ("source", "target")
@@ -91,12 +91,12 @@ def encoding_of(args: Any, side: str) -> str:
     if own is not None:
         return own
     # An encoding that has no causal form is replaced in the decoder.
-    return (side == "target" and find_encoding(args.position_encoding).in_decoder) or args.position_encoding
+    return (side == "target" and find_encoding(args.position_encoding).facts.in_decoder) or args.position_encoding
 
 
 def input_positions_of(args: Any, side: str) -> str:
     """The input positions of this side: the user's choice, else the encoding's default."""
-    return getattr(args, "input_positions", None) or find_encoding(encoding_of(args, side)).input_positions
+    return getattr(args, "input_positions", None) or find_encoding(encoding_of(args, side)).facts.input_positions
 
 
 def typed_options(args: Any, encoding: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def typed_options(args: Any, encoding: str) -> dict[str, Any]:
     cls = find_encoding(encoding)
     typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
     given = {name: value for name, value in typed.items() if value is not None}
-    idle = cls.idle_options(given)
+    idle = cls.facts.idle_options(given)
     return {name: value for name, value in given.items() if name not in idle}
 
 
@@ -138,7 +138,7 @@ def check_arguments(args: Namespace) -> None:
     idle = {
         option: f" {reason}"
         for encoding in encodings.values()
-        for option, reason in find_encoding(encoding).idle_options(typed).items()
+        for option, reason in find_encoding(encoding).facts.idle_options(typed).items()
     }
     for option in typed:
         if option not in used:
@@ -156,10 +156,10 @@ def check_arguments(args: Namespace) -> None:
             raise FlagError(
                 f"{option} in --model-overrides has no meaning for {arch} (encoding {described}): leave it out."
             )
-    if find_encoding(encodings["target"]).in_decoder is not None:
+    if find_encoding(encodings["target"]).facts.in_decoder is not None:
         raise FlagError(
             f"--target-position-encoding {encodings['target']} has no causal form for a decoder; use "
-            f"{find_encoding(encodings['target']).in_decoder} instead."
+            f"{find_encoding(encodings['target']).facts.in_decoder} instead."
         )
     for key, value in input_flags(args).items():
         if getattr(args, key) != value:
@@ -170,8 +170,8 @@ def check_arguments(args: Namespace) -> None:
             )
     if args.cross_attention_positions and args.no_cross_attention:
         raise FlagError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
-    if args.cross_attention_positions and not find_encoding(encodings["target"]).supports_cross_attention:
-        supported = ", ".join(name for name, cls in ENCODINGS.items() if cls.supports_cross_attention)
+    if args.cross_attention_positions and not find_encoding(encodings["target"]).facts.supports_cross_attention:
+        supported = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
         raise FlagError(
             f"--cross-attention-positions: {encodings['target']} does not support cross-attention; the decoder's "
             f"encoding must be one of {supported}."
@@ -181,7 +181,7 @@ def check_arguments(args: Namespace) -> None:
             "--num-segments has no meaning without --segment-separator: set --segment-separator to the token that "
             "ends a segment, or leave --num-segments out."
         )
-    if args.urpe and not any(find_encoding(encoding).supports_urpe() for encoding in encodings.values()):
+    if args.urpe and not any(supports_urpe(find_encoding(encoding)) for encoding in encodings.values()):
         raise FlagError(
             f"--urpe has no meaning for {arch} (encoding {described}), which adds no bias to the logits of single "
             "keys: leave it out."

@@ -11,7 +11,7 @@ from fairseq.modules import LearnedPositionalEmbedding, SinusoidalPositionalEmbe
 from torch import Tensor
 
 from .attention.module import current_positions
-from .encodings.contract.gain import LearnedScalars, resolve_gain, scale_around
+from .encodings.contract.gain import LearnedScalars, resolve_gain, scale_around, set_gain
 from .errors import FlagError
 
 
@@ -96,14 +96,13 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
     """
 
     scalars: ClassVar[dict[str, float]] = {"weight": 0.0}
-    recorded_as: ClassVar[str] = "input_gain"
 
     def __init__(self, stock: LearnedPositionalEmbedding, bias_gain: float | str | None) -> None:
         # The meta device draws no random numbers, so that the initial values of other modules stay the same.
         with torch.device("meta"):
             super().__init__(stock.num_embeddings, stock.embedding_dim, stock.padding_idx)
         self.weight = stock.weight
-        self.set_gain(resolve_gain(bias_gain, stock.embedding_dim))
+        set_gain(self, resolve_gain(bias_gain, stock.embedding_dim))
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         rows = given_rows(input, self.padding_idx)

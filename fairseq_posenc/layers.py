@@ -38,10 +38,12 @@ class LayerEncodings:
         if self._first is None:
             self._first = self._make_encoding()
             return self._first
-        if self._first.shared_by_layers:
+        shared = self._first.shared_by_layers
+        if shared is True:
             return self._first
         encoding = self._make_encoding()
-        encoding.tie(self._first)
+        for name in shared or ():
+            setattr(encoding, name, getattr(self._first, name))
         encoding.urpe = self._first.urpe  # as the authors of URPE do
         return encoding
 

@@ -92,7 +92,7 @@ def _with_words_as_keys(model: Any) -> dict[Place, Any]:
     return {
         place: module
         for place, module in attentions(model).items()
-        if not (isinstance(module, PositionAttention) and module.position_encoding.projects_length)
+        if not (isinstance(module, PositionAttention) and module.position_encoding.facts.projects_length)
     }
 
 

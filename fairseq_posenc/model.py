@@ -31,8 +31,10 @@ from .arguments import (
 from .augmentation import Augmentation, build_augmentation
 from .encodings import PositionEncoding, build_encoding, find_encoding
 from .encodings.contract.base import ADDED
-from .encodings.contract.gain import modules_with_scalars, scale_around
+from .encodings.contract.gain import modules_with_scalars, present_scalars, scale_around
+from .encodings.contract.registry import add_gain, has_scalars, supports_urpe
 from .errors import CheckpointError, FlagError
+from .input_positions import LearnedPositions
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
 from .live import log_positions
 from .signature import (
@@ -174,8 +176,9 @@ class PositionTransformer(TransformerModel):
         gains = {stack: of_stack(trained_with, stack) for stack in STACKS.values()}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
-            ratio = gains[place.split(".")[0]].get(module.recorded_as, 1.0) / module.bias_gain
-            for name in module.present_scalars():
+            recorded_as = "input_gain" if isinstance(module, LearnedPositions) else "bias_gain"
+            ratio = gains[place.split(".")[0]].get(recorded_as, 1.0) / module.bias_gain
+            for name in present_scalars(module):
                 key = f"{place}.{name}"
                 if key in state_dict:
                     changed[key] = scale_around(state_dict[key], module.scalars[name], ratio)
@@ -242,7 +245,7 @@ def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidi
             num_segments=None if cfg.segment_separator is None else cfg.num_segments,
             bias_gain=cfg.bias_gain,
             # --urpe and --bias-gain may be meant for the other stack only.
-            urpe=bool(cfg.urpe) and find_encoding(name).supports_urpe(),
+            urpe=bool(cfg.urpe) and supports_urpe(find_encoding(name)),
             **options,
             **typed_options(cfg, name),
             **overridden_options(cfg, name),
@@ -267,8 +270,8 @@ def _make_encoding(
     encoding = build_encoding(name, num_heads, head_dim, num_segments, urpe=urpe, **options)
     if encoding.needs_segments and num_segments is None:
         raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")
-    if bias_gain is not None and encoding.has_scalars:
-        encoding.add_gain(bias_gain)
+    if bias_gain is not None and has_scalars(encoding):
+        add_gain(encoding, bias_gain)
     return encoding
 
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from .arguments import SIDES, encoding_of, input_positions_of, options_of
-from .encodings import ENCODINGS
+from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
 from .encodings.contract.options import DEFAULT_NUM_SEGMENTS
-from .encodings.contract.registry import default_options
+from .encodings.contract.registry import default_options, has_scalars, supports_urpe
 
 #: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
 SIGNATURE = "position_version"
@@ -45,9 +45,9 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
     if longest is not None and "max_positions" in ENCODINGS[name].options:
         described["max_positions"] = longest
     width, heads = (getattr(args, f"{STACKS[side]}_{of}") for of in ("embed_dim", "attention_heads"))
-    if args.urpe and ENCODINGS[name].supports_urpe():
+    if args.urpe and supports_urpe(ENCODINGS[name]):
         described["urpe"] = True
-    if ENCODINGS[name].learns_scalars(described) or args.segment_separator is not None or "urpe" in described:
+    if _learns_scalars(args, name, heads, width // heads) or args.segment_separator is not None or "urpe" in described:
         described["bias_gain"] = resolve_gain(args.bias_gain, width // heads)
     if described["input_positions"] == "sinusoidal":
         described["sinusoids"] = args.sinusoids or DEFAULT_SINUSOIDS
@@ -56,13 +56,19 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
     return described
 
 
+def _learns_scalars(args: Any, name: str, heads: int, width: int) -> bool:
+    """Whether the encoding has learned scalars with these options."""
+    with torch.device("meta"):  # draws no random numbers
+        return has_scalars(build_encoding(name, heads, width, **options_of(args, name)))
+
+
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
     """Removes values at their defaults from a description of positions, unless its encoding is not registered."""
     cls = ENCODINGS.get(description.get("encoding", ""))
     defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1, "input_gain": 1}
     defaults["sinusoids"] = DEFAULT_SINUSOIDS
     if cls is not None:
-        defaults |= {"input_positions": cls.input_positions, **default_options(cls)}
+        defaults |= {"input_positions": cls.facts.input_positions, **default_options(cls)}
     stated = {key: value for key, value in description.items() if key not in defaults or value != defaults[key]}
     if isinstance(stated.get("target"), dict):
         stated["target"] = without_defaults(stated["target"])

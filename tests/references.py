@@ -385,7 +385,7 @@ def naive_attention(
     weights = np.full((batch, heads, queries, keys if of_keys else encoding.projection_length), np.nan)
     for b in range(batch):
         real = [column for column in range(keys) if padding is None or not padding[b, column]]
-        more = {"x": k[b, :, real].reshape(len(real), -1)} if encoding.overrides("from_input") else {}
+        more = {"x": k[b, :, real].reshape(len(real), -1)} if encoding.name == "forget" else {}
         for t in range(queries):
             column = keys - queries + t
             if query_positions is None and column not in real:

@@ -261,8 +261,8 @@ def test_an_encoding_reads_what_it_declares(name, options):
     torch.testing.assert_close(plain, expected, **EXACT)  # the usual positions, given
     changes = [not torch.allclose(plain, output(lambda p: f(p), 30)) for f in (lambda p: p + 5, lambda p: 2 * p)]  # noqa: B023
     cls = type(encoding)
-    assert changes == [cls.sees_shifts, cls.reads in ("integers", "reals")]
-    if cls.reads == "reals":
+    assert changes == [cls.facts.sees_shifts, cls.facts.reads in ("integers", "reals")]
+    if cls.facts.reads == "reals":
         assert not torch.allclose(plain, output(lambda p: 1.03 * p, 30))
 
 
@@ -319,8 +319,8 @@ def test_blocks_of_queries_have_the_given_positions(name, monkeypatch):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_every_encoding_trains_a_step_or_is_refused_in_one_sentence(name, mode, inputs):
-    sides = {name, ENCODINGS[name].in_decoder or name}
-    expected = combined({effect(mode, ENCODINGS[side], ENCODINGS[side].input_positions) for side in sides})
+    sides = {name, ENCODINGS[name].facts.in_decoder or name}
+    expected = combined({effect(mode, ENCODINGS[side], ENCODINGS[side].facts.input_positions) for side in sides})
     if expected != WORKS:
         words = "is not defined for" if expected == UNDEFINED else "has no effect on"
         with pytest.raises(FlagError, match=f"^--position-augmentation {mode} {words} [^.]*\\.$"):

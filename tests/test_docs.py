@@ -22,7 +22,7 @@ from matplotlib.image import imread
 
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.contract.options import flag
-from fairseq_posenc.encodings.contract.registry import default_options
+from fairseq_posenc.encodings.contract.registry import default_options, supports_urpe
 from fairseq_posenc.export.positions import CONVERTERS, REASONS
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.together import ALL_TESTS
@@ -49,7 +49,9 @@ def test_every_encoding_has_a_section(name):
         assert f"`{parameter}`" in section
     for option, meaning in ENCODINGS[name].options.items():
         assert f"`{flag(option) if meaning.is_flag else option}`" in section
-    assert ("`--bias-gain`" in section) == bool(ENCODINGS[name].scalars or ENCODINGS[name].input_positions == "learned")
+    assert ("`--bias-gain`" in section) == bool(
+        ENCODINGS[name].scalars or ENCODINGS[name].facts.input_positions == "learned"
+    )
     assert "```math" in section
     assert re.search(rf'build_encoding\(\s*"{name}"', section)
     assert f"![{name}](images/{name}.png)" in section
@@ -74,8 +76,8 @@ def test_the_table_has_every_encoding_and_no_others():
 def test_the_options_say_where_urpe_is_refused():
     refused = re.search(r"refused if neither\s+adds such a bias: ([^.]+)\.", PAGES["docs/options.md"])[1]
     found = re.findall(r"`(\w+)`", refused)
-    assert found == [name for name in found if not ENCODINGS[name].supports_urpe()]
-    assert {name for name, cls in ENCODINGS.items() if not cls.supports_urpe()} == {*found, "diet_abs_lin"}
+    assert found == [name for name in found if not supports_urpe(ENCODINGS[name])]
+    assert {name for name, cls in ENCODINGS.items() if not supports_urpe(cls)} == {*found, "diet_abs_lin"}
 
 
 def test_the_examples_run_in_their_order():

@@ -249,7 +249,7 @@ def test_layers_share_some_parameters(name, common, own):
     assert {key for key in first if first[key] is not second[key]} == own
 
 
-@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_cross_attention_ignores_left_padding_of_the_source(task, name, beam):
     """Also with one remaining sentence in the batch, and when fairseq sets the beam size of the modules."""
@@ -369,7 +369,7 @@ NEUTRAL = {
 @pytest.mark.parametrize(
     ("name", "cross"),
     [(name, False) for name in NEUTRAL]
-    + [(name, True) for name in NEUTRAL if ENCODINGS[name].supports_cross_attention],
+    + [(name, True) for name in NEUTRAL if ENCODINGS[name].facts.supports_cross_attention],
 )
 def test_with_neutral_tables_the_fine_tuned_model_equals_stock(task, pairs, name, cross):
     stock = build_model("transformer_tiny", "--no-token-positional-embeddings")

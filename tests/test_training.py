@@ -31,7 +31,7 @@ MODELS = [
     *(
         (name, ("--cross-attention-positions", "true"))
         for name, cls in ENCODINGS.items()
-        if cls.supports_cross_attention
+        if cls.facts.supports_cross_attention
     ),
     ("t5", ("--source-position-encoding", "shaw", "--input-positions", "sinusoidal")),
     ("xlnet", ("--query-biases", "false")),

@@ -7,6 +7,7 @@ import torch
 
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
 from fairseq_posenc.encodings.contract.options import SHARING, Option, parse_bool
+from fairseq_posenc.encodings.contract.registry import has_scalars
 
 #: values to test in addition to the default; options with choices and bools are tested with every value
 INTERESTING: dict[str, tuple[Any, ...]] = {
@@ -60,7 +61,7 @@ def _variants(typed_only: bool) -> list[Variant]:
         for option, meaning in cls.options.items():
             if meaning.is_flag or not typed_only:
                 found += [(name, {option: value}) for value in _values(option, meaning)]
-        if cls.learns_scalars({}):
+        if has_scalars(build_encoding(name, num_heads=2, head_dim=4)):
             found.append((name, {"bias_gain": 3.0}))
         if "clipping_distance" in cls.options and "position_sharing" in cls.options:
             found += [(name, {"clipping_distance": 2, "position_sharing": sharing}) for sharing in SHARING]
@@ -92,12 +93,13 @@ def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncodin
     """Converts the encoding to this precision, and binds it to two fixed projections, as attention does."""
     torch.manual_seed(7)
     width = encoding.num_heads * encoding.head_dim
-    encoding.bind_projections(*(torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2)))
+    query, key = (torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2))
+    encoding.read_layer(torch.zeros(1, 1, width, dtype=dtype), (query, key))
     return encoding.to(dtype)
 
 
 def _takes_masks(name: str, options: dict[str, Any]) -> bool:
-    return not build_encoding(name, num_heads=2, head_dim=4, **options).projects_length
+    return not build_encoding(name, num_heads=2, head_dim=4, **options).facts.projects_length
 
 
 #: combinations with flags of the model; w3 is a word of tests/models.py
@@ -105,7 +107,7 @@ COMBINATIONS: list[Variant] = [
     *(
         (name, {"cross_attention_positions": True, "segment_separator": "w3", "num_segments": 3})
         for name, cls in ENCODINGS.items()
-        if cls.supports_cross_attention
+        if cls.facts.supports_cross_attention
     ),
     ("diet_abs", {"cross_attention_positions": True, "position_sharing": "none"}),
     ("shaw", {"target_position_encoding": "diet_abs", "cross_attention_positions": True, "clipping_distance": 2}),
@@ -134,7 +136,7 @@ VARIANTS = _parameters(_variants(typed_only=True) + COMBINATIONS)
 ALONE = _parameters(_variants(typed_only=False))
 #: variants with positions in attention only
 IN_ATTENTION = _parameters(
-    [variant for variant in _variants(typed_only=False) if ENCODINGS[variant[0]].input_positions == "none"]
+    [variant for variant in _variants(typed_only=False) if ENCODINGS[variant[0]].facts.input_positions == "none"]
 )
 #: variants that support masks
 MASKABLE = _parameters([variant for variant in _variants(typed_only=False) if _takes_masks(*variant)])

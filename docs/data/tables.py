@@ -406,8 +406,8 @@ def options() -> dict[str, str]:
     spelled = {WORKS: "works", NO_EFFECT: "refused: no effect", UNDEFINED: "refused: undefined"}
     rows = []
     for name, cls in ENCODINGS.items():
-        sides = [cls, ENCODINGS[cls.in_decoder or name]]
-        effects = [combined([effect(mode, side, side.input_positions) for side in sides]) for mode in MODES]
+        sides = [cls, ENCODINGS[cls.facts.in_decoder or name]]
+        effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
         rows.append([f"[{name}](encodings.md#{name})", *(spelled[found] for found in effects)])
     shape = read("shape.csv")
     return {

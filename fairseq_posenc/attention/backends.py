@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..encodings.contract.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding, adds_bias, overrides, whole_bias
 from ..errors import FlagError
 from ..kernels import flex as flex_kernel
-from ..kernels.learned_mask import FusedWithLearnedMask, softmax
-from ..masks import Masks, four_dimensions
+from ..kernels.learned_mask import FusedWithLearnedMask
+from ..masks import Masks
 from ..positions import Positions
 
 
@@ -44,26 +44,9 @@ class AttentionInputs:
     def scaled_q(self) -> Tensor:
         return self.q * self.encoding.scaling
 
-    def bias(self, q: Tensor) -> Tensor | None:
-        """The bias of the encoding plus that of segments, broadcastable to (B, H, T, S); q is scaled."""
-        bias = self.encoding.bias(q, self.k, self.positions)
-        if self.encoding.segments is not None:
-            of_segments = self.encoding.segments(self.positions).to(q.dtype)
-            bias = of_segments if bias is None else bias + of_segments
-        return None if bias is None else four_dimensions(bias)
-
-    def logits(self, bias: Tensor | None = None) -> Tensor:
-        """The logits before masks, (B, H, T, S); the bias is the encoding's unless given."""
-        q = self.scaled_q
-        bias = self.bias(q) if bias is None else bias
-        logits = self.encoding.content(q, self.k, self.positions)
-        if bias is not None:
-            logits += bias  # in place: from some hundred tokens on attention is bound by memory
-        return logits
-
-    def masked_bias(self, q: Tensor, bias: Tensor | None = None) -> Tensor | None:
-        """The bias plus the masks, broadcastable to (B, H, T, S); the bias is the encoding's unless given."""
-        bias, mask = self.bias(q) if bias is None else bias, self.masks.additive
+    def masked_bias(self, q: Tensor) -> Tensor | None:
+        """The bias plus the masks, broadcastable to (B, H, T, S); q is scaled."""
+        bias, mask = whole_bias(self.encoding, q, self.k, self.positions), self.masks.additive
         if bias is not None and bias.dtype not in (q.dtype, torch.float32):
             bias = bias.to(q.dtype)  # the fused kernel takes no others
         if bias is None or mask is None:
@@ -86,7 +69,7 @@ Backend = Callable[[AttentionInputs], Tensor]
 def sdpa(inputs: AttentionInputs) -> Tensor:
     """PyTorch's fused kernel."""
     k, v, encoding = inputs.k, inputs.v, inputs.encoding
-    if not encoding.adds_bias:
+    if not adds_bias(encoding):
         # Let the kernel scale q: without a bias the result is then bitwise equal to stock fairseq's.
         mask = inputs.masks.additive
         return F.scaled_dot_product_attention(inputs.q, k, v, mask, inputs.dropout, scale=encoding.scaling)
@@ -99,37 +82,17 @@ def eager(inputs: AttentionInputs) -> Tensor:
     return with_weights(inputs)[0]
 
 
-def with_weights(inputs: AttentionInputs, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def with_weights(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     """Computes attention with explicit weights.
-
-    Args:
-        bias: replaces ``inputs.bias``, for a caller that has computed it already.
 
     Returns:
         output (B, H, T, d), and the weights before dropout, (B, H, T, S).
     """
-    logits = inputs.masks.applied_to(inputs.logits(bias))
-    weights = attention_weights(logits, inputs.encoding, inputs.positions).to(inputs.v.dtype)
-    dropped = F.dropout(weights, inputs.dropout) if inputs.dropout > 0 else weights
-    extra = inputs.encoding.context(dropped, inputs.positions)
-    output = dropped @ inputs.v  # last: a checkpoint that recomputes the weights then leaves this product out
-    if extra is not None:
-        output += extra
+    output, weights = inputs.encoding.attend(
+        inputs.scaled_q, inputs.k, inputs.v, inputs.positions, inputs.masks, inputs.dropout, flex=False
+    )
+    assert weights is not None
     return output, weights
-
-
-#: number of keys below which PyTorch's softmax of rows is 3 to 5 times slower on a CPU than its softmax of columns
-SHORT = 16
-
-
-def attention_weights(logits: Tensor, encoding: PositionEncoding, positions: Positions) -> Tensor:
-    """The weights of masked logits before dropout, in single precision at least."""
-    if logits.size(-1) < SHORT and logits.device.type == "cpu" and encoding.changes_attention:
-        weights = softmax(logits.permute(3, 0, 1, 2), dim=0).permute(1, 2, 3, 0).contiguous()
-    else:
-        weights = softmax(logits)
-    factors = encoding.factors(positions)
-    return weights if factors is None else weights * factors.to(weights.dtype)
 
 
 #: maximum number of logits in one block: with fewer, products are slower; with more, they do not fit in a CPU's cache
@@ -148,17 +111,19 @@ def blocks(inputs: AttentionInputs) -> Tensor:
     if size >= queries:
         return eager(inputs)
     # Outside of the checkpoints, so that the backward pass computes neither again.
-    prepared = encoding.prepare(inputs.positions, inputs.q.dtype) if encoding.bias_by_blocks else None
-    bias = None if encoding.bias_by_blocks else inputs.bias(inputs.scaled_q)
-    explicit = encoding.needs_weights or encoding.multiplies_weights or inputs.dropout > 0
+    by_blocks = encoding.facts.bias_by_blocks
+    prepared = encoding.prepare(inputs.positions, inputs.q.dtype) if by_blocks else None
+    bias = None if by_blocks else whole_bias(encoding, inputs.scaled_q, inputs.k, inputs.positions)
+    explicit = encoding.needs_logits(inputs.positions) or encoding.urpe is not None or inputs.dropout > 0
 
     def attend_block(q: Tensor, bias: Tensor | None, start: int, visible: int, earlier_runs: list[None]) -> Tensor:
-        block = inputs.block(q, start, visible, prepared)
-        block_bias = bias if bias is None or visible == keys else bias[..., :visible]
+        if bias is not None and visible < keys:
+            bias = bias[..., :visible]
+        block = inputs.block(q, start, visible, prepared if by_blocks else bias)
         if explicit:
-            return with_weights(block, block_bias)[0]
+            return eager(block)
         scaled_q = block.scaled_q
-        mask = block.masked_bias(scaled_q, block_bias)
+        mask = block.masked_bias(scaled_q)
         if mask is None or not mask.requires_grad:
             return F.scaled_dot_product_attention(scaled_q, block.k, block.v, mask, scale=1.0)
         output: Tensor = FusedWithLearnedMask.apply(scaled_q, block.k, block.v, mask, bool(earlier_runs))
@@ -194,7 +159,7 @@ def flex(inputs: AttentionInputs) -> Tensor:
                 "--attention-backend flex trains on a GPU only: leave it out or use auto, or call attention under "
                 "torch.no_grad() if you need no gradients."
             )
-    return encoding.attend_with_flex(q, k, v, inputs.positions, inputs.masks)
+    return encoding.attend(q, k, v, inputs.positions, inputs.masks, flex=True)[0]
 
 
 def auto(inputs: AttentionInputs) -> Tensor:
@@ -209,12 +174,12 @@ def auto(inputs: AttentionInputs) -> Tensor:
 def choose(inputs: AttentionInputs) -> Backend:
     """The backend that ``auto`` uses for these inputs."""
     encoding, on_cpu = inputs.encoding, inputs.q.device.type == "cpu"
-    fused = not (encoding.needs_weights or encoding.multiplies_weights)
+    fused = not (encoding.needs_logits(inputs.positions) or encoding.urpe is not None)
     if on_cpu:
         # PyTorch has no fused CPU kernel for a trainable bias, and for one query its kernel is 2 to 4 times slower.
         # Activation checkpointing runs the first pass without gradients: with dropout, it must draw the second's masks.
         gradients = torch.is_grad_enabled() or (inputs.positions.recomputed and inputs.dropout > 0)
-        trainable = encoding.adds_bias and any(p.requires_grad for p in encoding.parameters())
+        trainable = adds_bias(encoding) and any(p.requires_grad for p in encoding.parameters())
         fused = fused and not (gradients and trainable) and inputs.q.size(2) > 1
     if fused:
         return sdpa
@@ -234,17 +199,15 @@ def _unsupported_reason(
     backend: str, encoding: PositionEncoding, dropout: float, is_cross_attention: bool
 ) -> str | None:
     """Why the backend cannot compute this attention, as a clause of a message; None if it can."""
-    if backend == "sdpa" and encoding.needs_weights:
+    if backend == "sdpa" and encoding.needs_logits():
         return f"{encoding.name} needs the logits or the weights, which the fused kernel does not return"
-    if backend in ("sdpa", "flex") and encoding.multiplies_weights:
+    if backend in ("sdpa", "flex") and encoding.urpe is not None:
         return f"{encoding.name} multiplies the weights after the softmax (--urpe), which a fused kernel cannot"
-    if backend == "blocks" and encoding.projects_length:
+    if backend == "blocks" and encoding.facts.projects_length:
         return f"{encoding.name} attends to a fixed number of mixtures of the keys, so it needs no blocks"
-    if backend == "flex" and encoding.overrides("content"):
+    if backend == "flex" and encoding.needs_logits() and not overrides(encoding, "attend"):
         return f"{encoding.name} replaces q k^T, and FlexAttention can only modify it"
-    if backend == "flex" and encoding.overrides("context") and not encoding.overrides("attend_with_flex"):
-        return f"{encoding.name} adds to the output (context) and does not override attend_with_flex"
-    if backend == "flex" and encoding.segments is not None and encoding.needs_weights:
+    if backend == "flex" and encoding.segments is not None and encoding.needs_logits():
         return f"{encoding.name} with these flags does not support segments with FlexAttention"
     if backend in ("blocks", "flex") and is_cross_attention:
         return "it supports self-attention only"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..encodings.contract.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding, Projections, overrides
 from ..masks import Masks
 from ..positions import Positions
 from .backends import BACKENDS, AttentionInputs, check_backend, with_weights
@@ -22,6 +22,7 @@ def attend(
     positions: Positions | None = None,
     backend: str = "auto",
     layer_input: Tensor | None = None,
+    projections: Projections | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention with a position encoding.
 
@@ -38,6 +39,8 @@ def attend(
         backend: one of BACKENDS; all compute the same result.
         layer_input: (B, S, H d), the input of the layer, for encodings that read it; by default k with its heads side
             by side, as if keys were not projected.
+        projections: of the layer's input to queries and to keys, for encodings that use them.
+        projections: of the layer's input to queries and to keys, for encodings that use them.
 
     Returns:
         output (B, H, T, d), and the weights before dropout if ``need_weights``: (B, H, T, S), or
@@ -57,25 +60,27 @@ def attend(
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
     check_positions(positions, q, k.size(2), key_padding_mask)
-    if positions.is_cross_attention and not encoding.supports_cross_attention:
+    if positions.is_cross_attention and not encoding.facts.supports_cross_attention:
         raise ValueError(
             f"{encoding.name} does not support cross-attention: give Positions instead of CrossPositions, or use "
             "another encoding."
         )
-    if encoding.projects_length and attn_mask is not None:
+    replacement = encoding.facts.in_decoder
+    if encoding.facts.projects_length and attn_mask is not None:
         raise ValueError(
             f"{encoding.name} mixes all keys, so attn_mask cannot hide any of them and it has no causal form"
-            + (f": use {encoding.in_decoder} in a decoder." if encoding.in_decoder else ": leave attn_mask out.")
+            + (f": use {replacement} in a decoder." if replacement else ": leave attn_mask out.")
         )
     check_backend(backend, encoding, dropout, positions.is_cross_attention)
-    if encoding.overrides("from_input"):
+    if overrides(encoding, "read_layer"):
         by_key = k.transpose(1, 2).flatten(2)
         if layer_input is not None and layer_input.shape != by_key.shape:
             raise ValueError(
                 f"layer_input has the shape {tuple(layer_input.shape)}, but k has {k.size(2)} keys in {k.size(0)} "
                 f"sentences and {k.size(1)} heads of width {k.size(3)}: give it the shape {tuple(by_key.shape)}."
             )
-        positions = positions.with_input(encoding.from_input(by_key if layer_input is None else layer_input))
+        read = encoding.read_layer(by_key if layer_input is None else layer_input, projections)
+        positions = positions.with_input(read)
     q, k, v = encoding.transform(q, k, v, positions)
     return attend_transformed(q, k, v, encoding, key_padding_mask, attn_mask, need_weights, dropout, positions, backend)
 
@@ -93,10 +98,8 @@ def attend_transformed(
     backend: str,
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`attend` after the encoding's ``transform``."""
-    if encoding.projects_length:
+    if encoding.facts.projects_length:
         key_padding_mask = None  # transform has removed the padding from the mixtures of keys
-    if positions.generation is not None:
-        q, k = encoding.recall(q, k, positions)
     masks = Masks.cached(positions, key_padding_mask, attn_mask, q.dtype)
     inputs = AttentionInputs(q, k, v, encoding, positions, masks, dropout)
     if need_weights:

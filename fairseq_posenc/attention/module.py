@@ -81,7 +81,6 @@ class PositionAttention(MultiheadAttention):
             output, and weights (B, T, S), or (H, B, T, S) with ``need_head_weights``.
         """
         assert not before_softmax, "fairseq never asks for the logits"
-        self.position_encoding.bind_projections(self.q_proj, self.k_proj)
         # Queries are projected first, as in fairseq: autograd then sums gradients in the same order, bitwise equal.
         q = self._split_heads(self.q_proj(query))
         q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)
@@ -140,7 +139,7 @@ class PositionAttention(MultiheadAttention):
             )
         positions = current_positions() or Positions(q.size(2), keys, key_padding_mask, q.device)
         check_positions(positions, q, keys, key_padding_mask)
-        from_input = self.position_encoding.from_input(query.transpose(0, 1))
+        from_input = self.position_encoding.read_layer(query.transpose(0, 1), (self.q_proj, self.k_proj))
         if from_input is not None and incremental_state is not None:
             from_input = append(saved, "prev_from_input", from_input)
         positions = positions.with_input(from_input)

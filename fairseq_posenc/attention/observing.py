@@ -15,10 +15,9 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from ..encodings.absolute import NoPositions
-from ..encodings.contract.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding, logits, normalized
 from ..masks import Masks
 from ..positions import Positions
-from .backends import AttentionInputs, attention_weights
 from .module import PositionAttention, PositionCrossAttention, current_positions
 
 #: ``(stack, layer)``; stacks are "encoder", "decoder" and "cross"
@@ -114,11 +113,10 @@ def with_and_without_positions(
     """Logits as ``attend`` computes them before masks, and those of the words alone; both (B, H, T, keys or
     mixtures).
     """
-    new_q, new_k, new_v = encoding.transform(q, k, v, positions)
-    masks = Masks(None, None, q.dtype)
-    logits = AttentionInputs(new_q, new_k, new_v, encoding, positions, masks, dropout=0.0).logits()
-    plain = (q * encoding.scaling) @ (new_k if encoding.projects_length else k).transpose(-2, -1)
-    return logits, plain
+    new_q, new_k, _ = encoding.transform(q, k, v, positions)
+    found = logits(encoding, new_q * encoding.scaling, new_k, positions)
+    plain = (q * encoding.scaling) @ (new_k if encoding.facts.projects_length else k).transpose(-2, -1)
+    return found, plain
 
 
 def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
@@ -138,14 +136,14 @@ def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
     positions = positions.without_gradients()
     if isinstance(module, PositionAttention):
         encoding = module.position_encoding
-        encoding.bind_projections(*(partial(_projected, by=by) for by in (module.q_proj, module.k_proj)))
-        positions = positions.with_input(encoding.from_input(query.transpose(0, 1)))
+        of_query, of_key = (partial(_projected, by=by) for by in (module.q_proj, module.k_proj))
+        positions = positions.with_input(encoding.read_layer(query.transpose(0, 1), (of_query, of_key)))
     else:
         encoding = NoPositions(module.num_heads, module.head_dim)
-    logits, plain = with_and_without_positions(encoding, q, k, k, positions)
-    masks = Masks(None if encoding.projects_length else padding, call.get("attn_mask"), logits.dtype)
-    weights = attention_weights(masks.applied_to(logits.clone()), encoding, positions)
-    return Observed(logits, plain, weights, masks.forbidden, encoding.multiplies_weights)
+    found, plain = with_and_without_positions(encoding, q, k, k, positions)
+    masks = Masks(None if encoding.facts.projects_length else padding, call.get("attn_mask"), found.dtype)
+    weights = normalized(encoding, masks.applied_to(found.clone()), positions)
+    return Observed(found, plain, weights, masks.forbidden, encoding.urpe is not None)
 
 
 def _projected(x: Tensor, by: Any) -> Tensor:

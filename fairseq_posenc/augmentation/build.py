@@ -25,7 +25,7 @@ def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positio
         return Augmentation()
     given = {name: getattr(cfg, name) for name in DEFAULTS[mode]}
     values = {name: DEFAULTS[mode][name] if value is None else value for name, value in given.items()}
-    table = longest if encoding.reads == "integers" or input_positions == "learned" else None
+    table = longest if encoding.facts.reads == "integers" or input_positions == "learned" else None
     if mode == "cape":
         return Cape(values["cape_global_shift"], values["cape_local_shift"], values["cape_scale"])
     most = values["position_augmentation_max"]

@@ -16,13 +16,13 @@ def effect(mode: str, encoding: type[PositionEncoding], input_positions: str) ->
         input_positions: "none", "sinusoidal" or "learned".
     """
     at_input = input_positions != "none"
-    if not at_input and encoding.reads == "nothing":
+    if not at_input and encoding.facts.reads == "nothing":
         return NO_EFFECT
     if mode == "shift":
-        return WORKS if at_input or encoding.sees_shifts else NO_EFFECT
-    if encoding.reads == "distances":
+        return WORKS if at_input or encoding.facts.sees_shifts else NO_EFFECT
+    if encoding.facts.reads == "distances":
         return UNDEFINED
-    if mode == "cape" and (encoding.reads == "integers" or input_positions == "learned"):
+    if mode == "cape" and (encoding.facts.reads == "integers" or input_positions == "learned"):
         return UNDEFINED
     return WORKS
 
@@ -36,6 +36,6 @@ def combined(effects: Collection[str]) -> str:
 
 def undefined_because(encoding: type[PositionEncoding]) -> str:
     """The reason why a mode is undefined in a stack, as a clause."""
-    if encoding.reads == "distances":
+    if encoding.facts.reads == "distances":
         return f"{encoding.name} reads distances between tokens, not their positions"
     return "its positions are real numbers, and tables have rows for whole ones only"

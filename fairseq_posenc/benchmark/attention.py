@@ -59,11 +59,11 @@ def attention_step(
             raise ValueError(f"{candidate.name} needs segments, which this benchmark does not have.")
         encoding.to(device=setup.device, dtype=DTYPES[setup.precision])
         projections = torch.nn.ModuleList(torch.nn.Linear(HEADS * HEAD_DIM, HEADS * HEAD_DIM) for _ in range(2))
-        encoding.bind_projections(*projections.to(device=setup.device, dtype=DTYPES[setup.precision]))
+        query, key = projections.to(device=setup.device, dtype=DTYPES[setup.precision])
         parameters = list(encoding.parameters())
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return attend(q, k, v, encoding, backend=backend)[0]
+            return attend(q, k, v, encoding, backend=backend, projections=(query, key))[0]
 
     def step(inputs: list[Tensor]) -> None:
         *qkv, gradient = inputs

@@ -27,7 +27,7 @@ from . import (  # noqa: F401 - each registers its encodings
     transformer_xl,
     tupe,
 )
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.registry import ENCODINGS, build_encoding, find_encoding, register_encoding
 
 for _entry_point in entry_points(group="fairseq_posenc.encodings"):
@@ -39,4 +39,4 @@ for _entry_point in entry_points(group="fairseq_posenc.encodings"):
             f"the encodings of the installed package {_package} cannot be loaded ({_error}): repair or uninstall it."
         ) from _error
 
-__all__ = ["ENCODINGS", "PositionEncoding", "build_encoding", "find_encoding", "register_encoding"]
+__all__ = ["ENCODINGS", "Facts", "PositionEncoding", "build_encoding", "find_encoding", "register_encoding"]

@@ -1,6 +1,6 @@
 """Encodings without effect in attention: none at all, and those that fairseq adds to the embeddings."""
 
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.registry import register_encoding
 
 
@@ -8,20 +8,18 @@ from .contract.registry import register_encoding
 class NoPositions(PositionEncoding):
     """No position information; only the decoder's causal mask depends on order."""
 
-    reads = "nothing"
+    facts = Facts(reads="nothing")
 
 
 @register_encoding("sinusoidal")
 class Sinusoidal(PositionEncoding):
     """Sinusoids of Vaswani et al. (2017), section 3.5, which stock fairseq adds to the embeddings."""
 
-    reads = "nothing"
-    input_positions = "sinusoidal"
+    facts = Facts(reads="nothing", input_positions="sinusoidal")
 
 
 @register_encoding("learned")
 class Learned(PositionEncoding):
     """A learned vector per absolute position (Gehring et al., 2017), which stock fairseq adds to the embeddings."""
 
-    reads = "nothing"
-    input_positions = "learned"
+    facts = Facts(reads="nothing", input_positions="learned")

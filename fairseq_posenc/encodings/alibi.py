@@ -1,8 +1,6 @@
 """Attention with linear biases of Press et al. (2022), "ALiBi", https://arxiv.org/abs/2108.12409."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +39,7 @@ class ALiBi(DistanceBias):
         "bidirectional": BIDIRECTIONAL,
     }
     scalars = {"log_slopes": 0.0, "slope_logits": 0.0}
+    shared_by_layers = True
     slopes: Tensor
 
     def __init__(self, num_heads: int, head_dim: int, alibi_slopes: str = "fixed", bidirectional: bool = True) -> None:
@@ -53,14 +52,6 @@ class ALiBi(DistanceBias):
             self.log_slopes = nn.Parameter(fixed.log().to(torch.get_default_dtype()))
         else:
             self.slope_logits = nn.Parameter(torch.randn(1 + bidirectional, num_heads) - 2)
-
-    @classmethod
-    def learns_scalars(cls, options: Mapping[str, Any]) -> bool:
-        return options.get("alibi_slopes", "fixed") != "fixed"
-
-    @property
-    def shared_by_layers(self) -> bool:
-        return True
 
     def of_distances(self, positions: Positions) -> Tensor:
         if self.slope_logits is not None:

@@ -9,11 +9,17 @@ from torch import Tensor, nn
 
 from ..errors import FlagError
 from ..positions import Clipped, Positions
-from .contract.base import PositionEncoding, Projection
+from .contract.base import Facts, PositionEncoding, Projection, Projections
 from .contract.options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
 from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, signed_log_buckets
 from .shared.tables import logits_of_keys, logits_of_queries
+
+
+def _idle_options(given: Collection[str]) -> dict[str, str]:
+    if "position_buckets" in given:
+        return {"clipping_distance": "with --position-buckets, which uses --max-distance"}
+    return {"max_distance": "without --position-buckets"}
 
 
 @register_encoding("deberta")
@@ -30,7 +36,7 @@ class DeBERTa(PositionEncoding):
     DeBERTa-v2 and v3 differ by two options. With ``position_buckets`` N, delta is the bucket of the distance (see
     :func:`.shared.buckets.signed_log_buckets`, with ``max_distance``): 2N rows, N in each direction, in decoders too.
     With ``share_key_projection``, k^r and q^r are made with the content's own projections of keys and queries, biases
-    included, which attention passes to ``bind_projections``.
+    included, which attention passes to ``read_layer``.
 
     Parameters: ``relative_vectors`` (2K, H d), one table for all layers of a stack; row t is distance
     j - i = t - (K - 1), the reverse of the authors' order; or (2N, H d) by bucket, in the same order. Unless
@@ -58,6 +64,8 @@ class DeBERTa(PositionEncoding):
             "project relative vectors with the projections of queries and keys, true, or with their own, false",
         ),
     }
+    facts = Facts(idle_options=_idle_options)
+    shared_by_layers = ("relative_vectors",)
     #: the row of each distance from -(max_distance - 1) to max_distance - 1
     bucket_rows: Tensor
 
@@ -102,28 +110,18 @@ class DeBERTa(PositionEncoding):
         self.relative_vectors = nn.Parameter(torch.empty(2 * side, width))
         self.key_projection = nn.Linear(width, width, bias=False) if owns_key else None
         self.query_projection = nn.Linear(width, width) if owns_query else None
-        #: attention's projections of queries and of keys, set by ``bind_projections``
-        self.content_projections: tuple[Projection, Projection] | None = None
+        #: attention's projections of queries and of keys, set by ``read_layer``
+        self.content_projections: Projections | None = None
         for name, parameter in self.named_parameters():
             nn.init.normal_(parameter, std=0.0 if name.endswith("bias") else 0.02)  # the authors'
-
-    @classmethod
-    def idle_options(cls, given: Collection[str]) -> dict[str, str]:
-        if "position_buckets" in given:
-            return {"clipping_distance": "with --position-buckets, which uses --max-distance"}
-        return {"max_distance": "without --position-buckets"}
 
     @property
     def scaling(self) -> float:
         return (self.terms * self.head_dim) ** -0.5
 
-    def tie(self, first: PositionEncoding) -> None:
-        assert isinstance(first, DeBERTa)
-        self.relative_vectors = first.relative_vectors
-
-    def bind_projections(self, query: Projection, key: Projection) -> None:
-        if self.share_key_projection:
-            self.content_projections = query, key
+    def read_layer(self, x: Tensor, projections: Projections | None) -> None:
+        if self.share_key_projection and projections is not None:
+            self.content_projections = projections
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         rows, index, _ = self._clipped(positions)
@@ -155,14 +153,14 @@ class DeBERTa(PositionEncoding):
         """The projections to q^r and to k^r; None for a term that is disabled.
 
         Raises:
-            ValueError: they are shared, but ``bind_projections`` was not called.
+            ValueError: they are shared, but attention has not passed them.
         """
         if not self.share_key_projection:
             return self.query_projection, self.key_projection
         if self.content_projections is None:
             raise ValueError(
-                "deberta with --share-key-projection needs attention's projections: call "
-                "encoding.bind_projections(query, key) first."
+                "deberta with --share-key-projection needs attention's projections: give attend "
+                "projections=(query, key)."
             )
         query, key = self.content_projections
         return query if self.position_to_content else None, key if self.content_to_position else None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .contract.options import MAX_POSITIONS, POSITION_SHARING, Option, positive_integer
+from .contract.base import Facts
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.distance import DistanceBias
@@ -29,7 +32,7 @@ class DietRel(DistanceBias, ClippedEncoding):
     Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
-    supports_cross_attention = True
+    facts = Facts(supports_cross_attention=True)
     scalars = {"relative_bias": 0.0}
 
     def add_tables(self) -> None:
@@ -59,7 +62,7 @@ class DietAbs(PairBias):
         "position_sharing": POSITION_SHARING,
         "max_positions": MAX_POSITIONS,
     }
-    supports_cross_attention = True
+    facts = replace(PairBias.facts, supports_cross_attention=True)
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class DietAbs(PairBias):
         max_positions: int = 1024,
     ) -> None:
         super().__init__(num_heads, head_dim)
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         self.max_positions = max_positions
         heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from ..positions import Positions, look_up
 from .contract.base import ADDED, PositionEncoding
-from .contract.options import BIDIRECTIONAL, POSITION_SHARING, Option, positive
+from .contract.options import BIDIRECTIONAL, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive
 from .contract.registry import register_encoding
+from .shared.distance import cached_for_layers
 from .shared.tables import table_heads
 
 #: width of the hidden layer, and the summand that avoids a division by zero; both are the authors'
@@ -50,7 +51,7 @@ class FIRE(PositionEncoding):
     ) -> None:
         super().__init__(num_heads, head_dim)
         self.fire_threshold = fire_threshold
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         self.bidirectional = bidirectional
         self.rate = nn.Parameter(torch.tensor(0.1))
         self.threshold_scale = nn.Parameter(torch.tensor(1.0))
@@ -64,7 +65,7 @@ class FIRE(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         make = self._of_sentences if self.bidirectional else self._of_queries
-        return self.cached_for_layers(positions, lambda: make(positions).to(q.dtype))
+        return cached_for_layers(self, positions, lambda: make(positions).to(q.dtype))
 
     def _of_sentences(self, positions: Positions) -> Tensor:
         """The bias in an encoder, (B or 1, H, T, S): f is computed for each distance and length only."""

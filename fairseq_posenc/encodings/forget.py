@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding, Projections
 from .contract.options import BIDIRECTIONAL
 from .contract.registry import register_encoding
 from .shared.clamp import converted
@@ -30,7 +30,7 @@ class Forget(PositionEncoding):
     time and memory: O(B H T S + B S H² d).
     """
 
-    reads = "nothing"
+    facts = Facts(reads="nothing")
     options = {"bidirectional": BIDIRECTIONAL}
 
     def __init__(self, num_heads: int, head_dim: int, bidirectional: bool = True) -> None:
@@ -39,7 +39,7 @@ class Forget(PositionEncoding):
         self.gates = nn.Linear(num_heads * head_dim, num_heads * (2 if bidirectional else 1))
         nn.init.constant_(self.gates.bias, 5.0)
 
-    def from_input(self, x: Tensor) -> Tensor:
+    def read_layer(self, x: Tensor, projections: Projections | None) -> Tensor:
         """The logarithms of the gates, (B, H, n, 2 or 1), in single precision at least."""
         logits = F.linear(x, self.gates.weight.to(x.dtype), self.gates.bias.to(x.dtype))
         log_gates = F.logsigmoid(logits.to(torch.promote_types(x.dtype, torch.float32)))
@@ -48,7 +48,7 @@ class Forget(PositionEncoding):
     def sums(self, positions: Positions) -> tuple[Tensor, Tensor]:
         """The sums of log gates up to each query, (B, H, T, 2 or 1), and up to each key, (B, H, S, 2 or 1)."""
         log_gates = positions.from_input
-        assert log_gates is not None, "attention calls from_input first"
+        assert log_gates is not None, "attention calls read_layer first"
         if positions.padding_mask is not None:
             log_gates = log_gates.masked_fill(positions.padding_mask[:, None, :, None], 0)
         of_keys = log_gates.cumsum(2)

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
-from .contract.base import PositionEncoding
 from .contract.options import SHARED_BY_LAYERS
 from .contract.registry import register_encoding
 from .t5 import T5
@@ -38,19 +37,12 @@ class GatedT5(T5):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(num_heads, head_dim, num_buckets, max_distance, position_sharing, bidirectional)
+        # layers have their own gates
+        self.shared_by_layers = ("relative_bias",) if position_sharing in SHARED_BY_LAYERS else False
         self.gate_projection = nn.Linear(head_dim, 8)
         self.gate_scale = nn.Parameter(torch.ones(num_heads))
         nn.init.normal_(self.gate_projection.weight, std=0.02)  # the authors'
         nn.init.zeros_(self.gate_projection.bias)
-
-    @property
-    def shared_by_layers(self) -> bool:
-        return False  # layers have their own gates
-
-    def tie(self, first: PositionEncoding) -> None:
-        assert isinstance(first, GatedT5)
-        if self.position_sharing in SHARED_BY_LAYERS:
-            self.relative_bias = first.relative_bias
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         return {"relative_bias": self.of_distances(positions)}

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from ..positions import Positions, look_up
 from .contract.base import PositionEncoding
-from .contract.options import MAX_POSITIONS, POSITION_SHARING
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.tables import check_length, logits_of_keys, logits_of_queries, table_heads
@@ -38,7 +38,7 @@ class Huang1(PositionEncoding):
         self, num_heads: int, head_dim: int, position_sharing: str = "none", max_positions: int = 1024
     ) -> None:
         super().__init__(num_heads, head_dim)
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         self.max_positions = max_positions
         # The paper names no initializer for methods 1 to 3; factors of 1 start as attention without positions.
         self.relative_factors = nn.Parameter(torch.ones(table_heads(num_heads, position_sharing), max_positions))

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from .contract.base import PositionEncoding
-from .contract.options import POSITION_SHARING
+from .contract.options import POSITION_SHARING, SHARED_BY_LAYERS
 from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
 from .shared.distance import DistanceBias
@@ -40,7 +40,7 @@ class KerpleLog(DistanceBias):
 
     def __init__(self, num_heads: int, head_dim: int, position_sharing: str = "none") -> None:
         super().__init__(num_heads, head_dim)
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         heads = table_heads(num_heads, position_sharing)
         self.magnitude = nn.Parameter(2 * torch.rand(heads))
         self.rate = nn.Parameter(torch.rand(heads))
@@ -69,7 +69,7 @@ class KerplePower(DistanceBias):
 
     def __init__(self, num_heads: int, head_dim: int, position_sharing: str = "layer") -> None:
         super().__init__(num_heads, head_dim)
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         heads = table_heads(num_heads, position_sharing)
         self.magnitude = nn.Parameter(torch.rand(heads))
         self.exponent = nn.Parameter(2 * torch.rand(heads))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
 from .contract.registry import register_encoding
 from .diet import POSITION_RANK
@@ -47,18 +49,13 @@ class _LengthProjecting(PositionEncoding):
     replaces them in the decoder.
     """
 
-    reads = "integers"
-    sees_shifts = True
+    facts = Facts(reads="integers", projects_length=True)
 
     def __init__(self, num_heads: int, head_dim: int, projection_length: int, max_positions: int) -> None:
         super().__init__(num_heads, head_dim)
         self.projection_length = projection_length
         self.max_positions = max_positions
         self.projection = LengthProjection(projection_length, max_positions)
-
-    @property
-    def projects_length(self) -> bool:
-        return True
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         check_length(self, max(positions.extent), self.max_positions)
@@ -78,8 +75,7 @@ class Linformer(_LengthProjecting):
     """
 
     options = {"projection_length": PROJECTION_LENGTH, "max_positions": MAX_POSITIONS}
-    input_positions = "sinusoidal"
-    in_decoder = "sinusoidal"
+    facts = replace(_LengthProjecting.facts, input_positions="sinusoidal", in_decoder="sinusoidal")
 
     def __init__(self, num_heads: int, head_dim: int, projection_length: int = 32, max_positions: int = 1024) -> None:
         super().__init__(num_heads, head_dim, projection_length, max_positions)
@@ -107,7 +103,7 @@ class DietAbsLin(_LengthProjecting):
         "projection_length": PROJECTION_LENGTH,
         "max_positions": MAX_POSITIONS,
     }
-    in_decoder = "diet_abs"
+    facts = replace(_LengthProjecting.facts, in_decoder="diet_abs")
 
     def __init__(
         self,
@@ -119,21 +115,13 @@ class DietAbsLin(_LengthProjecting):
         max_positions: int = 1024,
     ) -> None:
         super().__init__(num_heads, head_dim, projection_length, max_positions)
-        self.position_sharing = position_sharing
+        if position_sharing in SHARED_BY_LAYERS:  # each layer has its own E and F
+            self.shared_by_layers = ("query_positions", "key_positions")
         heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
         self.key_positions = nn.Parameter(torch.empty(heads, projection_length, rank))
         for table in (self.query_positions, self.key_positions):
             nn.init.normal_(table, std=0.02)  # as diet_abs
-
-    @property
-    def shared_by_layers(self) -> bool:
-        return False  # each layer has its own E and F
-
-    def tie(self, first: PositionEncoding) -> None:
-        if self.position_sharing in SHARED_BY_LAYERS:
-            assert isinstance(first, DietAbsLin)
-            self.query_positions, self.key_positions = first.query_positions, first.key_positions
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         def product() -> Tensor:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
 from .shared.rotations import at_positions, rotations
@@ -35,7 +35,7 @@ class Pope(PositionEncoding):
     q k^T of width 2d; memory O(B H (T + S) d).
     """
 
-    reads = "reals"
+    facts = Facts(reads="reals")
 
     def __init__(self, num_heads: int, head_dim: int) -> None:
         super().__init__(num_heads, head_dim)
@@ -48,7 +48,16 @@ class Pope(PositionEncoding):
         of_q, of_k = self._with_phases(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
         return of_q.to(q.dtype), of_k.to(k.dtype), v
 
-    def recall(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+    def needs_logits(self, positions: Positions | None = None) -> bool:
+        return positions is not None and positions.generation is not None
+
+    def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        if positions.generation is not None:
+            q, k = self._recalled(q, k, positions)
+        return super().content(q, k, positions)
+
+    def _recalled(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+        """Gives q and the cached magnitudes their phases."""
         # With one query, the phases amount to a real factor for each distance, so q and k keep width d.
         if positions.queries > 1 or positions.are_given:
             return self._with_phases(q, k, positions)

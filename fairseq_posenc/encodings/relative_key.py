@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
 from .contract.base import PositionEncoding
-from .contract.options import POSITION_SHARING, Option, count
+from .contract.options import POSITION_SHARING, SHARED_BY_LAYERS, Option, count
 from .contract.registry import register_encoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
 
@@ -36,7 +36,7 @@ class RelativeKey(PositionEncoding):
         super().__init__(num_heads, head_dim)
         self.left_clip = left_clip
         self.right_clip = right_clip
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         shape = table_heads(num_heads, position_sharing), left_clip + right_clip + 1, head_dim
         self.relative_keys = nn.Parameter(torch.empty(shape))
         for head in self.relative_keys:

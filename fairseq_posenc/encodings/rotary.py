@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..errors import FlagError
 from ..positions import Positions
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.options import BIDIRECTIONAL, Option, finite, parse_bool, positive
 from .contract.registry import register_encoding
 from .shared.rotations import at_positions, rotations
@@ -42,7 +42,7 @@ class Rotary(PositionEncoding):
     No parameters. Distances are unlimited. Extra time: O(B H (T + S) d), memory the same.
     """
 
-    reads = "reals"
+    facts = Facts(reads="reals")
     options = {
         "rotary_layout": Option(
             str,

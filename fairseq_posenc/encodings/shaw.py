@@ -1,11 +1,13 @@
 """Relative position representations of Shaw, Uszkoreit and Vaswani (2018), https://arxiv.org/abs/1803.02155."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..masks import Masks
 from ..positions import Positions
+from .contract.base import weights
 from .contract.options import Option, parse_bool
 from .contract.registry import register_encoding
 from .shared.band import flex_clipped_attention
@@ -55,8 +57,7 @@ class Shaw(ClippedEncoding):
             for head in table:
                 nn.init.xavier_uniform_(head)
 
-    @property
-    def needs_weights(self) -> bool:
+    def needs_logits(self, positions: Positions | None = None) -> bool:
         return self.relative_values is not None
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
@@ -65,20 +66,25 @@ class Shaw(ClippedEncoding):
         rows, index, band = self.clipped(positions)
         return logits_of_queries(q, self.relative_keys[:, rows], index, band)
 
-    def context(self, weights: Tensor, positions: Positions) -> Tensor | None:
-        if self.relative_values is None:
-            return None
-        rows, index, band = self.clipped(positions)
-        return weighted_sum(weights, self.relative_values[:, rows], index, band)
-
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
         if self.relative_keys is None:
             return None
         by_row = per_head(q, self.relative_keys.transpose(-2, -1))
         return clipped_score_mod(by_row, positions, self.clipping_distance, self.clipping_distance)
 
-    def attend_with_flex(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0, *, flex: bool
+    ) -> tuple[Tensor, Tensor | None]:
         if self.relative_values is None:
-            return super().attend_with_flex(q, k, v, positions, masks)
-        by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
-        return flex_clipped_attention(q, k, v, positions, masks, self.clipping_distance, by_row, self.relative_values)
+            return super().attend(q, k, v, positions, masks, dropout, flex=flex)
+        if flex:
+            by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
+            k_max = self.clipping_distance
+            return flex_clipped_attention(q, k, v, positions, masks, k_max, by_row, self.relative_values), None
+        found = weights(self, q, k, positions, masks).to(v.dtype)
+        dropped = F.dropout(found, dropout) if dropout > 0 else found
+        rows, index, band = self.clipped(positions)
+        of_values = weighted_sum(dropped, self.relative_values[:, rows], index, band)
+        output = dropped @ v  # last: a checkpoint that recomputes the weights then leaves this product out
+        output += of_values
+        return output, found

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING
+from .contract.base import Facts
+from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION_SHARING, SHARED_BY_LAYERS
 from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.distance import DistanceBias
@@ -31,9 +32,9 @@ class T5(DistanceBias):
         "position_sharing": POSITION_SHARING,
         "bidirectional": BIDIRECTIONAL,
     }
-    supports_cross_attention = True
+    # Initial values 1: normally distributed, with a standard deviation of 0.02.
+    facts = Facts(supports_cross_attention=True, initial_values=2)
     scalars = {"relative_bias": 0.0}
-    initial_values = 2  # 1: normally distributed, with a standard deviation of 0.02
     buckets: Tensor
 
     def __init__(
@@ -48,7 +49,7 @@ class T5(DistanceBias):
         super().__init__(num_heads, head_dim)
         self.max_distance = max_distance
         self.bidirectional = bidirectional
-        self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
         self.relative_bias = nn.Parameter(torch.empty(table_heads(num_heads, position_sharing), num_buckets))
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets

@@ -35,6 +35,7 @@ class TransformerXL(PositionEncoding):
     """
 
     options = {"query_biases": QUERY_BIASES}
+    shared_by_layers: bool | tuple[str, ...] = ("content_bias", "position_bias")
 
     def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True) -> None:
         super().__init__(num_heads, head_dim)
@@ -46,10 +47,6 @@ class TransformerXL(PositionEncoding):
         self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)  # the authors'
-
-    def tie(self, first: PositionEncoding) -> None:
-        assert isinstance(first, TransformerXL)
-        self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         return {"relative_projection": self._project(positions, self.relative_projection.dtype)}
@@ -118,25 +115,16 @@ class XLNet(TransformerXL):
         "query_biases": QUERY_BIASES,
         "segment_vectors": Option(parse_bool, "use XLNet's segment encoding instead of DIET's, true or false"),
     }
+    shared_by_layers = False
 
     def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True, segment_vectors: bool = False) -> None:
         super().__init__(num_heads, head_dim, query_biases)
+        self.needs_segments = segment_vectors
         self.segment_query_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if segment_vectors else None
         self.segment_vectors = nn.Parameter(torch.empty(2, num_heads, head_dim)) if segment_vectors else None
         for parameter in (self.segment_query_bias, self.segment_vectors):
             if parameter is not None:
                 nn.init.normal_(parameter, std=0.02)
-
-    @property
-    def needs_segments(self) -> bool:
-        return self.segment_vectors is not None or super().needs_segments
-
-    def tie(self, first: PositionEncoding) -> None:
-        """Does nothing: each layer has its own u and v."""
-
-    def add_segments(self, num_segments: int) -> None:
-        if self.segment_vectors is None:
-            super().add_segments(num_segments)
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         bias = super().bias(q, k, positions)

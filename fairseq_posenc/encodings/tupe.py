@@ -36,6 +36,7 @@ class TupeAbs(PairBias):
     """
 
     options = {"untie_first_token": UNTIE_FIRST_TOKEN, "max_positions": MAX_POSITIONS}
+    shared_by_layers = True
 
     def __init__(
         self, num_heads: int, head_dim: int, untie_first_token: bool = False, max_positions: int = 1024
@@ -56,10 +57,6 @@ class TupeAbs(PairBias):
     @property
     def scaling(self) -> float:
         return (2 * self.head_dim) ** -0.5
-
-    @property
-    def shared_by_layers(self) -> bool:
-        return True
 
     def matrix(self, queries: int, keys: int) -> Tensor:
         first = int(self.untie_first_token)

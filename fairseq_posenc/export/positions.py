@@ -20,6 +20,7 @@ from ctranslate2.specs.attention_spec import RotaryScalingType
 from torch import Tensor
 
 from ..encodings import PositionEncoding
+from ..encodings.contract.gain import present_scalars
 from .errors import ExportError
 
 
@@ -77,7 +78,7 @@ def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool
         raise refusal(encoding.name, REASONS.get(encoding.name, NO_REASON))
     if encoding.segments is not None:
         raise refusal("segments", "CTranslate2 has no segment attention; train without --segment-separator")
-    if encoding.multiplies_weights:
+    if encoding.urpe is not None:
         raise refusal("urpe", "CTranslate2 cannot multiply the weights after the softmax; train without --urpe")
     converter = CONVERTERS[encoding.name]
     if not at_input:
@@ -161,7 +162,7 @@ def alibi(encoding: Any, in_decoder: bool) -> ExportedEncoding:
             "alibi in an encoder",
             "CTranslate2 has ALiBi in a decoder only; train with another --source-position-encoding",
         )
-    if encoding.present_scalars():
+    if present_scalars(encoding):
         raise refusal(
             "alibi with learned slopes", "CTranslate2 has the paper's slopes; train with --alibi-slopes fixed"
         )

@@ -83,7 +83,7 @@ def _analyse(
     layers = {
         (stack, number): LayerStatistics(
             module.num_heads,
-            keys_are_words=not ((stack, number) in encodings and encodings[stack, number].projects_length),
+            keys_are_words=not ((stack, number) in encodings and encodings[stack, number].facts.projects_length),
             is_bidirectional=stack == "encoder",
         )
         for (stack, number), module in modules.items()

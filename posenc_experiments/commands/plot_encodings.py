@@ -4,8 +4,8 @@ The pictures use only the hooks that every encoding has, so a new encoding needs
 
 * what positions add to the logits, with equal words (q = k = 1), so that only positions differ;
 * what the encoding adds to the output beside the values (``context``);
-* the share of each key and value in each mixture, for encodings that attend to mixtures (``projects_length``);
-* the vectors added to the embeddings (``input_positions``).
+* the share of each key and value in each mixture, for encodings that attend to mixtures (Linformer's);
+* the vectors added to the embeddings (sinusoids, learned vectors).
 
 Initial parameters, near zero or one, would show little. So seeded normal noise is added to them, of standard deviation
 1, or of 1/sqrt(n) in a projection from n dimensions.
@@ -57,7 +57,8 @@ def build(name: str) -> tuple[PositionEncoding, str]:
 
     torch.manual_seed(1)
     known = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
-    options = {option: value for option, value in known.items() if option not in ENCODINGS[name].idle_options(known)}
+    idle = ENCODINGS[name].facts.idle_options(known)
+    options = {option: value for option, value in known.items() if option not in idle}
     encoding = build_encoding(name, HEADS, WIDTH, **options).double()
     described = [f"{option} = {value}" for option, value in options.items()]
     with torch.no_grad():
@@ -76,37 +77,40 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
     import torch
 
     from fairseq_posenc.attention.observing import with_and_without_positions
+    from fairseq_posenc.masks import Masks
     from fairseq_posenc.positions import Positions
 
     length = len(WORDS)
     positions = Positions(length, length)
     title = "logits with positions less logits without"
-    if encoding.overrides("from_input"):
-        words = 5 * torch.randn(1, length, HEADS * WIDTH, dtype=torch.float64)
-        positions = positions.with_input(encoding.from_input(words))
+    words = 5 * torch.randn(1, length, HEADS * WIDTH, dtype=torch.float64)
+    read = encoding.read_layer(words, None)
+    if read is not None:
+        positions = positions.with_input(read)
         title += ", the layer's input being random vectors"
     found = []
     q, k, v = torch.ones(3, 1, HEADS, length, WIDTH, dtype=torch.float64)
     with torch.no_grad():
         logits, plain = with_and_without_positions(encoding, q, k, v, positions)
-        if encoding.projects_length:
+        if encoding.facts.projects_length:
             one_hot = torch.eye(length, WIDTH, dtype=torch.float64).expand_as(k)
             _, keys, values = encoding.transform(q, one_hot, one_hot, positions)
             mixtures = torch.stack([keys[0, 0, :, :length], values[0, 0, :, :length]])
             shares = "share of each key and value in each mixture"
             found.append(Panels(shares, ["keys (E)", "values (F)"], mixtures, "mixture c", "key j"))
-        if encoding.overrides("context"):
+        if not encoding.facts.projects_length:
             middle = length // 2
-            each_key = torch.eye(length, dtype=torch.float64)[:, None, None].expand(length, HEADS, length, length)
-            added = encoding.context(each_key, positions)  # (S, H, T, d): row s has all weight on key s
-            if added is not None:
+            only = Masks(None, ~torch.eye(length, dtype=torch.bool)[:, None, None], q.dtype)  # sentence s: key s
+            one, nothing = q.expand(length, -1, -1, -1), v.new_zeros(length, *v.shape[1:])
+            added = encoding.attend(one, one, nothing, positions, only, flex=False)[0]  # (S, H, T, d)
+            if added.any():
                 vectors = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
                 found.append(Panels(vectors, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
-        if encoding.input_positions != "none":
-            found += input_panels(encoding.input_positions)
+        if encoding.facts.input_positions != "none":
+            found += input_panels(encoding.facts.input_positions)
     effect = (logits - plain)[0]
     if effect.abs().max() > 1e-12 or not found:
-        columns = "mixture c" if encoding.projects_length else "key j"
+        columns = "mixture c" if encoding.facts.projects_length else "key j"
         found.insert(0, Panels(title, *by_head(effect), "query i", columns))
     return found
 

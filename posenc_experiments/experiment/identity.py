@@ -97,7 +97,7 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
         prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
     found = {
         "computation": fairseq_posenc.COMPUTATION,
-        "initial_values": {name: ENCODINGS[name].initial_values for name in sorted(encodings)},
+        "initial_values": {name: ENCODINGS[name].facts.initial_values for name in sorted(encodings)},
         "architecture": experiment.arch,
         "positions": describe_positions(args),
         "augmentation": describe_augmentation(args),

@@ -216,11 +216,10 @@ def test_blocks_project_position_vectors_once(share_key_projection):
     projections = [torch.nn.Linear(HEADS * DIM, HEADS * DIM, dtype=torch.float64) for _ in range(2)]
     if not share_key_projection:
         projections = [encoding.query_projection, encoding.key_projection]
-    encoding.bind_projections(*projections)
     calls = []
     for projection in projections:
         projection.register_forward_hook(lambda module, *_: calls.append(module))
-    attend(*inputs(), encoding, backend="blocks")[0].sum().backward()
+    attend(*inputs(), encoding, backend="blocks", projections=tuple(projections))[0].sum().backward()
     assert calls == projections
 
 
@@ -306,8 +305,7 @@ def test_blocks_skip_keys_that_no_query_sees():
 
 @pytest.mark.parametrize("name", ["shaw", "xlnet", "alibi"])
 def test_all_sentences_padded_and_masks_that_hide_the_own_key(name):
-    encoding = make(name, {"clipping_distance": 2} if name == "shaw" else {})
-    encoding.add_segments(2)
+    encoding = make(name, {"num_segments": 2} | ({"clipping_distance": 2} if name == "shaw" else {}))
     columns = torch.arange(LENGTH)
     all_padded, far_past = (columns >= 9).expand(BATCH, -1), columns[None, :] > (columns[:, None] - 20).clamp(min=0)
     q, k, v = inputs()

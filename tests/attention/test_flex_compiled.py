@@ -84,7 +84,7 @@ def supported():
 @pytest.mark.parametrize(("name", "options"), list(supported()))
 def test_every_encoding_compiles_and_equals_eager(name, options, caplog):
     encoding = make(name, **options)
-    cases = [case for case in CASES if not (encoding.projects_length and case[1])]
+    cases = [case for case in CASES if not (encoding.facts.projects_length and case[1])]
     compiled = []
     for length in (300, 390, 345):
         for case in cases:

@@ -5,6 +5,7 @@ import torch
 
 from fairseq_posenc.attention.observing import attentions, observing
 from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.encodings.contract.base import overrides
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 
 #: with padding on either side, and long enough for the band of near distances to end
@@ -55,8 +56,8 @@ def test_weights_are_those_of_attention(name, flags):
 
 def knows_positions(encoding):
     """Whether an encoding adds something to logits; a projection of the length alone does not."""
-    hooks = ("bias", "content") if encoding.projects_length else ("bias", "content", "transform")
-    return encoding.adds_bias or any(encoding.overrides(hook) for hook in hooks)
+    hooks = ("bias", "content") if encoding.facts.projects_length else ("bias", "content", "transform")
+    return encoding.segments is not None or any(overrides(encoding, hook) for hook in hooks)
 
 
 def test_outside_the_context_nothing_is_observed():

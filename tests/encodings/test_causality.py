@@ -21,7 +21,7 @@ FOUND: list[tuple[str, dict[str, Any]]] = [
     ("alibi", {"alibi_slopes": "learned"}),
 ]
 PLAIN: list[tuple[str, dict[str, Any]]] = [
-    (name, {}) for name in ENCODINGS if not build_encoding(name, HEADS, DIM).projects_length
+    (name, {}) for name in ENCODINGS if not build_encoding(name, HEADS, DIM).facts.projects_length
 ]
 #: values of parameters that are not drawn
 EXTREME = {"gates.bias": -20.0, "log_slopes": 12.0}

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.benchmark.memory import peak_bytes
-from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
+from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, register_encoding
 from fairseq_posenc.encodings.contract.options import Option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
@@ -57,7 +57,7 @@ def test_equals_the_naive_reference(name, options, pads, need_weights, causal):
     encoding, (q, k, v) = make(name, options), inputs()
     mask = None if pads is None else padding(left=pads == "left")
     attn_mask = causal_mask() if causal else None
-    if causal and encoding.projects_length:
+    if causal and encoding.facts.projects_length:
         with pytest.raises(ValueError, match=f"{name} mixes all keys.* it has no causal form"):
             attend(q, k, v, encoding, mask, attn_mask)
         return
@@ -159,7 +159,7 @@ def test_gradients_are_finite_under_autocast(name):
 @pytest.mark.parametrize(("name", "options"), ALONE)
 def test_half_precision_is_finite_and_close(name, options, dtype):
     encoding, (q, k, v) = make(name, options, std=0.3), inputs()
-    mask = padding(left=True), None if encoding.projects_length else causal_mask()
+    mask = padding(left=True), None if encoding.facts.projects_length else causal_mask()
     exact, _ = attend(q, k, v, encoding, *mask)
     half_encoding = converted(copy.deepcopy(encoding), dtype)
     for parameter in half_encoding.parameters():
@@ -238,7 +238,7 @@ def with_segments(name, **options):
     ],
 )
 def test_segment_attention_combines_with_every_encoding(name, options, need_weights, left):
-    if build_encoding(name, HEADS, DIM).projects_length:
+    if build_encoding(name, HEADS, DIM).facts.projects_length:
         with pytest.raises(ValueError, match=f"{name} does not support segments"):
             build_encoding(name, HEADS, DIM, num_segments=2)
         return
@@ -271,7 +271,7 @@ def test_a_separator_belongs_to_the_segment_that_it_ends():
 
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.supports_cross_attention])
+@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention])
 def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
     """The distance is the source position minus the target position, without padding, in a full pass and in
     incremental decoding.
@@ -312,16 +312,16 @@ def test_cross_attention_equals_the_naive_reference(name, left, need_weights):
 # Options of single encodings
 
 
-def test_shared_projections_must_be_bound_and_are_not_registered():
+def test_shared_projections_must_be_given_and_are_not_registered():
     q, k, v = inputs()
     encoding = build_encoding("deberta", HEADS, DIM, share_key_projection=True).double()
-    with pytest.raises(ValueError, match=r"needs attention's projections: .*encoding\.bind_projections"):
+    with pytest.raises(ValueError, match=r"needs attention's projections: .*projections=\(query, key\)"):
         attend(q, k, v, encoding)
-    projections = [torch.nn.Linear(HEADS * DIM, HEADS * DIM).double() for _ in range(2)]
-    encoding.bind_projections(*projections)
+    projections = tuple(torch.nn.Linear(HEADS * DIM, HEADS * DIM).double() for _ in range(2))
+    output, _ = attend(q, k, v, encoding, projections=projections)
     assert set(encoding.state_dict()) == {"relative_vectors"}
     assert [name for name, _ in encoding.named_modules()] == [""]
-    attend(q, k, v, encoding)[0].square().sum().backward()
+    output.square().sum().backward()
     for projection in projections:
         assert projection.weight.grad.abs().max() > 0
 
@@ -578,7 +578,7 @@ def test_registry_refuses_duplicate_names_and_other_classes():
         register_encoding("new")(Own)
 
     class Crossing(PositionEncoding):
-        supports_cross_attention = True
+        facts = Facts(supports_cross_attention=True)
 
         def transform(self, q, k, v, positions):
             return q, k, v
@@ -586,17 +586,3 @@ def test_registry_refuses_duplicate_names_and_other_classes():
     with pytest.raises(ValueError, match="Crossing supports cross-attention, so it must not override transform"):
         register_encoding("new")(Crossing)
     assert "new" not in ENCODINGS
-
-
-def test_flex_is_refused_where_it_would_leave_out_context():
-    """FlexAttention calls no ``context``, so without its own hook the term would be missing."""
-
-    class Adding(PositionEncoding):
-        name = "adding"
-
-        def context(self, weights, positions):
-            return torch.ones(())
-
-    q, k, v = torch.randn(3, 1, 2, 6, 4)
-    with pytest.raises(ValueError, match=r"adding adds to the output .* does not override attend_with_flex; leave it"):
-        attend(q, k, v, Adding(2, 4), backend="flex")

@@ -14,6 +14,8 @@ from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.encodings.contract.gain import present_scalars
+from fairseq_posenc.encodings.contract.registry import has_scalars
 from fairseq_posenc.export.positions import export_encoding
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.signature import SIGNATURE, decode_signature
@@ -23,7 +25,7 @@ from tests.models import batch, build_model, enlarge_positions, make_task, sente
 from tests.references import bias, factor, numpy
 
 OPTIONS: dict[str, dict[str, Any]] = {"tupe_rel": {"untie_first_token": True}, "alibi": {"alibi_slopes": "learned"}}
-SCALAR = [name for name, cls in ENCODINGS.items() if cls.learns_scalars(OPTIONS.get(name, {}))]
+SCALAR = [name for name, cls in ENCODINGS.items() if has_scalars(build_encoding(name, 2, 4, **OPTIONS.get(name, {})))]
 #: models with learned input positions; embeddings are 16 wide and heads 8
 AT_INPUT = [
     ["transformer_learned_tiny"],
@@ -70,7 +72,7 @@ def test_the_gain_does_not_change_the_initial_function(name, gain):
     q, k, v = torch.randn(3, 1, 2, 9, 16)
     plain, gained = (build(name, value, num_segments=3) for value in (None, gain))
     number = 4.0 if gain == "auto" else gain
-    for scalar in gained.present_scalars():
+    for scalar in present_scalars(gained):
         theta, neutral = getattr(gained, scalar), gained.scalars[scalar]
         expected = neutral + (getattr(plain, scalar) - neutral) / number
         torch.testing.assert_close(theta, expected, rtol=1e-6, atol=1e-7)
@@ -87,7 +89,7 @@ def test_the_gain_does_not_change_the_initial_function(name, gain):
 def test_a_gain_of_1_changes_nothing(name):
     plain, gained = (build(name, value, num_segments=3) for value in (None, 1))
     for module in (gained, gained.segments):
-        for scalar in module.present_scalars():
+        for scalar in present_scalars(module):
             assert module.effective(scalar) is getattr(module, scalar)
     for key, tensor in plain.state_dict().items():
         assert torch.equal(gained.state_dict()[key], tensor)
@@ -99,7 +101,7 @@ def test_adam_changes_the_effective_value_by_the_gain_times_as_much(name):
     for gain in (1.0, 5.0):
         encoding = build(name, gain).double()
         optimizer = torch.optim.Adam(encoding.parameters(), lr=1e-4)
-        before = {scalar: encoding.effective(scalar).clone() for scalar in encoding.present_scalars()}
+        before = {scalar: encoding.effective(scalar).clone() for scalar in present_scalars(encoding)}
         sum(encoding.effective(scalar).sum() for scalar in before).backward()
         optimizer.step()
         moved[gain] = {scalar: before[scalar] - encoding.effective(scalar) for scalar in before}
@@ -169,7 +171,9 @@ def test_invalid_gains_are_refused(gain):
         build_encoding("t5", 2, 4, bias_gain=gain)
 
 
-@pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if not cls.learns_scalars({})])
+@pytest.mark.parametrize(
+    "name", [name for name, cls in ENCODINGS.items() if not has_scalars(build_encoding(name, 2, 4))]
+)
 def test_encodings_without_learned_scalars_refuse_it(name):
     refusal = f"--bias-gain has no meaning for {name}, which learns no scalars in attention: leave"
     with pytest.raises(ValueError, match=refusal):

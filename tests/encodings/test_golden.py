@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -235,10 +236,8 @@ def deberta_v2(facts, arrays, heads):
         }
         return build("deberta", arrays, parameters, **options)
     encoding = build("deberta", arrays, parameters, **options)
-    encoding.bind_projections(
-        lambda x: F.linear(x, arrays["W_query"], arrays["b_query"]),
-        lambda x: F.linear(x, arrays["W_key"], arrays["b_key"]),
-    )
+    query, key = (partial(F.linear, weight=arrays[f"W_{of}"], bias=arrays[f"b_{of}"]) for of in ("query", "key"))
+    encoding.read_layer(torch.zeros(()), (query, key))
     return encoding
 
 
@@ -302,7 +301,7 @@ def test_attention_equals_golden_outputs(family):
         defined = (~forbidden.all(-1)).expand(q.shape[:3])
         tolerance = TOLERANCE["float32" if "float32" in facts["dtype"] else "float64"]
         positions = Positions(q.size(2), k.size(2), arrays.get("key_padding_mask"), segments=arrays.get("segments"))
-        mask = None if encoding.projects_length else forbidden
+        mask = None if encoding.facts.projects_length else forbidden
         for need_weights in (False, True):
             output, weights = attend(
                 *(q, k, v, encoding, arrays.get("key_padding_mask"), mask),

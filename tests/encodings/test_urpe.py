@@ -8,6 +8,7 @@ import torch
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention.observing import attentions, observing
 from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.encodings.contract.registry import supports_urpe
 from fairseq_posenc.encodings.contract.urpe import FURTHEST
 from fairseq_posenc.errors import FlagError
 from fairseq_posenc.export.errors import ExportError
@@ -37,7 +38,7 @@ def test_every_encoding_with_a_bias_takes_it_and_starts_as_without_it(name):
     torch.manual_seed(1)
     plain = build_encoding(name, HEADS, DIM)
     torch.manual_seed(1)
-    if not ENCODINGS[name].supports_urpe():
+    if not supports_urpe(ENCODINGS[name]):
         with pytest.raises(FlagError, match=f"--urpe has no meaning for {name}, which adds no bias"):
             build_encoding(name, HEADS, DIM, urpe=True)
         return

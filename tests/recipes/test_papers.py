@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.encodings import ENCODINGS, build_encoding
+from fairseq_posenc.encodings.contract.registry import has_scalars
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
@@ -133,7 +134,7 @@ def test_every_encoding_has_a_row_and_one_with_a_gain_if_it_has_effect(name: str
     assert with_gain == learned_slopes | {
         f"{encoding}-gain": [encoding, "--bias-gain", "auto"]
         for encoding, cls in ENCODINGS.items()
-        if cls.learns_scalars({}) or cls.input_positions == "learned"
+        if has_scalars(build_encoding(encoding, 2, 4)) or cls.facts.input_positions == "learned"
     }
 
 

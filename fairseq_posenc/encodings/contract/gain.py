@@ -22,8 +22,6 @@ class LearnedScalars(nn.Module):
 
     #: the neutral value of each parameter that is a learned scalar, by name; a parameter may be None
     scalars: ClassVar[dict[str, float]] = {}
-    #: the key of the gain in a checkpoint's record of positions
-    recorded_as: ClassVar[str] = "bias_gain"
     bias_gain: float = 1.0
 
     def effective(self, name: str) -> Tensor:
@@ -31,17 +29,19 @@ class LearnedScalars(nn.Module):
         theta: Tensor = getattr(self, name)
         return scale_around(theta, self.scalars[name], self.bias_gain)
 
-    def set_gain(self, bias_gain: float) -> None:
-        """Sets the gain, and changes theta so that w stays the same."""
-        for name in self.present_scalars():
-            with torch.no_grad():
-                theta = getattr(self, name)
-                theta.copy_(scale_around(theta, self.scalars[name], self.bias_gain / bias_gain))
-        self.bias_gain = bias_gain
 
-    def present_scalars(self) -> list[str]:
-        """The names of the learned scalars that are not None."""
-        return [name for name in self.scalars if getattr(self, name) is not None]
+def present_scalars(module: LearnedScalars) -> list[str]:
+    """The names of a module's learned scalars that are not None."""
+    return [name for name in module.scalars if getattr(module, name) is not None]
+
+
+def set_gain(module: LearnedScalars, bias_gain: float) -> None:
+    """Sets the gain, and changes theta so that w stays the same."""
+    for name in present_scalars(module):
+        with torch.no_grad():
+            theta = getattr(module, name)
+            theta.copy_(scale_around(theta, module.scalars[name], module.bias_gain / bias_gain))
+    module.bias_gain = bias_gain
 
 
 def scale_around(x: Tensor, neutral: float, factor: float) -> Tensor:
@@ -54,7 +54,7 @@ def scale_around(x: Tensor, neutral: float, factor: float) -> Tensor:
 def modules_with_scalars(module: nn.Module) -> Iterator[tuple[str, LearnedScalars]]:
     """The submodules with learned scalars, by name; a shared submodule occurs once for each of its names."""
     for name, part in module.named_modules(remove_duplicate=False):
-        if isinstance(part, LearnedScalars) and part.present_scalars():
+        if isinstance(part, LearnedScalars) and present_scalars(part):
             yield name, part
 
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import FlagError
-from .base import PositionEncoding
+from .base import PositionEncoding, overrides
+from .gain import modules_with_scalars, resolve_gain, set_gain
 from .options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, parse_option, spelled
+from .segments import SegmentAttention
+from .urpe import ToeplitzFactors
 
 ENCODINGS: dict[str, type[PositionEncoding]] = {}
 
@@ -42,8 +45,8 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
                         f"the option {option!r} of {name!r} is defined differently by {other.name!r}: use its Option, "
                         "since one flag has one meaning, or choose another name."
                     )
-        forbidden = [hook for hook in ("transform", "from_input") if cls.overrides(hook)]
-        if cls.supports_cross_attention and forbidden:
+        forbidden = [hook for hook in ("transform", "read_layer") if overrides(cls, hook)]
+        if cls.facts.supports_cross_attention and forbidden:
             raise ValueError(f"{cls.__name__} supports cross-attention, so it must not override {forbidden[0]}.")
         cls.name = name
         ENCODINGS[name] = cls
@@ -105,14 +108,57 @@ def build_encoding(
             raise FlagError(f"{name} has no option {flag(option)} (its options: {own}); leave it out.")
         if value is not None:
             values[option] = parse_option(option, cls.options[option], value)
-    for option, reason in cls.idle_options(values).items():
+    for option, reason in cls.facts.idle_options(values).items():
         if option in values:
             raise FlagError(f"{flag(option)} has no meaning for {name} {reason}: leave it out.")
     encoding = cls(num_heads, head_dim, **values)
     if num_segments is not None:
-        encoding.add_segments(parse_option("num_segments", NUM_SEGMENTS, num_segments))
+        _add_segments(encoding, parse_option("num_segments", NUM_SEGMENTS, num_segments))
     if parse_option("urpe", URPE, urpe):
-        encoding.add_urpe()
+        if not supports_urpe(cls):
+            raise FlagError(
+                f"--urpe has no meaning for {name}, which adds no bias to the logits of single keys: leave it out."
+            )
+        encoding.urpe = ToeplitzFactors(num_heads)
     if bias_gain is not None:
-        encoding.add_gain(parse_option("bias_gain", BIAS_GAIN, bias_gain))
+        add_gain(encoding, parse_option("bias_gain", BIAS_GAIN, bias_gain))
     return encoding
+
+
+def _add_segments(encoding: PositionEncoding, num_segments: int) -> None:
+    """Adds segment attention, unless the encoding has one of its own."""
+    if encoding.facts.projects_length:
+        raise FlagError(
+            f"{encoding.name} does not support segments, since it attends to mixtures of all keys: leave "
+            "--segment-separator out."
+        )
+    if not encoding.needs_segments:
+        encoding.segments = SegmentAttention(encoding.num_heads, num_segments)
+        encoding.needs_segments = True
+
+
+def supports_urpe(cls: type[PositionEncoding]) -> bool:
+    """Whether it adds a bias to the logits of single keys, so that it can be combined with URPE."""
+    return overrides(cls, "bias") and not cls.facts.projects_length
+
+
+def has_scalars(encoding: PositionEncoding) -> bool:
+    """Whether learned scalars act on the logits or weights, those of segments and URPE included."""
+    return any(modules_with_scalars(encoding))
+
+
+def add_gain(encoding: PositionEncoding, bias_gain: float | str) -> None:
+    """Sets the gain of all learned scalars without changing their initial effect.
+
+    Args:
+        bias_gain: a positive number, or "auto" for sqrt(head_dim).
+
+    Raises:
+        FlagError: the encoding has no learned scalars.
+    """
+    if not has_scalars(encoding):
+        raise FlagError(
+            f"--bias-gain has no meaning for {encoding.name}, which learns no scalars in attention: leave it out."
+        )
+    for _, module in modules_with_scalars(encoding):
+        set_gain(module, resolve_gain(bias_gain, encoding.head_dim))

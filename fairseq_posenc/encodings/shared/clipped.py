@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ...positions import Clipped, Positions
 from ..contract.base import PositionEncoding
-from ..contract.options import CLIPPING_DISTANCE, POSITION_SHARING
+from ..contract.options import CLIPPING_DISTANCE, POSITION_SHARING, SHARED_BY_LAYERS
 from .tables import table_heads
 
 CLIPPED = {"clipping_distance": CLIPPING_DISTANCE, "position_sharing": POSITION_SHARING}
@@ -26,6 +26,7 @@ class ClippedEncoding(PositionEncoding):
         super().__init__(num_heads, head_dim)
         self.clipping_distance = clipping_distance
         self.position_sharing = position_sharing
+        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
         self.add_tables()
 
     def add_tables(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from ...kernels.flex import ScoreMod
@@ -25,8 +27,8 @@ class DistanceBias(PositionEncoding):
         return {names: self.of_distances(positions)} if names else {}
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        return self.cached_for_layers(
-            positions, lambda: positions.by_distance(converted(self.of_distances(positions), q.dtype))
+        return cached_for_layers(
+            self, positions, lambda: positions.by_distance(converted(self.of_distances(positions), q.dtype))
         )
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
@@ -34,3 +36,11 @@ class DistanceBias(PositionEncoding):
         per_head = values.size(0) > 1
         origin = positions.queries - 1  # index in ``span`` of the distance between the first query and the first key
         return lambda score, b, h, i, j: score + values[h * per_head, j - i + origin]
+
+
+def cached_for_layers(encoding: PositionEncoding, positions: Positions, make: Callable[[], Tensor]) -> Tensor:
+    """``make()``, cached for this pass if all layers share the encoding."""
+    if encoding.shared_by_layers is not True:
+        return make()
+    value: Tensor = positions.cached(encoding, make, learned=True)
+    return value

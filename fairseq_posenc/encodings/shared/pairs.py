@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...positions import Positions
-from ..contract.base import PositionEncoding
+from ..contract.base import Facts, PositionEncoding
+from .distance import cached_for_layers
 from .tables import check_length
 
 
@@ -16,9 +17,7 @@ class PairBias(PositionEncoding):
     Positions are counted from 0 without padding. A subclass implements :meth:`matrix` and sets ``max_positions``.
     """
 
-    reads = "integers"
-    sees_shifts = True
-    bias_by_blocks = False
+    facts = Facts(reads="integers", bias_by_blocks=False)
     #: maximum length of queries and keys
     max_positions: int
 
@@ -30,7 +29,7 @@ class PairBias(PositionEncoding):
         extent = positions.extent
         check_length(self, max(extent), self.max_positions)
         if positions.generation is None:
-            matrix = self.cached_for_layers(positions, lambda: self.matrix(*extent))
+            matrix = cached_for_layers(self, positions, lambda: self.matrix(*extent))
         else:
             matrix = positions.cached_for_generation(self, lambda n: self.matrix(n, n), self.max_positions)
         return positions.by_position(matrix.to(q.dtype))

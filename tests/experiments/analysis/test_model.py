@@ -59,13 +59,13 @@ def test_every_encoding(name, checkpoint, data):
     of_encoder = found["attention"]["encoder"][0]["heads"][0]
     mixes = name in ("linformer", "diet_abs_lin")
     assert (of_encoder["mean_distance"] is None) == mixes
-    silent = mixes or name == "nopos" or cls.input_positions != "none"
+    silent = mixes or name == "nopos" or cls.facts.input_positions != "none"
     assert [part is None for part in found["position_logits"]["encoder"]] == [silent] * 2
     assert found["position_logits"]["cross"] == [None, None]
     told = {parameter for entry in found["learned"] for parameter in entry["name"].split(", ")}
     encoding = cls(2, 8)
     assert told >= {parameter for parameter, _ in encoding.named_parameters()}
-    assert ("embed_positions.weight" in told) == (cls.input_positions == "learned")
+    assert ("embed_positions.weight" in told) == (cls.facts.input_positions == "learned")
 
 
 def test_padding_has_no_influence(checkpoint, data):

@@ -14,7 +14,7 @@ import fairseq
 import pytest
 
 import fairseq_posenc
-from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.encodings import ENCODINGS, Facts
 from posenc_experiments.base.markers import fingerprint, read_json
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
@@ -143,7 +143,8 @@ def test_another_commit_and_other_libraries_change_nothing(copy: Path, monkeypat
 
 
 def test_initial_values_of_another_encoding_change_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ENCODINGS["t5"], "initial_values", ENCODINGS["t5"].initial_values + 1)
+    facts = ENCODINGS["t5"].facts
+    monkeypatch.setattr(ENCODINGS["t5"], "facts", replace(facts, initial_values=facts.initial_values + 1))
     assert done(experiment(copy)) == STAGES
 
 
@@ -218,11 +219,14 @@ def test_only_the_content_of_a_file_to_fine_tune_from_counts(copy: Path, tmp_pat
     assert FINGERPRINT not in map(fingerprint, found)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(fairseq_posenc, "COMPUTATION"), (ENCODINGS["shaw"], "initial_values")])
+@pytest.mark.parametrize(
+    ("owner", "name", "raised"),
+    [(fairseq_posenc, "COMPUTATION", 2), (ENCODINGS["shaw"], "facts", Facts(initial_values=2))],
+)
 def test_a_raised_version_makes_another_experiment(
-    copy: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+    copy: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, raised: Any
 ) -> None:
-    monkeypatch.setattr(owner, name, 2)
+    monkeypatch.setattr(owner, name, raised)
     assert done(experiment(copy)) == ()
 
 
