@@ -18,7 +18,7 @@ LONG = (
     ),
     *(
         f"test_{name}.py"
-        for name in ("checks", "documents", "entry_points", "fairseq_tests", "lengths", "model", "setup")
+        for name in ("checks", "documents", "entry_points", "lengths", "model", "setup")
     ),
     *(f"test_{name}.py" for name in ("starts", "training")),
 )

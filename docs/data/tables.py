@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import re
-import runpy
 import statistics
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -416,17 +415,6 @@ def options() -> dict[str, str]:
     }
 
 
-def fairseq() -> dict[str, str]:
-    """As the script prints them that made the data."""
-    script = runpy.run_path(str(ROOT / "scripts" / "run_fairseq_tests.py"))
-    rows = read("fairseq-tests.csv")
-    return {
-        "tests": script["summary"](rows),
-        "differences": script["differences"](rows),
-        "options": script["trials"](rows),
-    }
-
-
 def contrast() -> dict[str, str]:
     """As `fairseq-posenc contrast --format csv` printed them: each phenomenon, and `relative` by distance."""
     rows: dict[tuple[str, str], list[Run]] = {}
@@ -454,7 +442,6 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
     "docs/analysis.md": analysis,
     "docs/contrast.md": contrast,
-    "docs/fairseq.md": fairseq,
     "docs/learning.md": learning,
     "docs/lengths.md": lengths,
     "docs/options.md": options,
