@@ -16,10 +16,7 @@ LONG = (
         f"experiments/{name}.py"
         for name in ("experiment/test_check_settings", "experiment/test_frozen", "workflow/test_pipeline")
     ),
-    *(
-        f"test_{name}.py"
-        for name in ("checks", "documents", "entry_points", "lengths", "model", "setup")
-    ),
+    *(f"test_{name}.py" for name in ("checks", "documents", "entry_points", "lengths", "model", "setup")),
     *(f"test_{name}.py" for name in ("starts", "training")),
 )
 

@@ -82,6 +82,23 @@ def _variants(typed_only: bool) -> list[Variant]:
     return [variant for variant in found if variant not in IMPOSSIBLE]
 
 
+def _distinct(variants: list[Variant]) -> list[Variant]:
+    """Leaves out variants that build the same as an earlier one, such as options at their defaults."""
+    found: dict[str, Variant] = {}
+    for name, options in variants:
+        encoding = build_encoding(name, num_heads=2, head_dim=8, **options)
+        shapes = {key: tuple(value.shape) for key, value in encoding.named_parameters()}
+        # Which layers share parameters makes no difference to one encoding.
+        other = {"position_sharing", "shared_by_layers", "training"}
+        settings = {
+            key: value
+            for key, value in vars(encoding).items()
+            if key not in other and isinstance(value, bool | int | float | str | None)
+        }
+        found.setdefault(repr((name, shapes, settings)), (name, options))
+    return list(found.values())
+
+
 def _parameters(variants: list[Variant]) -> list[Any]:
     return [
         pytest.param(name, options, id="-".join([name, *(f"{key}={value}" for key, value in options.items())]))
@@ -132,14 +149,13 @@ COMBINATIONS: list[Variant] = [
 
 #: variants by the flags of a model
 VARIANTS = _parameters(_variants(typed_only=True) + COMBINATIONS)
+_ALONE = _distinct(_variants(typed_only=False))
 #: variants by the options of build_encoding
-ALONE = _parameters(_variants(typed_only=False))
+ALONE = _parameters(_ALONE)
 #: variants with positions in attention only
-IN_ATTENTION = _parameters(
-    [variant for variant in _variants(typed_only=False) if ENCODINGS[variant[0]].facts.input_positions == "none"]
-)
+IN_ATTENTION = _parameters([variant for variant in _ALONE if ENCODINGS[variant[0]].facts.input_positions == "none"])
 #: variants that support masks
-MASKABLE = _parameters([variant for variant in _variants(typed_only=False) if _takes_masks(*variant)])
+MASKABLE = _parameters([variant for variant in _ALONE if _takes_masks(*variant)])
 #: variants with a causal form: in an encoder, fire knows the length of the sentence
 CAUSAL = [case for case in MASKABLE if case.values[0] != "fire" or case.values[1].get("bidirectional") is False]
 
