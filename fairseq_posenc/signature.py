@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arguments import SIDES, encoding_of, input_positions_of, options_of
+from .arguments import SIDES, encoding_of, input_positions_of, options_of, typed_options
 from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
 from .encodings.contract.options import DEFAULT_NUM_SEGMENTS
@@ -59,7 +59,7 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
 def _learns_scalars(args: Any, name: str, heads: int, width: int) -> bool:
     """Whether the encoding has learned scalars with these options."""
     with torch.device("meta"):  # draws no random numbers
-        return has_scalars(build_encoding(name, heads, width, **options_of(args, name)))
+        return has_scalars(build_encoding(name, heads, width, **typed_options(args, name)))
 
 
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
