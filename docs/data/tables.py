@@ -25,6 +25,7 @@ from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
 from posenc_experiments.evaluation.pooling import Pooled, pool
 from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.evaluation.together import ALL_TESTS
 from posenc_experiments.experiment.layout import SACREBLEU
 
@@ -32,7 +33,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "results"
 Run = dict[str, str]
-ALPHA = 0.05  # of the stars
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
 #: what `bash recipes/quickstart/run.sh` printed, with paths relative to the repository

@@ -23,7 +23,7 @@ from posenc_experiments.analysis.model_figures import model_figures
 from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import RESAMPLES, read_texts
-from posenc_experiments.evaluation.comparison import P_NOTE, notes
+from posenc_experiments.evaluation.comparison import notes, p_note
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
 from posenc_experiments.evaluation.pooling import Comparison, Row, compared_rows, mean, shown_names, title
 
@@ -73,7 +73,7 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
         headers=HEADERS,
         scores=_table(experiments, names),
         baseline=baseline,
-        notes=[*notes(rows), *([f"{P_NOTE}, with Holm's correction."] if len(rows) > 1 else [])] if rows else [],
+        notes=[*notes(rows), *([p_note(len(rows) - 1)] if len(rows) > 1 else [])] if rows else [],
         test=rows[0].first.test if rows else "",
         sentences=f"{experiments[0].records[0]['text']['tests'][rows[0].first.test]['sentences']:,}" if rows else "",
         data=_data(rows, names) if rows else {},

@@ -245,7 +245,7 @@ def learn_from(
     """Learns subwords from every `step`-th line of each language's file; returns their number.
 
     Args:
-        resizes: whether to learn as many as fit, where the text cannot have as many as the settings ask for.
+        resizes: whether to choose a number that fits, where the text cannot have as many as the settings ask for.
     """
 
     def lines() -> Iterator[tuple[str, str]]:
@@ -263,9 +263,10 @@ def learn_from(
             least, most = error.least or least, error.most or most
             # Of the largest number, a half or more are parts of words, or of sentences without blanks, that are tokens
             # as a whole, and most tokens occur once.
-            size = settings.vocabulary if most is None else most // 4
-            size += least if size < least else 0
-            size = size if most is None else min(size, most)
+            if most is None:
+                size = settings.vocabulary + least
+            else:
+                size = most // 4 if most // 4 >= least else min(most // 4 + least, most)
         else:
             return size
 

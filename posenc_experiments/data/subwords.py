@@ -79,7 +79,9 @@ def _refusal(message: str, size: int) -> RecipeError:
     least, most = (re.search(pattern, message) for pattern in (r"required_chars\. \d+ vs (\d+)", r"value <= (\d+)"))
     what, where = f"SentencePiece cannot learn {size:,} subwords from this text", "set [prepare] vocabulary"
     if least:
-        return WrongSize(f"{what}, whose characters alone are {int(least[1]):,}: {where} to more.", least=int(least[1]))
+        return WrongSize(
+            f"{what}, whose different characters alone are {int(least[1]):,}: {where} to more.", least=int(least[1])
+        )
     if most:
         return WrongSize(
             f"{what}, which has {int(most[1]):,} at most: {where} to less, such as a quarter.", most=int(most[1])

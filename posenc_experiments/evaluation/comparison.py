@@ -34,8 +34,10 @@ def report(rows: Sequence[Row]) -> Report:
     return Report(tables, [_record(row, more) for row in rows])
 
 
-#: what p is, where rows are tested against a baseline that the reader knows
-P_NOTE = "p: t test over seeds and sentences, two-sided"
+def p_note(tests: int) -> str:
+    """The note on p in a table of this number of tests."""
+    correction = f", with Holm's correction for {tests} tests" if tests > 1 else ""
+    return f"p: t test over seeds and sentences, two-sided{correction}."
 
 
 def _columns(rows: list[Row]) -> list[Column[Row]]:
@@ -188,14 +190,15 @@ def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
         return
     test = tested[0].test
     yield f"difference: {test.metric} less that of {test.baseline}, *: p <= {ALPHA}" + (
-        f", ≈: within {test.margin:g} of it (two one-sided tests at {ALPHA})." if test.margin is not None else "."
+        f", ≈: within {test.margin:g} of it (two one-sided tests at {ALPHA}, not corrected)."
+        if test.margin is not None
+        else "."
     )
     several = next((one for one in tested if one.tests), None)
     if several is not None:
         pooling = several.pooling
         yield "[...]: 95 % confidence interval of the difference, for other seeds and sentences."
-        correction = f", with Holm's correction for {several.tests} tests" if several.tests > 1 else ""
-        yield f"{P_NOTE}{correction}."
+        yield p_note(several.tests)
         if pooling is not None:
             spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"
             yield (
@@ -205,6 +208,8 @@ def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
                 if pooling.allowed
                 else f"The seeds' variances are not pooled, because they differ ({spread})."
             )
+        if test.pool_variance and (far := several.tests + 1 - (pooling.rows if pooling is not None else 1)):
+            yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
     if any(one.sacrebleu_p_value is not None for one in tested):
         yield (
             "one seed's p: SacreBLEU's paired bootstrap of one translation each. It says whether these two models "

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -56,6 +57,7 @@ class Table(Generic[Line]):
         if style == "latex":
             for character, command in _LATEX.items():
                 grid = grid.replace(character, command)
+            grid = re.sub(r"(?<![\w}-])-(?=\d)", "$-$", grid)
             title, notes = ("\n".join(f"% {line}" for line in text.splitlines()) for text in (title, notes))
         return "\n\n".join(part for part in (title, grid, notes) if part) + "\n"
 

@@ -48,13 +48,15 @@ def _hashes(experiment: Experiment, test: str) -> dict[str, str]:
 
 
 def _matches_files(experiment: Experiment, test: str) -> bool:
-    """Whether a score records the hashes of the current hypotheses and references."""
+    """Whether a score records the hashes of the current hypotheses and references, and is as it was written."""
     try:
         hashes = _hashes(experiment, test)
     except FileNotFoundError:
         return False
     rows = read_json(experiment.test_file(test, SACREBLEU))
-    return isinstance(rows, list) and all(isinstance(row, dict) and row.items() >= hashes.items() for row in rows)
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and row.items() >= hashes.items() and row.get(SEAL) == seal(row) for row in rows
+    )
 
 
 def _score(experiment: Experiment, test: str) -> list[Path]:

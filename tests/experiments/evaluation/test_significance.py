@@ -190,7 +190,7 @@ def test_a_table_shows_differences_intervals_and_how_many_tests(tmp_path: Path) 
         assert f"{one.difference:+.2f} [{low:+.2f}, {high:+.2f}]{mark} " in lines[name]
         assert low < one.difference < high
     assert "Holm's correction for 2 tests." in text
-    assert "≈: within 20 of it (two one-sided tests at 0.05)." in text
+    assert "≈: within 20 of it (two one-sided tests at 0.05, not corrected)." in text
     text = compare(made, "--pool-variance").stdout
     assert "The seeds' variance is taken as equal in 2 rows: standard deviation 1.69, 4 degrees of freedom" in text
 
@@ -210,10 +210,13 @@ def test_csv_and_latex(made: Path) -> None:
         rule in text for rule in ("\\toprule", "\\midrule", "\\bottomrule", "diet\\_rel", "$\\pm$", "$\\approx$")
     )
     assert not set("±≈") & set("".join(line for line in text.splitlines() if not line.startswith("%")))
-    table = Table(["t5 --urpe true"], [Column("50 % & {x}_y", str)], notes=["100 %"], title="a_b")
+    table = Table(
+        ["t5 --urpe true", "-8.25 [-8.87, +0.1] en-de"], [Column("50 % & {x}_y", str)], notes=["100 %"], title="a_b"
+    )
     rendered = table.render("latex")
     assert "50 \\% \\& \\{x\\}\\_y" in rendered
     assert "t5 -{}-urpe true" in rendered
+    assert "$-$8.25 [$-$8.87, +0.1] en-de" in rendered
     assert rendered.startswith("% a_b\n")
 
 

@@ -211,15 +211,20 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
         read_experiments([output])
 
 
-def test_translations_that_were_edited_are_scored_again(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json"])
+def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str) -> None:
     conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
     shutil.copytree(made / "output", output)
     hypotheses, scores = output / SETTING / "test.hyp", output / SETTING / "test.sacrebleu.json"
-    text, before = hypotheses.read_bytes(), read_json(scores)
-    hypotheses.write_bytes(bytes([text[0] ^ 1]) + text[1:])
+    before, path = read_json(scores), output / SETTING / edited
+    text = path.read_bytes()
+    place = text.index(b'"score": ') + len(b'"score": ') if path == scores else 0
+    path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
     process = run_pipeline(conf, *directories(made, output), "--stages", "score,compare")
     assert process.returncode == 0, process.stderr
-    assert read_json(scores)[0]["hypotheses"] == file_hash(hypotheses) != before[0]["hypotheses"]
+    after = read_json(scores)
+    assert after[0]["hypotheses"] == file_hash(hypotheses)
+    assert (after == before) == (path == scores)
 
 
 def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Path) -> None:
