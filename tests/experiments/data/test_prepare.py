@@ -337,7 +337,7 @@ def test_subwords_can_be_decoded(tmp_path: Path, method: str) -> None:
         (5000, r"^SentencePiece cannot learn 5,000 subwords from this text, which has (\d+) at most: set .* to less"),
         (
             20,
-            r"^SentencePiece cannot learn 20 subwords from this text, whose different characters .* (\d+): set .* to more",
+            r"^SentencePiece cannot learn 20 subwords from this text, whose different .* (\d+): set .* to more",
         ),
     ],
 )
