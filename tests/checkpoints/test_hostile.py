@@ -27,7 +27,6 @@ from tests.toy import PACKAGE, binarize, hydra_train, make_corpus, run_fairseq, 
 
 SHAW = FOLDER / "shaw.pt"
 WEIGHT = "encoder.layers.0.fc1.weight"
-_ONE = torch.ones(1, dtype=torch.int64)
 CODE = "__import__('os').mkdir('ran') or [10]"
 #: the same code in a setting of fconv, which fairseq evaluates itself
 FCONV = f"[(8, 3)] * len({CODE})"
@@ -56,20 +55,9 @@ def record(value: object) -> Change:
     return lambda state: state["model"].update({SIGNATURE: content})
 
 
-def iterator(name: str, value: object) -> Change:
-    return lambda state: state["extra_state"].update(train_iterator={"epoch": 1, "iterations_in_epoch": 0, name: value})
-
-
 def endless(state: dict[str, Any]) -> None:
     values: list[Any] = []
     values.append(values)
-    model_flag("values", values)(state)
-
-
-def laughs(state: dict[str, Any]) -> None:
-    values: list[Any] = [1]
-    for _ in range(20):
-        values = [values] * 10
     model_flag("values", values)(state)
 
 
@@ -86,56 +74,13 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "environment": (model_flag("label", "${oc.env:HOME}"), "would call a function of omegaconf"),
     "made up": (model_flag("label", "${${name}:HOME}"), "would call a function of omegaconf"),
     "escaped": (model_flag("label", "$\\{oc.env:HOME\\}"), "would call a function of omegaconf"),
-    "layers without end": (model_flag("encoder_layers", 10**12), r"encoder_layers = 1,0.* asks for a larger model"),
-    "wide": (model_flag("encoder", {"ffn_embed_dim": 10**12}), r"encoder\.ffn_embed_dim = 1,0.* asks for a larger"),
     "endless": (endless, "holds itself"),
-    "laughs": (laughs, "more than 100,000 settings"),
     "tensor": (model_flag("dropout", torch.ones(2)), r"cfg\.model\.dropout is a Tensor"),
     "list": (lambda state: state.update(cfg=[1]), "'cfg' is a list, not a dict"),
     "text": (lambda state: state.update(cfg="shaw"), "'cfg' is a str, not a dict"),
     "model's text": (lambda state: state["cfg"].update(model="shaw"), r"cfg\.model is a str, not a group"),
     "args": (lambda state: state.update(args={"arch": "shaw"}), "'args' is a dict, not a Namespace"),
     "key": (lambda state: state["cfg"].update({(1,): 2}), "has a tuple as a key"),
-    "integers": (weight(torch.Tensor.long), rf"{WEIGHT} as int64 \(8, 8\), not as floating"),
-    "booleans": (weight(torch.Tensor.bool), rf"{WEIGHT} as bool"),
-    "complex numbers": (weight(lambda value: value.to(torch.complex64)), rf"{WEIGHT} as complex64"),
-    "no tensor": (weight(torch.Tensor.tolist), rf"{WEIGHT} as a list"),
-    "sparse": (weight(torch.Tensor.to_sparse), rf"{WEIGHT} as .*sparse"),
-    "no numbers": (weight(lambda value: value.to("meta")), rf"{WEIGHT} as meta"),
-    "more numbers than bytes": (
-        weight(lambda value: value[0, 0].expand(10**6, 10**6)),
-        r"more numbers .* than are stored",
-    ),
-    "a repeated number of any name": (
-        lambda state: state["model"].update(unknown=torch.ones(1).expand(10**12)),
-        r"its unknown has more numbers \(1,000,000,000,000\) than are stored in the file",
-    ),
-    "numbers of 8 bits": (
-        lambda state: state["model"].update(unknown=torch.ones(2).to(torch.float8_e4m3fn)),
-        r"unknown as float8_e4m3fn \(2,\), and fairseq writes no 8-bit numbers",
-    ),
-    "integers in a table": (
-        lambda state: state["model"].update({"encoder.layers.0.self_attn.position_encoding.relative_keys": _ONE}),
-        "relative_keys as int64",
-    ),
-    "a number for a name": (lambda state: state["model"].update({1: torch.ones(1)}), "name is a int"),
-    "extra_state": (lambda state: state.update(extra_state=[1]), "'extra_state' is a list"),
-    "train_iterator": (lambda state: state["extra_state"].update(train_iterator=[1]), "'train_iterator' is a list"),
-    "epoch": (iterator("epoch", "1"), "train_iterator's epoch is a str, not a whole number"),
-    "epoch before the first": (iterator("epoch", -5), "train_iterator's epoch is not between 0 and"),
-    "epoch without end": (iterator("epoch", 10**30), "train_iterator's epoch is not between 0 and"),
-    "batches": (iterator("iterations_in_epoch", 1.5), "iterations_in_epoch is a float, not a whole"),
-    "best": (lambda state: state["extra_state"].update(best="x"), "'best' is a str, not a number"),
-    "time": (lambda state: state["extra_state"].update(previous_training_time=[1]), "_time' is a list, not a number"),
-    "history": (lambda state: state.update(optimizer_history=[]), "'optimizer_history' is not a list of dicts"),
-    "updates": (
-        lambda state: state["optimizer_history"][-1].update(num_updates="6"),
-        "number of updates is a str, not a whole number",
-    ),
-    "updates without end": (
-        lambda state: state["optimizer_history"][-1].update(num_updates=10**30),
-        "its number of updates is not between 0 and",
-    ),
     "record out of range": (record(torch.tensor([300, -1])), "position_version is not JSON in UTF-8"),
     "record in Latin-1": (record(b'{"encoding": "\xe9"}'), "position_version is not JSON in UTF-8"),
     "record with bytes for the terminal": (record(b"\x1b[31mshaw"), "position_version is not JSON in UTF-8"),
@@ -145,9 +90,7 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "record of a gain": (record(b'{"encoding": "t5", "bias_gain": "a"}'), "position_version has 'a' as its bias_gain"),
     "record that is a text": (record("shaw"), "position_version is not a one-dimensional tensor of int64"),
     "record of floats": (record(torch.ones(3)), "position_version is not a one-dimensional tensor of int64"),
-    "record that is repeated": (record(torch.tensor([123]).expand(10**12)), "its position_version has more numbers"),
     "record of one number": (record(torch.tensor(3)), "position_version is not a one-dimensional tensor of int64"),
-    "record without bytes": (record(torch.ones(3, dtype=torch.int64, device="meta")), "not JSON in UTF-8"),
 }
 #: refused only by readers that build a model
 UNLOADABLE: dict[str, tuple[Change, str]] = {
