@@ -16,7 +16,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 import fairseq_posenc
 
-from . import growth, table1
+from . import growth
 from .models import Setup
 from .results import Result, exponent, quartiles
 from .rounds import STOCK
@@ -87,8 +87,6 @@ def tables(results: Sequence[Result]) -> str:
 
 
 def _render(measure: str, results: Sequence[Result]) -> str:
-    if measure == table1.MEASURE:
-        return table1.render(results)
     settings = list(dict.fromkeys(result.setting for result in results))
     by_place = {(result.encoding, result.setting): result for result in results}
     fits = measure in (growth.TIME, growth.MEMORY)

@@ -14,7 +14,6 @@ from .memory import measure_memory
 from .models import Candidate, Setup
 from .results import BenchmarkError, Result
 from .rounds import Clock
-from .table1 import measure_table1
 from .training import measure_words
 
 
@@ -108,15 +107,6 @@ def _attention(plan: Plan, measure: str, backward: bool) -> list[Result]:
     )
 
 
-def _table1(plan: Plan) -> list[Result]:
-    lengths = _lengths(plan, (128,))
-    if len(lengths) > 1:
-        raise BenchmarkError("--lengths: table1 accepts one length only; give one, or leave --lengths out.")
-    setup = replace(plan.setup, longest=max(lengths))
-    task = synthetic_task(plan.vocabulary)
-    return measure_table1(setup, task, lengths[0], plan.tokens, plan.rounds, plan.updates, plan.clock, plan.group)
-
-
 def _lengths(plan: Plan, default: tuple[int, ...]) -> Sequence[int]:
     """The lengths of the plan, or the default.
 
@@ -141,5 +131,4 @@ MEASURES: dict[str, Callable[[Plan], list[Result]]] = {
     "growth": _growth,
     "attention": lambda plan: _attention(plan, "attention", backward=True),
     "attention-forward": lambda plan: _attention(plan, "attention-forward", backward=False),
-    "table1": _table1,
 }

@@ -83,7 +83,7 @@ def find_device(device: str, precision: str, clock: str) -> str:
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="Batches of each model in a round of training, forward or table1.",
+    help="Batches of each model in a round of training or forward.",
 )
 @click.option(
     "--tokens", type=click.IntRange(min=8), default=2048, show_default=True, help="Tokens of a batch in each language."
@@ -100,7 +100,7 @@ def find_device(device: str, precision: str, clock: str) -> str:
     "--lengths",
     callback=parse_lengths,
     help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048; attention and "
-    "attention-forward 128,256,...,1024; table1 128]",
+    "attention-forward 128,256,...,1024]",
 )
 @click.option(
     "--group", type=click.IntRange(min=1), default=6, show_default=True, help="Models in memory at once, beside stock."
@@ -148,8 +148,7 @@ def main(
 
     MEASURES: training (words/s of whole updates), forward (words/s without gradients), generation (sentences/s of
     cached beam search), memory (peak in training), growth (time and memory with the length), attention (alone, beside
-    torch's scaled_dot_product_attention), attention-forward (the same without gradients), table1 (DIET's
-    Table 1 with its encodings and sizes, beside the paper's figures).
+    torch's scaled_dot_product_attention), attention-forward (the same without gradients).
 
     FLAGS are flags of fairseq-train for every model; stock does not get those that only this package has.
     """
@@ -159,8 +158,6 @@ def main(
     flags = encodings[len(names) :]
     if json_file is not None:
         require_output(json_file, "figures.json", "--json")
-    if measures == ["table1"] and names:
-        raise click.UsageError("table1 measures the encodings of DIET's Table 1 in both sizes: leave the names out.")
     data = tuple(dict.fromkeys(data))
     device = find_device(device, precision, clock)
     if threads is not None:

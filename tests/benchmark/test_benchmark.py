@@ -9,7 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from fairseq_posenc.benchmark import attention, data, generation, memory, models, report, rounds, run, table1, training
+from fairseq_posenc.benchmark import attention, data, generation, memory, models, report, rounds, run, training
 from fairseq_posenc.benchmark.models import Candidate, Setup, candidates
 from fairseq_posenc.benchmark.results import BenchmarkError, Result, exponent, quartiles
 from fairseq_posenc.benchmark.rounds import STOCK, Clock
@@ -188,18 +188,6 @@ def test_exponent_of_known_growth():
 def test_quartiles():
     assert quartiles([5, 1, 4, 2, 3]) == (2, 3, 4)
     assert quartiles([0.5]) == (0.5, 0.5, 0.5)
-
-
-def test_table1_shows_the_overhead_and_the_papers():
-    """Half the words per second are 100 % overhead."""
-    results = [
-        Result(table1.MEASURE, f"{size} {step}", name, "words/s", [50.0, 80.0], [100.0, 100.0])
-        for size, step in table1.PRINTED
-        for name in (STOCK, *table1.HEADINGS)
-    ]
-    table = report.tables(results)
-    assert "+62.5% (+43.8 to +81.2); +65%" in table  # Shaw et al. in a forward pass of the small model
-    assert table.count("+62.5%") == 16
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
@@ -402,7 +390,7 @@ def test_every_measure_of_two_encodings(binarized):
         "attention": {"attention: time": "ms", "attention: memory": "MiB"},
         "attention-forward": {"attention-forward: time": "ms", "attention-forward: memory": "MiB"},
     }
-    assert set(figures) | {"table1"} == set(run.MEASURES)
+    assert set(figures) == set(run.MEASURES)
     for measure, units in figures.items():
         setting = "data-bin" if measure in ("training", "forward", "generation") else "n = 8"
         found = run.MEASURES[measure](plan("shaw", "alibi:clipping_distance=3", lengths=(8,), data=(binarized,)))
@@ -468,18 +456,6 @@ def test_sentences_longer_than_a_batch_are_left_out():
     """As fairseq-train does."""
     batches = data.synthetic_corpus(VOCABULARY, seed=1).training_batches(20, 16, seed=1)
     assert max(batch["target"].size(1) for batch in batches) <= 16
-
-
-def test_table1_has_one_length(monkeypatch):
-    for size in ("base", "small"):
-        monkeypatch.setitem(models.SIZES, size, models.SIZES["tiny"])
-    found = run.MEASURES["table1"](plan(lengths=(8,)))
-    assert [(result.setting, result.encoding) for result in found] == [
-        (f"{size} {step}", name)
-        for size, step in table1.PRINTED
-        for name in (STOCK, "shaw", "tupe_abs", "diet_abs", "diet_rel")
-    ]
-    assert all(result.refused is None for result in found)
 
 
 def test_lengths_beyond_fairseqs_default():
@@ -549,8 +525,6 @@ def test_command_prints_tables_and_writes_json(binarized, tmp_path):
             ["memory", "shaw", "--lengths", "512", "--tokens", "64"],
             "--tokens 64: ",
         ),
-        (["table1", "--lengths", "8,16"], "--lengths: table1 accepts one length only"),
-        (["table1", "shaw"], "table1 measures the encodings of DIET's Table 1 in both sizes: leave the names out."),
         (
             ["training", "shaw", "--json", "/proc/a.json"],
             "--json /proc/a.json cannot be written (",
