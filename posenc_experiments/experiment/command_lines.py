@@ -7,7 +7,8 @@ from posenc_experiments.base.recipe import GENERATION_TASKS
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepare
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.identity import TRAIN_DEFAULTS, package_directory
+from posenc_experiments.experiment.identity import TRAIN_DEFAULTS
+from posenc_experiments.experiment.request import package_directory
 
 
 def common_words(run: Run, task: str) -> list[str]:

@@ -3,21 +3,19 @@
 import importlib.metadata
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.flags import Flags, parse_flags
+from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.languages import require_tokenizer
 from posenc_experiments.base.markers import fingerprint, not_default
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare, testsets
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import identity
-from posenc_experiments.experiment.identity import without_hardware
 from posenc_experiments.experiment.layout import Layout
+from posenc_experiments.experiment.request import Request, value_of, whole, without_hardware
 
 
 def directory_name(arch: str, flags: Flags) -> str:
@@ -34,45 +32,10 @@ def directory_name(arch: str, flags: Flags) -> str:
 
 
 @dataclass(frozen=True)
-class Experiment(Layout):
+class Experiment(Request, Layout):
     """One experiment to train and score; it determines all results in its directory."""
 
-    run: Run
-    name: str
     seed: int
-
-    @property
-    def encoding(self) -> str:
-        return self.run.recipe.experiments[self.name][0]
-
-    @property
-    def arch(self) -> str:
-        return f"transformer_{self.encoding}_{self.run.recipe.size}"
-
-    @cached_property
-    def flags(self) -> Flags:
-        """The experiment's own flags: those of its row in the .conf, and those after `--`.
-
-        Raises:
-            RecipeError: the row, --set and the flags after `--` give a flag different values, so that one is ignored.
-        """
-        recipe, name = self.run.recipe, self.name
-        row = parse_flags(recipe.experiments[name][1:], f"[experiments] {name}")
-        places = {
-            recipe.where("experiments", name): row,
-            "--set": recipe.overridden,
-            "the flags after --": self.run.extra,
-        }
-        for (one, flags), (other, others) in combinations(places.items(), 2):
-            for flag, value in flags.items():
-                if identity.value_of(value) != identity.value_of(others.get(flag, value)):
-                    raise RecipeError(f"--{flag} is {value} by {one}, and {others[flag]} by {other}: leave one out.")
-        return {**row, **self.run.extra}
-
-    @cached_property
-    def named_flags(self) -> Flags:
-        """The flags that distinguish it from the other experiments of its .conf, and name its directory."""
-        return without_hardware({**self.run.recipe.overridden, **self.flags})
 
     @property
     def directory(self) -> Path:
@@ -86,7 +49,7 @@ class Experiment(Layout):
     @property
     def setting(self) -> tuple[str, dict[str, Any]]:
         """Architecture and normalized flags, which are equal for experiments that mean the same."""
-        return self.arch, {name: identity.value_of(value) for name, value in self.named_flags.items()}
+        return self.arch, {name: value_of(value) for name, value in self.named_flags.items()}
 
     def description(self) -> dict[str, Any]:
         """The contents of experiment.json for a training that starts now."""
@@ -119,33 +82,6 @@ class Experiment(Layout):
     def made_from(self) -> dict[str, Any]:
         """All that its trained weights depend on but the seed."""
         return identity.made_from(self)
-
-    @cached_property
-    def train_flags(self) -> Flags:
-        """All flags of the model and the training, without those that depend on the hardware."""
-        recipe = self.run.recipe
-        flags = {**recipe.model, **recipe.train, **self.flags}
-        if recipe.average > 1:
-            self._require_checkpoints(flags)
-            # The training must not delete checkpoints that are averaged later.
-            key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
-            if 0 <= _whole(flags, key, -1) < recipe.average:
-                flags[key] = str(recipe.average)
-        return flags
-
-    def _require_checkpoints(self, flags: Flags) -> None:
-        """RecipeError if training with these flags writes no checkpoints of the kind that is averaged."""
-        recipe = self.run.recipe
-        where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
-        if recipe.average_by == "updates" and _whole(flags, "save-interval-updates", 0) < 1:
-            raise RecipeError(
-                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to [train]."
-            )
-        if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
-            raise RecipeError(
-                f"{where}by epochs needs checkpoints of epochs: leave out no-epoch-checkpoints, or write average-by = "
-                "updates."
-            )
 
     def inputs(self, stage: str) -> str:
         """The fingerprint of all that the outputs of a stage depend on."""
@@ -195,14 +131,6 @@ class Experiment(Layout):
         return fingerprint([self.translate_inputs(), versions, not_default(scoring), local])
 
 
-def _whole(flags: Flags, name: str, default: int) -> int:
-    """The value of a flag as a whole number."""
-    try:
-        return int(flags.get(name, default))
-    except ValueError:
-        raise RecipeError(f"--{name} {flags[name]}: write a whole number.") from None
-
-
 def _number(text: str) -> int | float | str:
     for convert in (int, float):
         try:
@@ -226,7 +154,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         return {}, None
     if "update-freq" in flags:
         raise RecipeError("--update-freq follows from [train] batch-tokens: change that in the .conf instead.")
-    max_tokens = _whole(flags, "max-tokens", 0)
+    max_tokens = whole(flags, "max-tokens", 0)
     if max_tokens < 1:
         raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
     if run.workers > 1 and max_tokens * run.workers > wanted:

@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from posenc_experiments.base.run import Run
-
-if TYPE_CHECKING:
-    from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.request import Request
 
 
 class Refused(Exception):
@@ -62,15 +60,15 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def where_set(run: Run, experiment: Experiment | None, flag: str) -> str | None:
-    """The place where a flag of a training was set (of the generation, without an experiment); None if it was not."""
+def where_set(run: Run, request: Request | None, flag: str) -> str | None:
+    """The place where a flag of a training was set (of the generation, without a request); None if it was not."""
     recipe = run.recipe
-    if experiment is None:
+    if request is None:
         return recipe.where("generate", flag) if flag in recipe.generate else None
     if flag in run.extra:
         return f"--{flag} after --"
-    if flag in experiment.flags:
-        return recipe.where("experiments", experiment.name)
+    if flag in request.flags:
+        return recipe.where("experiments", request.name)
     sections = {"train": recipe.train, "model": recipe.model}
     return next((recipe.where(name, flag) for name, flags in sections.items() if flag in flags), None)
 
@@ -82,13 +80,13 @@ def file_problem(name: str) -> str | None:
     return None if Path(name).is_file() else "there is no such file; name another, or leave the flag out."
 
 
-def refusal(run: Run, complaint: str, experiment: Experiment | None = None) -> str:
+def refusal(run: Run, complaint: str, request: Request | None = None) -> str:
     """A sentence with fairseq's complaint and the place where the flag it names was set."""
     recipe = run.recipe
-    if experiment is not None and complaint.startswith("argument --arch"):
-        where = f"{recipe.where('experiments', experiment.name)}, or {recipe.where('model', 'size')}"
-        return f"{where}: there is no architecture '{experiment.arch}'."
+    if request is not None and complaint.startswith("argument --arch"):
+        where = f"{recipe.where('experiments', request.name)}, or {recipe.where('model', 'size')}"
+        return f"{where}: there is no architecture '{request.arch}'."
     flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
-    found = next(filter(None, (where_set(run, experiment, flag) for flag in flags)), None)
-    where = found or str(recipe.path) + (f", experiment {experiment.name}" if experiment else "")
+    found = next(filter(None, (where_set(run, request, flag) for flag in flags)), None)
+    where = found or str(recipe.path) + (f", experiment {request.name}" if request else "")
     return f"{where}: {complaint}"

@@ -9,16 +9,13 @@ raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of 
 
 from __future__ import annotations
 
-import importlib.util
-import runpy
 import subprocess
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.markers import file_hash, not_default
@@ -27,9 +24,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data import download
 from posenc_experiments.data.prepare import changed_settings
 from posenc_experiments.experiment.fairseq_flags import Refused, file_problem, read, refusal, where_set
-
-if TYPE_CHECKING:
-    from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.request import Request, package_directory, value_of, without_hardware
 
 # Flags of every training, unless it sets them itself.
 TRAIN_DEFAULTS = {
@@ -51,28 +46,7 @@ CODE = (":/fairseq_posenc/*.py", ":/posenc_experiments/*.py", ":/recipes/*.py")
 CHOICES = ("criterion", "optimizer", "lr_scheduler")
 
 
-def package_directory() -> Path:
-    """The plugin's directory, for --user-dir, found without importing the plugin, which would take seconds."""
-    spec = importlib.util.find_spec("fairseq_posenc")
-    if spec is None or spec.origin is None:
-        raise RecipeError(
-            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
-        )
-    return Path(spec.origin).parent
-
-
-@cache
-def _hardware() -> dict[str, Any]:
-    # Executed as a file, because importing its package imports torch, which would slow down --help.
-    return runpy.run_path(str(package_directory() / "hardware.py"))
-
-
-def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that results depend on: all but those of hardware."""
-    return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
-
-
-def made_from(experiment: Experiment) -> dict[str, Any]:
+def made_from(request: Request) -> dict[str, Any]:
     """All that the trained weights depend on but the seed; "data" is None until the text has been downloaded or made.
 
     Raises:
@@ -84,11 +58,11 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
     from fairseq_posenc.encodings import ENCODINGS
     from fairseq_posenc.signature import describe_positions
 
-    run, recipe, flags = experiment.run, experiment.run.recipe, experiment.train_flags
+    run, recipe, flags = request.run, request.run.recipe, request.train_flags
     try:
-        args, settings = _training(experiment)
+        args, settings = _training(request)
     except Refused as error:
-        raise RecipeError(refusal(run, str(error), experiment)) from None
+        raise RecipeError(refusal(run, str(error), request)) from None
     encodings = {encoding_of(args, side) for side in SIDES}
     prepare = changed_settings(run)
     if not _depends_on_validation(flags):
@@ -98,16 +72,16 @@ def made_from(experiment: Experiment) -> dict[str, Any]:
     found = {
         "computation": fairseq_posenc.COMPUTATION,
         "initial_values": {name: ENCODINGS[name].facts.initial_values for name in sorted(encodings)},
-        "architecture": experiment.arch,
+        "architecture": request.arch,
         "positions": describe_positions(args),
         "augmentation": describe_augmentation(args),
         "training": settings,
         "batch_tokens": recipe.batch_tokens,
-        "files": {name.replace("-", "_"): _content(experiment, name) for name in FILES if flags.get(name)},
+        "files": {name.replace("-", "_"): _content(request, name) for name in FILES if flags.get(name)},
         "pair": run.pair,
         "prepare": prepare,
     }
-    return {**{key: value for key, value in found.items() if value not in (None, {})}, "data": _data(experiment)}
+    return {**{key: value for key, value in found.items() if value not in (None, {})}, "data": _data(request)}
 
 
 def _depends_on_validation(flags: Flags) -> bool:
@@ -115,14 +89,14 @@ def _depends_on_validation(flags: Flags) -> bool:
     return "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"
 
 
-def _data(experiment: Experiment) -> dict[str, Any] | None:
-    run, corpus = experiment.run, experiment.run.recipe.corpus
+def _data(request: Request) -> dict[str, Any] | None:
+    run, corpus = request.run, request.run.recipe.corpus
     train = [download.contents(run, split) for split in corpus.train_splits(run.pair)]
     valid = download.contents(run, corpus.valid)
     return None if valid is None or None in train else {"train": train, "valid": valid}
 
 
-def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
+def _training(request: Request) -> tuple[Namespace, dict[str, Any]]:
     """All arguments of the training, and those that differ from fairseq's defaults.
 
     The defaults are those of the same architecture, criterion, optimizer and scheduler. The second value leaves out
@@ -130,13 +104,13 @@ def _training(experiment: Experiment) -> tuple[Namespace, dict[str, Any]]:
     """
     from fairseq_posenc.arguments import input_flags, plugin_flags
 
-    recipe, given = experiment.run.recipe, experiment.train_flags
+    recipe, given = request.run.recipe, request.train_flags
     # Flags that count although they are of hardware: the interval between checkpoints decides which are averaged.
     kept = {SAVE_INTERVAL[recipe.average_by]} | (set() if recipe.batch_tokens else {"max-tokens", "update-freq"})
     if _depends_on_validation(given):
         kept |= VALIDATED_BY
     flags = without_hardware({**TRAIN_DEFAULTS, **given}) | {name: given[name] for name in kept if name in given}
-    plain = ["data", "--user-dir", str(package_directory()), "--task", "translation", "--arch", experiment.arch]
+    plain = ["data", "--user-dir", str(package_directory()), "--task", "translation", "--arch", request.arch]
     found = read("train", [*plain, *flag_words({name: value for name, value in flags.items() if name not in FILES})])
     choices = {name: found[name] for name in CHOICES if found[name] is not None}
     chosen = {name.replace("_", "-"): str(value) for name, value in choices.items()}
@@ -159,22 +133,6 @@ def _differing(found: Mapping[str, Any], defaults: Mapping[str, Any], kept: Iter
         name: (value_of(found[name]), value_of(defaults.get(name, getattr(config, name, None)))) for name in names
     }
     return {name: value for name, (value, default) in sorted(values.items()) if value != default}
-
-
-def value_of(value: Any) -> Any:
-    """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
-    if isinstance(value, str):
-        try:
-            value = literal(value)
-        except ValueError:
-            return value
-    if isinstance(value, list | tuple):
-        return [value_of(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): value_of(one) for key, one in value.items()}
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, bool | int | float | None) else str(value)
 
 
 def translation(run: Run) -> dict[str, Any]:
@@ -209,15 +167,15 @@ def _generation(run: Run) -> dict[str, Any]:
     return found | ({} if recipe.length_penalty == "power" else {"length_penalty": recipe.length_penalty})
 
 
-def _content(experiment: Experiment, flag: str) -> str:
+def _content(request: Request, flag: str) -> str:
     """The checksum of the file that a flag names.
 
     Raises:
         RecipeError: there is no such file.
     """
-    name = experiment.train_flags[flag]
+    name = request.train_flags[flag]
     if problem := file_problem(name):
-        raise RecipeError(f"{where_set(experiment.run, experiment, flag)}: --{flag} {name}: {problem}")
+        raise RecipeError(f"{where_set(request.run, request, flag)}: --{flag} {name}: {problem}")
     return _hash_of(Path(name))
 
 
