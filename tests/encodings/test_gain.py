@@ -272,7 +272,7 @@ def test_a_checkpoint_with_another_gain_is_refused(name, recorded, gains):
 def test_checkpoints_are_averaged_if_their_gains_are_equal(tmp_path, name, equal):
     for gain in ("auto", equal, "3"):
         model = build_model(architecture_name(name, "tiny"), "--bias-gain", gain, *HEADS)
-        state = {"cfg": {"model": Namespace(bias_gain=gain)}, "model": model.state_dict()}
+        state = {"cfg": {"model": Namespace(arch="any", bias_gain=gain)}, "model": model.state_dict()}
         torch.save(state, tmp_path / f"{gain}.pt")
     average_checkpoints([tmp_path / "auto.pt", tmp_path / f"{equal}.pt"], tmp_path / "mean.pt")
     with pytest.raises(CheckpointError, match="differ in position_version"):
