@@ -52,6 +52,12 @@ def ratio(text: str) -> float:
     return float(text)
 
 
+def share(text: str) -> float:
+    if not re.fullmatch(r"0?\.\d+|1(\.0*)?", text) or not float(text):
+        raise ValueError(f"'{text}' is not a share above 0, 1 at most, such as 0.9995")
+    return float(text)
+
+
 def folder_name(text: str) -> str:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", text) or {".", ".."} & set(text.split("/")):
         raise ValueError(f"'{text}' is not the name of a directory under --data-dir, such as wmt/download")

@@ -35,6 +35,7 @@ class Corpus:
     downloads: str = ""  # a directory under --data-dir; two recipes may share one
     generator: Path | None = None
     generator_options: list[str] = field(default_factory=list)
+    takes_source: bool = False  # the generator has an option --source DIR, a directory with what it makes the text from
     text: Path | None = None  # a directory of the user's own text: train.en, train.de...
 
     def train_splits(self, pair: str) -> list[str]:
@@ -63,6 +64,7 @@ class Prepare:
     eval_max_tokens: int = 1000  # validation and test sentences are cut to this; fairseq's models take up to 1,024
     lowercase: bool = False  # lowercase all text of the model, on both sides, but not the references
     normalize: str = "nmt_nfkc"  # of NORMALIZATIONS
+    character_coverage: float = 1.0  # the rest of the text's characters, all rare, are unknown to SentencePiece
     normalize_punctuation: bool = False  # apply Moses' normalize-punctuation to the same text
 
     @property

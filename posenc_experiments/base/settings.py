@@ -120,6 +120,7 @@ def _corpus(section: _Section) -> Corpus:
         downloads=section.get("downloads", convert.folder_name, f"{name}/download"),
         generator=file("generator") if "generator" in kinds else None,
         generator_options=section.get("generator-options", convert.shell_words, []),
+        takes_source=section.get("takes-source", convert.boolean, False),
         # The stage download checks that it exists, because later stages may run on a machine without it.
         text=section.get("text", section.folder("text").joinpath) if "text" in kinds else None,
     )
@@ -131,6 +132,7 @@ def _prepare(section: _Section) -> Prepare:
     kinds: dict[type, Callable[[str], Any]] = {bool: convert.boolean, int: convert.whole(1), float: convert.ratio}
     by_name: dict[str, Callable[[str], Any]] = {"subwords": convert.choice(SUBWORDS)}
     by_name["normalize"] = convert.choice(NORMALIZATIONS)
+    by_name["character_coverage"] = convert.share
     by_name |= dict.fromkeys(("sample", "train_min_words", "train_max_words"), convert.whole(0))
     found = {
         field.name: section.get(
@@ -139,8 +141,10 @@ def _prepare(section: _Section) -> Prepare:
         for field in fields(Prepare)
     }
     section.refuse_rest()
-    if found["normalize"] != Prepare().normalize and found["subwords"] != "sentencepiece":
-        raise section.error("normalize", "needs 'subwords = sentencepiece', whose rule it is: leave it out.")
+    for key in ("normalize", "character_coverage"):
+        if found[key] != getattr(Prepare(), key) and found["subwords"] != "sentencepiece":
+            name = key.replace("_", "-")
+            raise section.error(name, "needs 'subwords = sentencepiece', which reads it: leave it out.")
     if found["train_min_words"] > found["train_max_words"] > 0:
         raise section.error(
             "train-min-words",

@@ -172,7 +172,7 @@ class Call:
     def run(self, recipe: Recipe, pair: str) -> Run:
         """The `Run` of one .conf and pair with the options of this call."""
         options = self.options
-        if options["source"] is not None and recipe.corpus.sources is None:
+        if options["source"] is not None and recipe.corpus.sources is None and not recipe.corpus.takes_source:
             how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
             raise RecipeError(f"--source: the text of {recipe.corpus.name} {how}; leave the option out.")
         return Run(

@@ -82,6 +82,7 @@ def _generate(run: Run) -> None:
     corpus = run.recipe.corpus
     assert corpus.generator is not None
     command: list[str | Path] = [run.python, corpus.generator, *corpus.generator_options]
+    command += [] if run.source_dir is None else ["--source", run.source_dir]
     if run.dry_run:
         run.dry([*command, run.download_dir])
         return
@@ -96,6 +97,7 @@ def _generate(run: Run) -> None:
         markers.clear("download")
         log = corpus_dir / "generate.log"
         log.unlink(missing_ok=True)
+        run.say(f"download: {corpus.generator.name} makes the text, log {log}")
         with atomic_directory(run.download_dir) as temporary:
             # With PYTHONSAFEPATH set, the generator could not import modules from its own directory.
             run_command(run, [*command, temporary], log, f"The generator {corpus.generator}", {"PYTHONSAFEPATH": ""})

@@ -137,7 +137,8 @@ def make_steps(run: Run, work: Path) -> Steps:
     cleaning = [raw, corpus.train_splits(run.pair), settings.drop_identical, *limited]
     add("clean", ("extract",), cleaning, _clean)
     learning = [settings.subwords, settings.vocabulary, settings.sample, *settings.changes]
-    add("learn", ("clean",), learning + [settings.normalize] * (settings.normalize != Prepare.normalize), _learn)
+    learning += [getattr(settings, key) for key in ("normalize", "character_coverage") if key in not_default(settings)]
+    add("learn", ("clean",), learning, _learn)
     add("encode", ("evaluation", "clean", "learn"), limits, _encode)
     add("binarize", ("encode",), settings.joined_dictionary, _binarize)
     add("publish", ("evaluation", "learn", "binarize"), None, _publish)

@@ -55,7 +55,7 @@ class SentencePiece:
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=settings.vocabulary,
-                character_coverage=1.0,
+                character_coverage=settings.character_coverage,
                 normalization_rule_name=settings.normalize,
                 num_threads=THREADS,
                 max_sentence_length=1 << 16,

@@ -106,6 +106,12 @@ def test_only_keys_that_are_not_defaults_enter_fingerprints() -> None:
             "subwords = none\nnormalize = identity",
             ["[prepare]", "'normalize'", "needs 'subwords = sentencepiece'"],
         ),
+        (
+            "subwords = none",
+            "subwords = none\ncharacter-coverage = 0.9",
+            ["[prepare]", "'character-coverage'", "needs 'subwords = sentencepiece'"],
+        ),
+        ("subwords = none", "character-coverage = 1.5", ["[prepare]", "'1.5' is not a share above 0, 1 at most"]),
         ("subwords = none", "lowercase = 1", ["[prepare]", "'lowercase'", "'1' is not true or false"]),
         ("subwords = none", "normalize-punctuation = on", ["[prepare]", "'normalize-punctuation'", "true or false"]),
         ("[exp", "[score]\ntestsets = test\n[exp", ["[score]", "'testsets'", "'test' is not", "test=wmt14/full"]),

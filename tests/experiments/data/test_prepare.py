@@ -367,6 +367,12 @@ def test_text_is_normalized_as_before_unless_the_settings_say_otherwise(tmp_path
         assert [text[number - 1] for number in subwords.of_other_form(text, settings)] == changed
         round_trip = [learnt.decode(next(learnt.encode([line]))) for line in text]
         assert [line for line, back in zip(text, round_trip, strict=True) if line != back] == changed
+    (tmp_path / "covered").mkdir()
+    covered = Prepare(vocabulary=60, character_coverage=0.98)
+    subwords.learn(tmp_path / "covered", (("en", line) for line in [*SENTENCES * 9, "ok \u4eac"]), covered)
+    learnt = subwords.load(tmp_path / "covered", "en", covered)
+    assert isinstance(learnt, subwords.SentencePiece)
+    assert [learnt.model.is_unknown(learnt.model.piece_to_id(piece)) for piece in ("\u4eac", "a")] == [True, False]
     # The model of the default is that of SentencePiece's own default.
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
