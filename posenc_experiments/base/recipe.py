@@ -65,6 +65,7 @@ class Prepare:
     lowercase: bool = False  # lowercase all text of the model, on both sides, but not the references
     normalize: str = "nmt_nfkc"  # of NORMALIZATIONS
     character_coverage: float = 1.0  # the rest of the text's characters, all rare, are unknown to SentencePiece
+    context: int = 0  # 1: join each sentence with the one before it in its document, and score only the last
     normalize_punctuation: bool = False  # apply Moses' normalize-punctuation to the same text
 
     @property

@@ -133,6 +133,7 @@ def _prepare(section: _Section) -> Prepare:
     by_name: dict[str, Callable[[str], Any]] = {"subwords": convert.choice(SUBWORDS)}
     by_name["normalize"] = convert.choice(NORMALIZATIONS)
     by_name["character_coverage"] = convert.share
+    by_name["context"] = lambda text: int(convert.choice(("0", "1"))(text))
     by_name |= dict.fromkeys(("sample", "train_min_words", "train_max_words"), convert.whole(0))
     found = {
         field.name: section.get(
@@ -295,6 +296,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         values[section][key] = _Value(value, None)
     sections = {name: _Section(path, name, values[name]) for name in SECTIONS}
     corpus, prepare = _corpus(sections["corpus"]), _prepare(sections["prepare"])
+    if prepare.context and corpus.generator is None:
+        raise sections["prepare"].error("context", "needs documents, which only generated text has: leave it out.")
     size = sections["model"].get("size", str)
     setup = sections["model"].get("setup", convert.name, "")
     pairs = sections["model"].get("pairs", convert.pairs, corpus.pairs)

@@ -8,6 +8,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data import text
+from posenc_experiments.data.context import with_before
 from posenc_experiments.data.counts import TrainCounts
 from posenc_experiments.data.raw import Raw
 
@@ -49,7 +50,7 @@ def read_batches(
     """
     for one, other in parts:
         sizes.append(0)
-        ours, theirs = text.read_lines(one.path), text.read_lines(other.path)
+        ours, theirs = (with_before(text.read_lines(raw.path), raw.documents, b"\n") for raw in (one, other))
         while True:
             left, right = list(islice(ours, BATCH)), list(islice(theirs, BATCH))
             if len(left) != len(right):
@@ -71,8 +72,10 @@ def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
     """The cleaned pairs as lines of each side, and the counts of those kept and dropped; `source` is a language."""
     counts = TrainCounts()
     sides: tuple[list[str], list[str]] = ([], [])
-    for left, right in zip(*batch, strict=True):
+    for pair in zip(*batch, strict=True):
         counts.read += 1
+        befores = _befores([line.rpartition(b"\n")[0] for line in pair])
+        left, right = (line.rpartition(b"\n")[2] for line in pair)
         try:
             one, other = text.clean(left.decode("utf-8")), text.clean(right.decode("utf-8"))
         except UnicodeDecodeError:
@@ -89,9 +92,18 @@ def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
         elif settings.train_max_words and words > settings.train_max_words:
             counts.many_words += 1
         else:
-            sides[0].append(one)
-            sides[1].append(other)
+            for side, before, sentence in zip(sides, befores, (one, other), strict=True):
+                side.append(before + sentence)
     return as_lines(sides[0]), as_lines(sides[1]), counts
+
+
+def _befores(pair: list[bytes]) -> list[str]:
+    """The cleaned sentences before those of a pair, each with a tab; both are empty unless both are text."""
+    try:
+        cleaned = [text.clean(line.decode("utf-8")) for line in pair]
+    except UnicodeDecodeError:
+        return ["", ""]
+    return [f"{line}\t" for line in cleaned] if all(cleaned) else ["", ""]
 
 
 def as_lines(sentences: list[str]) -> bytes:

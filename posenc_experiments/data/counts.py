@@ -24,6 +24,7 @@ class TrainCounts:
     odd_ratio: int = 0
     odd_separators: int = 0
     kept: int = 0
+    joined: int = 0  # of those kept, with the sentence before
 
     def add(self, other: "TrainCounts") -> None:
         """Adds the counts of the next batch."""
@@ -56,6 +57,8 @@ class TrainCounts:
         said += [f"{count:,} dropped {why}" for why, count in dropped.items() if count]
         if self.odd_separators:
             said.append(f"{self.odd_separators:,} had odd line separators, read as spaces")
+        if self.joined:
+            said.append(f"{self.joined:,} joined with the pair before")
         return said
 
 

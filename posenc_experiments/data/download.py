@@ -20,6 +20,7 @@ from posenc_experiments.base.markers import (
 from posenc_experiments.base.run import Run, run_command
 from posenc_experiments.data import own_text
 from posenc_experiments.data.checksums import CHECKSUMS, checksums
+from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
 from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives, wanted_sources
 
@@ -30,7 +31,7 @@ def contents(run: Run, split: str) -> dict[str, list[str]] | None:
     This is the checksum of each file; for a member of an archive, the archive's checksum and the member's name. None
     if the text is generated or the user's own, and the stage has not run yet.
     """
-    sides = (run.source, run.target)
+    sides = _sides(run)
     if run.recipe.corpus.sources is None:
         sums = checksums(run)
         if any(f"{split}.{side}" not in sums for side in sides):
@@ -46,6 +47,11 @@ def contents(run: Run, split: str) -> dict[str, list[str]] | None:
         ]
         for side in sides
     }
+
+
+def _sides(run: Run) -> list[str]:
+    """The endings of the files of a split."""
+    return [run.source, run.target, *[DOCUMENTS] * run.recipe.prepare.context]
 
 
 def _generation(run: Run) -> str:
@@ -90,7 +96,7 @@ def _generate(run: Run) -> None:
     markers = Markers(corpus_dir)
     with locked(corpus_dir):
         splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
-        names = [f"{split}.{language}" for split in splits for language in (run.source, run.target)]
+        names = [f"{split}.{language}" for split in splits for language in _sides(run)]
         if markers.is_done("download", _generation(run)) and checksums(run).keys() >= set(names):
             run.say("download: done before")
             return
@@ -104,7 +110,8 @@ def _generate(run: Run) -> None:
             for name in names:
                 if not (temporary / name).is_file():
                     raise RecipeError(
-                        f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section [corpus]."
+                        f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section [corpus]"
+                        f"{', or give another --source' if corpus.takes_source else ''}."
                     )
             made = sorted(path for path in temporary.rglob("*") if path.is_file())
             sums = {str(path.relative_to(temporary)): file_hash(path) for path in made}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from posenc_experiments.base.recipe import Prepare
+from posenc_experiments.data import context
 from posenc_experiments.data.clean import Batch, Cleaned, as_lines
 from posenc_experiments.data.counts import TrainCounts
 from posenc_experiments.data.subwords import Subwords, load
@@ -22,9 +23,12 @@ def encode_batch(batch: Batch) -> Cleaned:
     """The pairs to train on as lines of tokens of each side, and the counts of those kept and dropped."""
     counts = TrainCounts()
     kept: tuple[list[str], list[str]] = ([], [])
-    encoded = [side.encode(line.decode("utf-8") for line in lines) for side, lines in zip(_sides, batch, strict=True)]
-    for source, target in zip(*encoded, strict=True):
-        short, long = sorted((len(source), len(target)))
+    encoded = [
+        context.encode(side, (line.decode("utf-8") for line in lines))
+        for side, lines in zip(_sides, batch, strict=True)
+    ]
+    for pair in zip(*encoded, strict=True):
+        short, long = sorted(len(sentence) for _, sentence in pair)
         if short < _settings.min_tokens:  # may be 0: subwords drop some characters, such as zero-width spaces
             counts.too_short += 1
         elif long > _settings.max_tokens:
@@ -33,6 +37,8 @@ def encode_batch(batch: Batch) -> Cleaned:
             counts.odd_ratio += 1
         else:
             counts.kept += 1
-            kept[0].append(" ".join(source))
-            kept[1].append(" ".join(target))
+            joined = context.join(pair, _settings.max_tokens)
+            counts.joined += joined[0] is not pair[0][1]
+            for side, tokens in zip(kept, joined, strict=True):
+                side.append(" ".join(tokens))
     return as_lines(kept[0]), as_lines(kept[1]), counts

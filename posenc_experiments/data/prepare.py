@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,11 +30,11 @@ from posenc_experiments.base.markers import (
 )
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
-from posenc_experiments.data import clean, download, encode, subwords, text
+from posenc_experiments.data import clean, context, download, encode, subwords, text
 from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
 from posenc_experiments.data.lengths import index_file, read_sizes
 from posenc_experiments.data.parallel import in_child, in_order
-from posenc_experiments.data.raw import Raw, extract, has_members, raw_files
+from posenc_experiments.data.raw import Raw, documents, extract, has_members, raw_files
 from posenc_experiments.data.sources import known_counts, pair_tests
 from posenc_experiments.data.steps import Steps
 from posenc_experiments.data.subwords import Subwords
@@ -134,7 +134,8 @@ def make_steps(run: Run, work: Path) -> Steps:
     # Here and below only what is not a default, so that the fingerprint of other settings stays.
     unspaced = [unit(run.source)] if is_unspaced(run.source) else []
     limited = [words, *unspaced] if any(words) else []
-    cleaning = [raw, corpus.train_splits(run.pair), settings.drop_identical, *limited]
+    joins = ["context"] * settings.context
+    cleaning = [raw, corpus.train_splits(run.pair), settings.drop_identical, *limited, *joins]
     add("clean", ("extract",), cleaning, _clean)
     learning = [settings.subwords, settings.vocabulary, settings.sample, *settings.changes]
     learning += [getattr(settings, key) for key in ("normalize", "character_coverage") if key in not_default(settings)]
@@ -252,7 +253,7 @@ def learn_from(
     def lines() -> Iterator[tuple[str, str]]:
         for language, path in files:
             for line in islice(text.read_lines(path), 0, None, step):
-                yield language, line.decode("utf-8")
+                yield language, line.decode("utf-8").rpartition("\t")[2]
 
     size, least, most = settings.vocabulary, 0, None
     while True:
@@ -336,19 +337,22 @@ def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str)
     encoded = []
     for side in (run.source, run.target):
         path = steps.path("evaluation") / f"{split}.{side}"
-        encoded.append(load_subwords(run, side, steps.path("learn")).encode(text.clean_eval_lines(path)))
+        lines = context.with_before(text.clean_eval_lines(path), documents(run, split), "\t")
+        encoded.append(context.encode(load_subwords(run, side, steps.path("learn")), lines))
         counts.odd_separators += sum(map(text.odd_separators, text.read_lines(path)))
     with (
         _open_for_writing(directory / f"{name}.{run.source}") as left,
         _open_for_writing(directory / f"{name}.{run.target}") as right,
     ):
-        for number, (source, target) in enumerate(zip_longest(*encoded), 1):
+        for number, pair in enumerate(zip(*encoded, strict=True), 1):
+            (_, source), (_, target) = pair
             counts.lines += 1
             counts.empty_source += [] if source else [number]
             counts.empty_target += [] if target else [number]
             counts.cut += [number] if max(len(source), len(target)) > limit else []
-            left.write(" ".join(source[:limit]) + "\n")
-            right.write(" ".join(target[:limit]) + "\n")
+            cut = [(before, sentence[:limit]) for before, sentence in pair]
+            for file, tokens in zip((left, right), context.join(cut, run.recipe.prepare.max_tokens), strict=True):
+                file.write(" ".join(tokens) + "\n")
     return counts
 
 

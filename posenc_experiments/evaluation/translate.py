@@ -11,7 +11,7 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, empty_directory
 from posenc_experiments.base.run import run_command, write_command
-from posenc_experiments.data import prepare, text
+from posenc_experiments.data import context, prepare, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
 from posenc_experiments.experiment.experiment import Experiment
@@ -63,6 +63,8 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)
     tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
+    if run.recipe.prepare.context:
+        tokens = [context.last_part(hypothesis) for hypothesis in tokens]
     # Lines without tokens get an empty translation; fairseq would invent a sentence.
     encoded = prepare.load_subwords(run, run.source).encode(sources)
     subwords = prepare.load_subwords(run, run.target)
