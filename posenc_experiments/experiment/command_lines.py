@@ -23,6 +23,8 @@ def train_command(experiment: Experiment) -> list[str]:
     """The command that trains an experiment."""
     run, flags = experiment.run, dict(experiment.train_flags)
     flags.update(derive_batch(experiment)[0])
+    if experiment.start is not None:
+        flags["finetune-from-model"] = str(experiment.start.averaged)
     flags = {**TRAIN_DEFAULTS, **flags}
     flags.update(_hardware(experiment))
     return [

@@ -18,7 +18,7 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, flag_words
-from posenc_experiments.base.markers import file_hash, not_default
+from posenc_experiments.base.markers import file_hash, fingerprint, not_default
 from posenc_experiments.base.recipe import GENERATION_TASKS, SAVE_INTERVAL, Recipe
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download
@@ -168,12 +168,14 @@ def _generation(run: Run) -> dict[str, Any]:
 
 
 def _content(request: Request, flag: str) -> str:
-    """The checksum of the file that a flag names.
+    """The checksum of the file that a flag names, or the fingerprint of the experiment that it continues.
 
     Raises:
         RecipeError: there is no such file.
     """
     name = request.train_flags[flag]
+    if flag == "finetune-from-model" and request.start is not None:
+        return f"experiment:{fingerprint([made_from(request.start), averaging(request.run.recipe)])}"
     if problem := file_problem(name):
         raise RecipeError(f"{where_set(request.run, request, flag)}: --{flag} {name}: {problem}")
     return _hash_of(Path(name))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import runpy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
@@ -114,6 +114,12 @@ class Request:
             if 0 <= whole(flags, key, -1) < recipe.average:
                 flags[key] = str(recipe.average)
         return flags
+
+    @property
+    def start(self) -> Self | None:
+        """What it continues, with the same seed, if --finetune-from-model names an experiment of the .conf."""
+        name = self.train_flags.get("finetune-from-model")
+        return replace(self, name=name) if name in self.run.recipe.experiments else None
 
     def _require_checkpoints(self, flags: Flags) -> None:
         """RecipeError if training with these flags writes no checkpoints of the kind that is averaged."""

@@ -43,6 +43,11 @@ class TrainStage(Stage):
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         run, (_, warning) = experiment.run, derive_batch(experiment)
+        if experiment.start is not None and not experiment.start.is_done("average"):
+            raise RecipeError(
+                f"{experiment.title} continues from {experiment.start.name}, which is not trained and averaged yet: "
+                "add it to --experiments, or run its stages train..average."
+            )
         command, environment = train_command(experiment), train_environment(run)
         if warning:
             run.say(warning)

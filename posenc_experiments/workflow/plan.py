@@ -67,10 +67,13 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: b
     checks: dict[Path, list[Checked]] = {}
     data = {directory: _data_jobs(run, stages, elsewhere, checks) for directory, run in runs.items()}
     trainings = {
-        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair_dir])
+        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair_dir][:])
         for number, (directory, experiment) in enumerate(kept.items(), 1)
         if any(stage.name in stages for stage in stages_of())
     }
+    for directory, experiment in kept.items():
+        if experiment.start is not None and experiment.start.directory in trainings:
+            trainings[directory].needs.append(trainings[experiment.start.directory])
     return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings, checks)
 
 
