@@ -4,12 +4,12 @@ Importing the package, as ``--user-dir`` does, registers its architectures and i
 Without fairseq, :func:`build_encoding` and :func:`attend` need PyTorch only.
 """
 
-from importlib.util import find_spec
+from .compat import HAS_FAIRSEQ  # isort: split
 
 from .attention.core import attend
 from .encodings import build_encoding
 
-if find_spec("fairseq") is not None:
+if HAS_FAIRSEQ:
     from . import architectures, length_penalty, patches  # noqa: F401
 
     patches.install()

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from fairseq.checkpoint_utils import _upgrade_state_dict
-from fairseq.dataclass.utils import overwrite_args_by_name
+from fairseq.dataclass.utils import omegaconf_no_object_check, overwrite_args_by_name
 from fairseq.file_io import PathManager
 from omegaconf import OmegaConf, open_dict
 
@@ -92,7 +92,8 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
             if state.get("cfg") is not None:
                 model = state["cfg"].get("model") or {}
                 _forget_embedding_files(vars(model) if isinstance(model, Namespace) else model)
-                state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
+                with omegaconf_no_object_check():
+                    state["cfg"] = OmegaConf.create(state["cfg"])
                 overwrite_args_by_name(state["cfg"], overrides)
                 _add_overrides(state["cfg"].get("model"), overrides)
             return _upgrade_state_dict(state)

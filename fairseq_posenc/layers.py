@@ -13,6 +13,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
+from . import compat
 from .attention.module import (
     IncrementalState,
     PositionAttention,
@@ -106,7 +107,19 @@ class _PositionLayer(nn.Module):
 
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
-    """fairseq's encoder layer with positions in its attention."""
+    """fairseq's encoder layer with positions in its attention.
+
+    fairseq 0.12.2 keeps copies of a layer's parameters for a function of torch that computes the whole layer. It would
+    leave out positions, so that the copies are removed.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in compat.COPIES & set(self._parameters):
+            delattr(self, name)
+
+    # 0.12.2's method fills the copies, and lets the layer use them.
+    _load_from_state_dict = nn.Module._load_from_state_dict
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> PositionAttention:
         return self._self_attention(embed_dim, cfg.encoder.attention_heads, cfg)

@@ -29,6 +29,7 @@ from .arguments import (
     typed_options,
 )
 from .augmentation import Augmentation, build_augmentation
+from .compat import COPIES
 from .encodings import PositionEncoding, build_encoding, find_encoding
 from .encodings.contract.base import ADDED
 from .encodings.contract.gain import modules_with_scalars, present_scalars, scale_around
@@ -151,6 +152,7 @@ class PositionTransformer(TransformerModel):
             PositionMismatch: the checkpoint's encoding or options differ from this model's.
         """
         own = self.state_dict()
+        state_dict = {key: value for key, value in state_dict.items() if key.rpartition(".")[2] not in COPIES}
         theirs = state_dict.get(SIGNATURE)
         restores_average = theirs is None and not strict  # fairseq's EMA loads its own parameters this way
         if theirs is not None and same_positions(theirs, own[SIGNATURE]):

@@ -43,7 +43,9 @@ def install() -> None:
         return
     replaced: dict[int, Any] = {}
     for owner, name, wrap in PATCHES:
-        function = getattr(owner, name)
+        function = getattr(owner, name, None)
+        if function is None:  # some forks have removed it
+            continue
         patched = wrap(function)
         setattr(owner, name, patched)
         replaced[id(function)] = patched

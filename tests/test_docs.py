@@ -257,7 +257,7 @@ def test_the_version_is_the_same_everywhere():
     named = {
         file: re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)[1]
         for file, pattern in (
-            ("setup.py", r'version="(.+)"'),
+            ("pyproject.toml", r'(?m)^version = "(.+)"'),
             ("fairseq_posenc/__init__.py", r'^__version__ = "(.+)"'),
             ("CITATION.cff", r"^version: (.+)"),
             ("CHANGELOG.md", r"^## (\d[\d.]+)"),

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.toy import binarize, make_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 #: folders of the package that need an extra, with the groups of requirements that they may import
-EXTRA_FOLDERS = {"fairseq_posenc/export": ["", "export"], "fairseq_posenc/benchmark": ["", "recipes"]}
+EXTRA_FOLDERS = {"fairseq_posenc/export": ["export"], "fairseq_posenc/benchmark": ["recipes"]}
 #: environment variables that select a Python
 CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
 
@@ -53,6 +54,17 @@ def test_takes_no_arguments(tmp_path: Path) -> None:
     assert "takes no arguments (got '--arch')" in result.stderr
 
 
+@pytest.mark.parametrize("contents", ["", "raise ValueError('mutable default')"])
+def test_a_fairseq_that_cannot_work_is_refused_in_one_sentence(tmp_path: Path, contents: str) -> None:
+    """An old one, and one that this Python cannot import."""
+    (tmp_path / "fairseq/models").mkdir(parents=True)
+    (tmp_path / "fairseq/__init__.py").write_text(contents)
+    (tmp_path / "fairseq/models/__init__.py").touch()
+    result = run([sys.executable, "-c", "import fairseq_posenc"], tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("ImportError: fairseq_posenc needs Python 3.10 or later, torch")
+
+
 # requirements
 
 
@@ -66,20 +78,19 @@ def pins() -> dict[NormalizedName, Version]:
 
 
 def declared() -> dict[str, list[Requirement]]:
-    """The requirements in setup.py by extra; those of the package itself have the name ''."""
-    (call,) = (
-        node
-        for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setup"
-    )
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    groups = {"": ast.literal_eval(given["install_requires"]), **ast.literal_eval(given["extras_require"])}
-    return {name: [Requirement(text) for text in texts] for name, texts in groups.items()}
+    """The requirements in pyproject.toml by extra, for this Python; those of the package itself have the name ''."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = {"": project["dependencies"], **project["optional-dependencies"]}
+    found = {name: map(Requirement, texts) for name, texts in groups.items()}
+    return {
+        name: [each for each in requirements if each.marker is None or each.marker.evaluate()]
+        for name, requirements in found.items()
+    }
 
 
 def test_every_declared_range_admits_the_pinned_version() -> None:
     pinned = pins()
-    for requirement in (each for group in declared().values() for each in group):
+    for requirement in (each for group in declared().values() for each in group if each.name != "fairseq_posenc"):
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
@@ -87,7 +98,12 @@ def test_all_that_gets_installed_is_pinned() -> None:
     """Follows the requirements of installed packages, including torch's CUDA packages if it has CUDA."""
     pinned = pins()
     assert {"pip", "setuptools", "uv"} <= set(pinned)  # required by scripts/env.sh
-    waiting = [(requirement, "") for group in declared().values() for requirement in group]
+    waiting = [
+        (requirement, "")
+        for group in declared().values()
+        for requirement in group
+        if requirement.name != "fairseq_posenc"
+    ]
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement, extra = waiting.pop()
@@ -117,16 +133,18 @@ def imports(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("folder", "groups"),
     [
-        ("fairseq_posenc", [""]),
+        ("fairseq_posenc", []),
         *EXTRA_FOLDERS.items(),
-        ("posenc_experiments", ["", "recipes"]),
-        ("recipes", ["", "recipes"]),
-        ("scripts", ["", "recipes"]),
-        ("tests", ["", "recipes", "export", "dev"]),
+        ("posenc_experiments", ["recipes"]),
+        ("recipes", ["recipes"]),
+        ("scripts", ["recipes"]),
+        ("tests", ["recipes", "export", "dev"]),
     ],
 )
 def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
-    offered = {canonicalize_name(requirement.name) for group in groups for requirement in declared()[group]}
+    offered = {
+        canonicalize_name(requirement.name) for group in ["", "fairseq", *groups] for requirement in declared()[group]
+    }
     own = {"fairseq_posenc", "posenc_experiments", "recipes", "scripts", "tests", *sys.stdlib_module_names}
     own.update(path.stem for path in (ROOT / "docs" / "data").glob("*.py"))  # on pytest's path
     distributions = importlib.metadata.packages_distributions()
@@ -142,7 +160,7 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
         beside = {each.stem for each in path.parent.iterdir()}
         for name in set(imports(path)) - own - beside:
             providers = {canonicalize_name(each) for each in distributions.get(name, [name])}
-            assert providers & offered, f"{path} imports {name}, which setup.py does not ask for"
+            assert providers & offered, f"{path} imports {name}, which pyproject.toml does not ask for"
 
 
 @pytest.mark.slow
@@ -153,7 +171,7 @@ def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None
     python = str(tmp_path / "venv" / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     # With constraints, so that it installs the same PyTorch as scripts/env.sh.
-    install = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), "."]
+    install = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), ".[fairseq]"]
     subprocess.run(install, cwd=copy, check=True)
     printed = subprocess.check_output([python, "-m", "fairseq_posenc"], cwd="/", env=clean(), text=True)
     path = Path(printed.rstrip("\n"))

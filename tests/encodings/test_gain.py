@@ -16,11 +16,8 @@ from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.gain import present_scalars
 from fairseq_posenc.encodings.contract.registry import has_scalars
-from fairseq_posenc.export.positions import export_encoding
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.signature import SIGNATURE, decode_signature
-from posenc_experiments.evaluation.parameters import describe
-from posenc_experiments.experiment.unallocated import ModelError
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.references import bias, factor, numpy
 
@@ -320,28 +317,3 @@ def test_fine_tuning_from_stock_fairseq_starts_from_its_function():
     with fine_tuning():
         tuned.load_state_dict(stock.state_dict())
     torch.testing.assert_close(outputs(tuned), outputs(stock), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("arch", ["transformer_t5_tiny", "transformer_learned_tiny"])
-def test_it_costs_no_parameter(arch):
-    plain, gained = (describe(arch, flags) for flags in ([], ["--bias-gain", "auto"]))
-    assert gained == plain
-
-
-def test_describe_refuses_it_too():
-    with pytest.raises(ModelError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
-        describe("transformer_shaw_tiny", ["--bias-gain", "auto"])
-
-
-@pytest.mark.parametrize("in_decoder", [False, True])
-@pytest.mark.parametrize("name", ["diet_rel", "t5"])
-def test_the_export_applies_the_gain_to_its_tables(name, in_decoder):
-    gained, plain = (build_encoding(name, 2, 16, bias_gain=gain) for gain in ("auto", None))
-    with torch.no_grad():
-        gained.relative_bias.normal_()
-        plain.relative_bias.copy_(4 * gained.relative_bias)
-    found, expected = (export_encoding(encoding, in_decoder, at_input=False) for encoding in (gained, plain))
-    assert found.options == expected.options
-    assert found.tables.keys() == expected.tables.keys()
-    for key, table in expected.tables.items():
-        assert (found.tables[key] == table).all()

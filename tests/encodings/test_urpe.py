@@ -6,19 +6,15 @@ import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.attention.observing import attentions, observing
+from fairseq_posenc.attention.observing import attentions
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.registry import supports_urpe
 from fairseq_posenc.encodings.contract.urpe import FURTHEST
 from fairseq_posenc.errors import FlagError
-from fairseq_posenc.export.errors import ExportError
-from fairseq_posenc.export.positions import export_encoding
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.positions import CrossPositions, Positions
 from fairseq_posenc.signature import SIGNATURE, read_signature
-from posenc_experiments.analysis.attention import LayerStatistics
-from posenc_experiments.analysis.learned import learned
-from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
+from tests.models import batch, build_model, make_task, sentences, shift_right
 from tests.references import naive_attention
 
 HEADS, DIM, LENGTH = 2, 4, 6
@@ -129,37 +125,3 @@ def test_combinations_without_meaning_are_refused(arch, flags, message):
 
 def test_a_shift_of_positions_leaves_the_factors_as_they_are():
     build_model("transformer_diet_abs_tiny", "--urpe", "true", "--position-augmentation", "shift")
-
-
-def test_ctranslate2_is_refused():
-    with pytest.raises(ExportError, match=r"does not support urpe: .*train without --urpe\."):
-        export_encoding(build_encoding("t5", HEADS, DIM, urpe=True), in_decoder=False, at_input=False)
-
-
-def test_analyses_see_the_share_of_each_key_in_the_multiplied_weights():
-    """Entropy and distances are those of |w_ij| / sum_j |w_ij|, since w_ij may be negative and not sum to 1."""
-    model, seen = enlarge_positions(build_model("transformer_t5_tiny", "--urpe", "true")), []
-    encoder = {place: module for place, module in attentions(model).items() if place == ("encoder", 0)}
-    with observing(encoder, lambda place, observed: seen.append(observed)), torch.no_grad():
-        model.encoder(torch.tensor([[5, 6, 7, 8, 2]]), torch.tensor([5]))
-    (observed,) = seen
-    assert observed.weights.min() < 0
-    by_hand = [[w.abs() / row.abs().sum() for w in row] for row in observed.weights[0, 1]]
-    torch.testing.assert_close(observed.shares[0, 1], torch.tensor(by_hand, dtype=torch.float64))
-    statistics = LayerStatistics(HEADS)
-    statistics.add(observed.shares[0], observed.logits[0], observed.plain[0], torch.ones(5, 5, dtype=torch.bool))
-    entropy = sum(-w * w.log() for row in by_hand for w in row) / 5
-    assert statistics.attention()["heads"][1]["entropy"] == pytest.approx(float(entropy))
-
-
-@pytest.mark.parametrize("name", ["t5", "diet_abs"])
-def test_what_was_learned_is_told_by_distance(name):
-    model = enlarge_positions(build_model(f"transformer_{name}_tiny", "--urpe", "true", "--bias-gain", "2"))
-    encodings = {p: m.position_encoding for p, m in attentions(model).items() if hasattr(m, "position_encoding")}
-    encoder, decoder = (found for found in learned(encodings) if found["name"] == "urpe.factors")
-    assert (encoder["kind"], encoder["layer"], decoder["stack"]) == ("scalar by distance", None, "decoder")
-    urpe = encodings["encoder", 0].urpe
-    positions = Positions(1, 3)
-    expected = 1 + 2 * (urpe.factors.detach()[1, FURTHEST - 2] - 1)
-    assert encoder["heads"][1][encoder["distances"].index(-2)] == pytest.approx(float(expected))
-    torch.testing.assert_close(urpe(positions).detach()[1, 0, 0], expected)

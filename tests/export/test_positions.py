@@ -92,3 +92,22 @@ def test_distances_beyond_the_table_are_clipped_exactly(furthest, in_decoder):
         expected = table[:, max(-furthest, min(furthest, distance)) + furthest]
         found = rows[bucket(distance, len(rows), far, bidirectional=not in_decoder)]
         assert found.tolist() == expected.tolist(), distance
+
+
+@pytest.mark.parametrize("in_decoder", [False, True])
+@pytest.mark.parametrize("name", ["diet_rel", "t5"])
+def test_the_export_applies_the_gain_to_its_tables(name, in_decoder):
+    gained, plain = (build_encoding(name, 2, 16, bias_gain=gain) for gain in ("auto", None))
+    with torch.no_grad():
+        gained.relative_bias.normal_()
+        plain.relative_bias.copy_(4 * gained.relative_bias)
+    found, expected = (export_encoding(encoding, in_decoder, at_input=False) for encoding in (gained, plain))
+    assert found.options == expected.options
+    assert found.tables.keys() == expected.tables.keys()
+    for key, table in expected.tables.items():
+        assert (found.tables[key] == table).all()
+
+
+def test_urpe_is_refused():
+    with pytest.raises(ExportError, match=r"does not support urpe: .*train without --urpe\."):
+        export_encoding(build_encoding("t5", HEADS, WIDTH, urpe=True), in_decoder=False, at_input=False)

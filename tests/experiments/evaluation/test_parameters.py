@@ -205,3 +205,14 @@ def test_errors_of_the_script_are_one_line(words, message):
     assert run.stderr.startswith("Error: ")
     assert run.stderr.count("\n") == 1
     assert message in run.stderr
+
+
+@pytest.mark.parametrize("arch", ["transformer_t5_tiny", "transformer_learned_tiny"])
+def test_a_gain_costs_no_parameter(arch):
+    plain, gained = (parameters.describe(arch, flags) for flags in ([], ["--bias-gain", "auto"]))
+    assert gained == plain
+
+
+def test_a_gain_without_scalars_is_refused():
+    with pytest.raises(ModelError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
+        parameters.describe("transformer_shaw_tiny", ["--bias-gain", "auto"])

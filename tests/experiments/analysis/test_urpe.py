@@ -1,0 +1,40 @@
+"""Analyses of models with --urpe."""
+
+import pytest
+import torch
+
+from fairseq_posenc.attention.observing import attentions, observing
+from fairseq_posenc.encodings.contract.urpe import FURTHEST
+from fairseq_posenc.positions import Positions
+from posenc_experiments.analysis.attention import LayerStatistics
+from posenc_experiments.analysis.learned import learned
+from tests.models import build_model, enlarge_positions
+
+
+def test_analyses_see_the_share_of_each_key_in_the_multiplied_weights():
+    """Entropy and distances are those of |w_ij| / sum_j |w_ij|, since w_ij may be negative and not sum to 1."""
+    model, seen = enlarge_positions(build_model("transformer_t5_tiny", "--urpe", "true")), []
+    encoder = {place: module for place, module in attentions(model).items() if place == ("encoder", 0)}
+    with observing(encoder, lambda place, observed: seen.append(observed)), torch.no_grad():
+        model.encoder(torch.tensor([[5, 6, 7, 8, 2]]), torch.tensor([5]))
+    (observed,) = seen
+    assert observed.weights.min() < 0
+    by_hand = [[w.abs() / row.abs().sum() for w in row] for row in observed.weights[0, 1]]
+    torch.testing.assert_close(observed.shares[0, 1], torch.tensor(by_hand, dtype=torch.float64))
+    statistics = LayerStatistics(2)
+    statistics.add(observed.shares[0], observed.logits[0], observed.plain[0], torch.ones(5, 5, dtype=torch.bool))
+    entropy = sum(-w * w.log() for row in by_hand for w in row) / 5
+    assert statistics.attention()["heads"][1]["entropy"] == pytest.approx(float(entropy))
+
+
+@pytest.mark.parametrize("name", ["t5", "diet_abs"])
+def test_what_was_learned_is_told_by_distance(name):
+    model = enlarge_positions(build_model(f"transformer_{name}_tiny", "--urpe", "true", "--bias-gain", "2"))
+    encodings = {p: m.position_encoding for p, m in attentions(model).items() if hasattr(m, "position_encoding")}
+    encoder, decoder = (found for found in learned(encodings) if found["name"] == "urpe.factors")
+    assert (encoder["kind"], encoder["layer"], decoder["stack"]) == ("scalar by distance", None, "decoder")
+    urpe = encodings["encoder", 0].urpe
+    positions = Positions(1, 3)
+    expected = 1 + 2 * (urpe.factors.detach()[1, FURTHEST - 2] - 1)
+    assert encoder["heads"][1][encoder["distances"].index(-2)] == pytest.approx(float(expected))
+    torch.testing.assert_close(urpe(positions).detach()[1, 0, 0], expected)
