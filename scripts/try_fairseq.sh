@@ -13,6 +13,7 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 base="$1" fairseq="$2"
 shift 2
 PATH="$PATH:$root/.uv/bin"
+export UV_INDEX="${TORCH_INDEX_URL:-} ${UV_INDEX:-}" UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}" # as env.sh
 [[ ! -d "$fairseq" ]] || fairseq="$(cd "$fairseq" && pwd -P)"
 
 work="$(mktemp -d)"
