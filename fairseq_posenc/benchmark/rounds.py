@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-import click
 import torch
 
 from ..errors import Refusal
@@ -109,7 +109,7 @@ def _race_group(
             refused[name] = refuse(name, error)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number, work in enumerate(works):
-        click.echo(f"round {number} of {len(works) - 1}: {', '.join(runners)}", err=True)  # 0 is the warm-up
+        print(f"round {number} of {len(works) - 1}: {', '.join(runners)}", file=sys.stderr)  # 0 is the warm-up
         for name in rotated(list(runners), number):
             try:
                 taken = clock.seconds(partial(runners[name], work))
