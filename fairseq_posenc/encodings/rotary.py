@@ -151,5 +151,6 @@ class Rotary(PositionEncoding):
 
     def _in_pairs(self, x: Tensor) -> Tensor:
         """(B, H, n, r) to (B, H, n, r / 2, 2)."""
-        half = self.rotary_layout == "half"
-        return x.unflatten(-1, (2, -1)).transpose(-2, -1) if half else x.unflatten(-1, (-1, 2))
+        if self.rotary_layout == "half":
+            return torch.stack(x.chunk(2, dim=-1), dim=-1)
+        return x.unflatten(-1, (-1, 2))
