@@ -36,7 +36,7 @@ read -ra tests <<<"${TESTS:-tests/encodings tests/attention tests/test_model.py 
 outcome() {
     OMP_NUM_THREADS=1 "$python" -m pytest -q -n "${WORKERS:-2}" --dist loadfile -p no:cacheprovider -m "slow or not slow" \
         "$@" >"$work/log" 2>&1 || { failed=1 && cat "$work/log" >&2; }
-    tail -n 1 "$work/log" | sed -E 's/ in .*//; s/, [0-9]+ (warnings?|deselected)//g'
+    grep -E '^[0-9]+ (passed|failed).* in ' "$work/log" | tail -n 1 | sed -E 's/ in .*//; s/, [0-9]+ (warnings?|deselected)//g'
 }
 failed=0
 core="$(outcome "${tests[@]}")"

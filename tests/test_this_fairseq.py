@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from fairseq_posenc.checkpoints import load_checkpoint
-from fairseq_posenc.compat import COPIES
+from tests.models import build_model
 from tests.toy import PACKAGE, binarize, generate, hypotheses, make_corpus, train
 
 pytestmark = pytest.mark.slow
@@ -24,12 +23,9 @@ def test_it_trains_and_translates(data, tmp_path, name):
     assert len(hypotheses(run.stdout)) == 20
 
 
-def test_sinusoidal_is_its_own_transformer_to_the_bit(data, tmp_path):
-    flags = ("--max-update", "5")
-    train(data, tmp_path / "stock", "transformer_tiny", *flags)
-    train(data, tmp_path / "ours", "transformer_sinusoidal_tiny", *flags, user_dir=PACKAGE)
-    stock, ours = (load_checkpoint(tmp_path / name / "checkpoint_last.pt")["model"] for name in ("stock", "ours"))
-    compared = [key for key in stock if key.rpartition(".")[2] not in {*COPIES, "_float_tensor"}]
-    assert len(compared) > 60
-    for key in compared:
-        assert torch.equal(stock[key], ours[key]), key
+def test_sinusoidal_is_its_own_transformer_to_the_bit():
+    """In training: in evaluation, fairseq 0.12.2 computes whole layers by another function."""
+    source = torch.tensor([[4, 7, 9, 7, 12, 5, 2], [1, 1, 1, 7, 6, 13, 2]])
+    target = torch.tensor([[2, 8, 7, 4, 10], [2, 6, 5, 1, 1]])
+    stock, ours = (build_model(f"transformer_{name}tiny").float().train() for name in ("", "sinusoidal_"))
+    assert torch.equal(*(model(source, source.ne(1).sum(1), target)[0] for model in (stock, ours)))

@@ -46,9 +46,9 @@ def test_its_record_is_equivalent_to_todays(path):
     assert read_signature(state[SIGNATURE]) == decode_signature(today[SIGNATURE])
     assert len(today[SIGNATURE]) <= len(state[SIGNATURE])
     # It also loads after it was saved again.
-    assert {name: tensor.shape for name, tensor in today.items() if name != SIGNATURE} == {
-        name: tensor.shape for name, tensor in state.items() if name != SIGNATURE
-    }
+    # Older versions of fairseq also keep an empty tensor of sinusoids.
+    shapes = {name: x.shape for name, x in today.items() if name != SIGNATURE and not name.endswith("._float_tensor")}
+    assert shapes == {name: tensor.shape for name, tensor in state.items() if name != SIGNATURE}
 
 
 def with_record(origin, path, record, **flags):
