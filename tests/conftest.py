@@ -45,3 +45,12 @@ def shared() -> Path:
     if not path.is_dir():
         pytest.skip(f"{path} is not there: no real text to test with")
     return path
+
+
+@pytest.fixture(scope="session")
+def kyoto_text(shared: Path) -> Path:
+    """The extracted text of the Kyoto corpus; tests that need it are skipped without it."""
+    path = shared / "data" / "kyoto"
+    if not path.is_dir():
+        pytest.skip(f"{path} is not there: no Japanese text to test with")
+    return path

@@ -31,7 +31,7 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     A configuration has groups (model, optimization, checkpoint, ...), or, in files of old versions, one namespace. A
     record of positions in the checkpoint replaces the flags of positions.
     """
-    given = _flat(state.get("cfg")) or _flat(state.get("args"))
+    given = _given(state)
     ignored = (_general_settings() - _COUNTED) | _MAY_DIFFER
     if SIGNATURE in state["model"]:
         ignored |= plugin_flags().keys() - augmentation.FLAGS.keys()  # the record leaves out augmentation
@@ -60,12 +60,12 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[st
         known = name not in ("source_lang", "target_lang") or (name in mine and name in theirs)
         if known and mine.get(name) != theirs.get(name):
             yield f"{name} is {mine.get(name, '(not set)')} and {theirs.get(name, '(not set)')}"
-    files = [_flat(state.get("cfg")) or _flat(state.get("args")) for state in (one, other)]
-    start, other_start = (given.get("finetune_from_model") for given in files)
+    here, there = _given(one), _given(other)
+    start, other_start = (given.get("finetune_from_model") for given in (here, there))
     if start and other_start and not _same_files(Path(start), Path(other_start)):  # a resumed training may omit it
         yield f"finetune_from_model is {start} and {other_start}"
-    data, other_data = (given.get("data") for given in files)
-    if data and other_data and not _same_data(data, other_data, files[0].get("train_subset") or "train"):
+    data, other_data = (given.get("data") for given in (here, there))
+    if data and other_data and not _same_data(data, other_data, here.get("train_subset") or "train"):
         yield f"data is {data} and {other_data}, which differ"
 
 
@@ -77,9 +77,10 @@ def _same_data(one: str, other: str, subset: str) -> bool:
     if len(pairs[0]) != len(pairs[1]):
         return False
     for here, there in zip(*pairs, strict=True):
+        if here.resolve() == there.resolve():
+            continue
         names = [{path.name for glob in ("dict.*", f"{subset}*.*") for path in of.glob(glob)} for of in (here, there)]
-        same = here.resolve() == there.resolve() or (bool(names[0]) and names[0] == names[1])
-        if not same or not all(_same_files(here / name, there / name) for name in names[0]):
+        if not names[0] or names[0] != names[1] or not all(_same_files(here / name, there / name) for name in names[0]):
             return False
     return True
 
@@ -97,6 +98,10 @@ def _general_settings() -> set[str]:
 
     groups = [field.default for field in fields(FairseqConfig) if is_dataclass(field.default)]
     return {field.name for group in groups for field in fields(group)}
+
+
+def _given(state: Mapping[str, Any]) -> dict[str, Any]:
+    return _flat(state.get("cfg")) or _flat(state.get("args"))
 
 
 def _flat(configuration: Any, group: str = "", prefix: str = "") -> dict[str, Any]:

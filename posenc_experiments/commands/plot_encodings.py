@@ -3,7 +3,7 @@
 The pictures use only the hooks that every encoding has, so a new encoding needs no code here. They show:
 
 * what positions add to the logits, with equal words (q = k = 1), so that only positions differ;
-* what the encoding adds to the output beside the values (``context``);
+* what the encoding adds to the output beside the values (in an ``attend`` of its own);
 * the share of each key and value in each mixture, for encodings that attend to mixtures (Linformer's);
 * the vectors added to the embeddings (sinusoids, learned vectors).
 
@@ -77,6 +77,7 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
     import torch
 
     from fairseq_posenc.attention.observing import with_and_without_positions
+    from fairseq_posenc.encodings.contract.base import overrides
     from fairseq_posenc.masks import Masks
     from fairseq_posenc.positions import Positions
 
@@ -98,7 +99,7 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
             mixtures = torch.stack([keys[0, 0, :, :length], values[0, 0, :, :length]])
             shares = "share of each key and value in each mixture"
             found.append(Panels(shares, ["keys (E)", "values (F)"], mixtures, "mixture c", "key j"))
-        if not encoding.facts.projects_length:
+        if overrides(encoding, "attend"):
             middle = length // 2
             only = Masks(None, ~torch.eye(length, dtype=torch.bool)[:, None, None], q.dtype)  # sentence s: key s
             one, nothing = q.expand(length, -1, -1, -1), v.new_zeros(length, *v.shape[1:])

@@ -74,8 +74,8 @@ def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
     sides: tuple[list[str], list[str]] = ([], [])
     for pair in zip(*batch, strict=True):
         counts.read += 1
-        befores = _befores([line.rpartition(b"\n")[0] for line in pair])
-        left, right = (line.rpartition(b"\n")[2] for line in pair)
+        parts = [line.rpartition(b"\n") for line in pair]
+        befores, (left, right) = _befores([part[0] for part in parts]), [part[2] for part in parts]
         try:
             one, other = text.clean(left.decode("utf-8")), text.clean(right.decode("utf-8"))
         except UnicodeDecodeError:
@@ -99,6 +99,8 @@ def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
 
 def _befores(pair: list[bytes]) -> list[str]:
     """The cleaned sentences before those of a pair, each with a tab; both are empty unless both are text."""
+    if not all(pair):  # as without [prepare] context
+        return ["", ""]
     try:
         cleaned = [text.clean(line.decode("utf-8")) for line in pair]
     except UnicodeDecodeError:

@@ -31,7 +31,8 @@ def encode(subwords: Subwords, lines: Iterable[str]) -> list[tuple[Tokens, Token
     """The tokens of the sentence before, none if there is none, and those of the sentence of each line."""
     parts = [line.rpartition("\t") for line in lines]
     befores, sentences = [part[0] for part in parts], [part[2] for part in parts]
-    return list(zip(subwords.encode(befores), subwords.encode(sentences), strict=True))
+    encoded: Iterable[Tokens] = subwords.encode(befores) if any(befores) else [[]] * len(befores)
+    return list(zip(encoded, subwords.encode(sentences), strict=True))
 
 
 def join(sides: Sequence[tuple[Tokens, Tokens]], limit: int) -> list[Tokens]:

@@ -78,13 +78,10 @@ def test_a_directory_without_the_text_or_with_half_of_a_file_is_refused(tmp_path
         download.download(run_of(tmp_path, tmp_path))
 
 
-def test_the_extracted_text_is_taken_and_its_first_pairs_kept(tmp_path: Path, shared: Path) -> None:
-    folder = shared / "data" / "kyoto"
-    if not folder.is_dir():
-        pytest.skip("there is no ../shared/data/kyoto")
+def test_the_extracted_text_is_taken_and_its_first_pairs_kept(tmp_path: Path, kyoto_text: Path) -> None:
     conf = tmp_path / "few.conf"
     conf.write_text(f"[extends]\nconf = {CONF}\n[corpus]\ngenerator-options = --first 3\n")
-    run = make_run(tmp_path, conf, folder, pair="ja-en")
+    run = make_run(tmp_path, conf, kyoto_text, pair="ja-en")
     download.download(run)
     assert len((run.download_dir / "train.ja").read_text(encoding="utf-8").split("\n")) == 4
     sums = json.loads((run.download_dir / "sha256.json").read_text())

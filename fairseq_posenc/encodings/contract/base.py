@@ -207,10 +207,8 @@ def adds_bias(encoding: PositionEncoding) -> bool:
 
 def changes_attention(encoding: PositionEncoding) -> bool:
     """Whether it changes attention at all; if not, the result must be bitwise equal to stock fairseq's."""
-    hooks = ("bias", "content", "attend", "transform")
-    return any(part is not None for part in (encoding.segments, encoding.urpe)) or any(
-        overrides(encoding, hook) for hook in hooks
-    )
+    hooks = ("content", "attend", "transform")
+    return adds_bias(encoding) or encoding.urpe is not None or any(overrides(encoding, hook) for hook in hooks)
 
 
 def whole_bias(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:

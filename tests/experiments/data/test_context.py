@@ -108,11 +108,8 @@ def kyoto_lines(folder: Path, first: int, last: int) -> Lines:
     return [(b"BDS" if first + n < 74 else b"BLD", *pair) for n, pair in enumerate(zip(*sides, strict=True))]
 
 
-def test_real_articles_keep_their_words_order_and_borders(tmp_path: Path, shared: Path) -> None:
-    folder = shared / "data" / "kyoto"
-    if not folder.is_dir():
-        pytest.skip("there is no ../shared/data/kyoto")
-    lines = kyoto_lines(folder, 66, 80)
+def test_real_articles_keep_their_words_order_and_borders(tmp_path: Path, kyoto_text: Path) -> None:
+    lines = kyoto_lines(kyoto_text, 66, 80)
     conf = CONTEXT.replace("en-de de-en", "ja-en").replace(
         "subwords = none", "vocabulary = 420\nnormalize = identity\nmax-tokens = 900"
     )

@@ -401,11 +401,8 @@ def test_references_that_the_model_cannot_write_are_named(tmp_path: Path) -> Non
     )
 
 
-def test_japanese_references_have_forms_that_the_model_replaces(shared: Path) -> None:
-    path = shared / "data" / "kyoto" / "test.ja.gz"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there: no Japanese text to test with")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+def test_japanese_references_have_forms_that_the_model_replaces(kyoto_text: Path) -> None:
+    with gzip.open(kyoto_text / "test.ja.gz", "rt", encoding="utf-8") as file:
         references = [text.clean(line) for line in file]
     found = subwords.of_other_form(references, Prepare())
     assert len(found) == 472
