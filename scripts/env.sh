@@ -3,7 +3,8 @@
 #   source scripts/env.sh     exports PYTHON, the path of its Python (scripts/test.sh and every recipe's run.sh do this)
 #   bash scripts/env.sh       prints that path
 # It needs Linux, git, a C compiler, and uv, or a Python with pip and venv that installs uv into <repository>/.uv.
-# It installs this package (editable) and all dependencies, with the versions of constraints.txt, into:
+# It installs this package (editable) and all dependencies, with the versions of constraints.txt and only files whose
+# hashes are in hashes.txt (of PyTorch, which has builds for CPUs and for CUDA, any file of the version), into:
 #   PYTHON=/path/python   that Python's virtual environment; if it is in none: <repository>/.venv, made with this Python
 #   VIRTUAL_ENV           (an activated environment, if PYTHON is unset) that environment
 #   neither               <repository>/.venv, made with a Python 3.11 or 3.12 that uv finds or downloads
@@ -54,7 +55,7 @@ choose() {
 }
 
 # stamp: prints the Python and repository of the environment (first line), and a hash of its packages (second line).
-stamp() { printf '%s\n' "$VERSION $BASE $ROOT" "$(cat constraints.txt setup.py pyproject.toml | sha256sum)"; }
+stamp() { printf '%s\n' "$VERSION $BASE $ROOT" "$(cat constraints.txt hashes.txt setup.py pyproject.toml | sha256sum)"; }
 
 # is_set_up LINES: succeeds if the first LINES lines of the environment's stamp are current.
 is_set_up() {
@@ -67,7 +68,8 @@ find_uv() {
         [[ "$("$UV" pip install --help 2>/dev/null)" != *--default-index* ]] || return 0
     done
     say "installing uv into $OWN_UV"
-    { "${MAKE_WITH:-python3}" -I -m venv --clear "$OWN_UV" && "$OWN_UV/bin/pip" install -qq -c constraints.txt uv; } >&2 ||
+    { "${MAKE_WITH:-python3}" -I -m venv --clear "$OWN_UV" && "$OWN_UV/bin/pip" install -qq --require-hashes \
+        -r <(sed -n '/^uv==/,/[^\\]$/p' hashes.txt); } >&2 ||
         die "Cannot install uv, for the reason above: fix it (Debian, Ubuntu: apt install python3-venv), or put uv on PATH."
 }
 
@@ -104,8 +106,8 @@ set_up() {
     # In other environments, an interrupted set-up may have left incomplete packages.
     [[ "$ENV" == "$OWN_VENV" ]] || ! grep -qsx unfinished "$STAMP" || OPTIONS+=(--reinstall)
     echo unfinished >"$STAMP"
-    "$UV" pip install --python "$ENV/bin/python" "${OPTIONS[@]}" -c constraints.txt -b constraints.txt pip setuptools \
-        -e '.[recipes,export,dev]' >&2 ||
+    "$UV" pip install --python "$ENV/bin/python" "${OPTIONS[@]}" -c constraints.txt -c hashes.txt -b hashes.txt \
+        pip setuptools -e '.[recipes,export,dev]' >&2 ||
         die "Cannot install the packages into $ENV, for the reason above: check the network, the disk and the settings of pip and uv."
     # -I ignores PYTHONDONTWRITEBYTECODE, so that bytecode is written once and not compiled by every training.
     "$ENV/bin/python" -I -W ignore -c 'import fairseq, torch._dynamo' >&2 ||

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def pins() -> dict[NormalizedName, Version]:
     found = {canonicalize_name(name): Version(version) for name, version in pairs}
     assert len(found) == len(pairs), "a package is named twice"
     return found
+
+
+def test_all_but_pytorch_is_locked_by_hashes() -> None:
+    """Otherwise: bash scripts/lock.sh."""
+    locked = re.findall(r"^(\S+)==(\S+) \\\n    --hash=sha256:\w{64}", (ROOT / "hashes.txt").read_text(), re.MULTILINE)
+    expected = {name: version for name, version in pins().items() if name not in {"torch", "torchaudio"}}
+    assert {canonicalize_name(name): Version(version) for name, version in locked} == expected
 
 
 def declared() -> dict[str, list[Requirement]]:

@@ -1,5 +1,6 @@
 """scripts/env.sh with the real uv and pip, on small packages that are made here: nothing is downloaded."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -40,13 +41,15 @@ def clone(tmp_path: Path) -> Path:
     wheel(wheels, "fairseq", **{"fairseq.py": ""})
     wheel(wheels, "torch", **{"torch/__init__.py": "print('CUDA build')", "torch/_dynamo.py": ""})
     main = {"uv.py": f"import os, sys\ndef main():\n    os.execv({uv!r}, sys.argv)"}
-    wheel(wheels, "uv", **main, **{"uv-1.dist-info/entry_points.txt": "[console_scripts]\nuv = uv:main\n"})
+    own_uv = wheel(wheels, "uv", **main, **{"uv-1.dist-info/entry_points.txt": "[console_scripts]\nuv = uv:main\n"})
     own = wheel(tmp_path / "own", "own", metadata="Requires-Dist: torch\nRequires-Dist: fairseq\n")
     build = f"import shutil\ndef build_editable(*to):\n    return shutil.copy({str(own)!r}, to[0]) and {own.name!r}"
     (clone / "backend.py").write_text(build)
     (clone / "pyproject.toml").write_text("build-system = {requires=[], build-backend='backend', backend-path=['.']}")
     (clone / "setup.py").touch()
-    (clone / "constraints.txt").write_text("torch==1\nuv==1\n")
+    (clone / "constraints.txt").write_text("torch==1\n")
+    digest = hashlib.sha256(own_uv.read_bytes()).hexdigest()
+    (clone / "hashes.txt").write_text(f"uv==1 \\\n    --hash=sha256:{digest}\n")
     shutil.copy(ROOT / "scripts/env.sh", clone / "scripts")
     (tmp_path / "pip.conf").write_text(f"[install]\nno-index = yes\n[global]\nfind-links =\n  {wheels}\n")
     (tmp_path / "torch.py").write_text("raise SystemExit('the module of the directory, or of PYTHONPATH, ran')")
@@ -117,6 +120,10 @@ def test_refuses_what_does_not_fit_or_is_missing(clone: Path) -> None:
     (there / "other/fairseq_posenc").mkdir(parents=True)  # another copy, whose PYTHON a shell still exports
     assert f"{thesis.parent} is in the way" in set_up(clone, None, PYTHON=f"{there}/other/.venv/bin/python")
     thesis.rename(there / "thesis.txt")
+    locked = (clone / "hashes.txt").read_text()
+    (clone / "hashes.txt").write_text(f"{locked}pip==1 --hash=sha256:{64 * '0'}\n")  # as if an index had another file
+    assert "Hash mismatch for `pip==1`" in set_up(clone, None)
+    (clone / "hashes.txt").write_text(locked)
     assert "Cannot install the packages" in set_up(clone, None, PIP_FIND_LINKS="/proc/1")
     (there / "bin/python3").unlink()
     assert "a Python 3.11 or 3.12 with PYTHON=/path/python" in set_up(clone, None)
