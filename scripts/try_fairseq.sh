@@ -22,9 +22,12 @@ environment="${ENVIRONMENT:-$work/environment}"
 python="$environment/bin/python"
 if [[ ! -x "$python" ]]; then
     uv venv --quiet --python "$base" "$environment"
-    # fairseq is built in the environment itself: a build environment would have another torch.
+    # A checkout is built in the environment itself: a build environment would have another torch. The archive of a
+    # release is built in one without torch, because it lacks the sources of the extensions that need torch.
+    isolation=()
+    [[ ! -d "$fairseq" ]] || isolation=(--no-build-isolation)
     uv pip install --quiet --python "$python" "$@" setuptools wheel cython pytest pytest-xdist
-    uv pip install --quiet --python "$python" --no-build-isolation "$@" "$fairseq"
+    uv pip install --quiet --python "$python" "${isolation[@]}" "$@" "$fairseq"
 fi
 before="$(uv pip freeze --python "$python" | grep -iv posenc)"
 uv pip install --quiet --python "$python" "$root"
