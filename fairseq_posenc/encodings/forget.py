@@ -63,13 +63,14 @@ class Forget(PositionEncoding):
         return converted(bias, q.dtype)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
-        of_queries, of_keys = self.sums(positions)
+        # by side here, because torch 2.6 cannot trace a constant index
+        of_queries, of_keys = (sums.unbind(-1) for sums in self.sums(positions))
         first = positions.first
 
         def add_sum(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            added = of_queries[b, h, i, 0] - of_keys[b, h, j, 0]
+            added = of_queries[0][b, h, i] - of_keys[0][b, h, j]
             if self.bidirectional:
-                added = torch.where(j <= i + first, added, of_keys[b, h, j, 1] - of_queries[b, h, i, 1])
+                added = torch.where(j <= i + first, added, of_keys[1][b, h, j] - of_queries[1][b, h, i])
             return score + added.to(score.dtype)
 
         return add_sum
