@@ -49,7 +49,7 @@ def multi30k(shared, tmp_path_factory):
             *(sys.executable, "-m", "posenc_experiments", "run"),
             *(
                 "--conf",
-                str(ROOT / "recipes/multi30k/multi30k.conf"),
+                str(ROOT / "recipes/multi30k/multi30k.yaml"),
                 "--pair",
                 "en-de",
                 "--source",

@@ -1,7 +1,7 @@
 """Takes the pictures of the documentation from a page of `analyse`: `python docs/data/pictures.py NAME PAGE`.
 
 It needs Chromium. The page is that of Multi30k's experiments in `analyses.py` (`multi30k`), or of the experiments of
-Multi30k's `short.conf` (`short`).
+Multi30k's `short.yaml` (`short`).
 """
 
 import sys

@@ -1,20 +1,22 @@
-"""Flags of fairseq, as written in a .conf and on a command line."""
+"""Flags of fairseq, as written in a recipe and on a command line."""
 
+import ast
 import re
+from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 
 # Flags of fairseq that the pipeline sets itself, and what to use instead.
 RESERVED = {
     "seed": "give --seeds",
-    "arch": "set [model] size, and the encoding in [experiments]",
+    "arch": "set model.size, and the encoding in `experiments`",
     "save-dir": "give --output-dir",
     "results-path": "give --output-dir",
     "source-lang": "give --pair",
     "target-lang": "give --pair",
-    "gen-subset": "set [corpus] tests",
+    "gen-subset": "set corpus.tests",
     "path": "it is the experiment's averaged checkpoint",
-    "task": "set [generate] length-penalty",
+    "task": "set generate.length-penalty",
     "user-dir": "it is this plugin",
     "cpu": "give --gpus 0",
     "distributed-world-size": "give --gpus, --processes or --nodes",
@@ -22,7 +24,7 @@ RESERVED = {
     "wandb-project": "give --wandb",
     **dict.fromkeys(
         ["post-process", "remove-bpe", "bpe", "tokenizer"],
-        "it turns tokens into text itself, as [prepare] subwords says",
+        "it turns tokens into text itself, as prepare.subwords says",
     ),
     **dict.fromkeys(
         ["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu", "dataset-impl"], "leave it out"
@@ -40,7 +42,7 @@ RESERVED = {
     **dict.fromkeys(
         ["write-checkpoints-asynchronously", "save-async"], "leave it out: a stage ends when its files are complete"
     ),
-    **dict.fromkeys(["train-subset", "valid-subset"], "set [corpus] train and valid"),
+    **dict.fromkeys(["train-subset", "valid-subset"], "set corpus.train and valid"),
     **dict.fromkeys(
         [
             *("tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"),
@@ -81,3 +83,11 @@ def flag_words(flags: Flags) -> list[str]:
     for name, value in flags.items():
         words += [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]
     return words
+
+
+def literal(text: str) -> Any:
+    """The value of a Python literal; ValueError if the text is none."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError(f"'{text}' is not a Python literal") from None

@@ -62,7 +62,7 @@ def require_tokenizer(name: str) -> None:
         if importlib.util.find_spec(module) is None:
             raise RecipeError(
                 f"SacreBLEU's tokenizer {name} needs {module}, which is not installed: run `pip install "
-                f"'sacrebleu[{extra}]'`, or name another tokenizer in [score] tokenize."
+                f"'sacrebleu[{extra}]'`, or name another tokenizer in score.tokenize."
             )
     if name in SPM_MODELS:
         path = sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]
@@ -70,7 +70,7 @@ def require_tokenizer(name: str) -> None:
             raise RecipeError(
                 f"SacreBLEU's tokenizer {name} needs its model, and there is no {path}: download it by `python -c "
                 f"\"from sacrebleu.metrics import BLEU; BLEU(tokenize='{name}')\"`, or name another tokenizer in "
-                "[score] tokenize."
+                "score.tokenize."
             )
 
 

@@ -30,7 +30,7 @@ STAGES = ("download", "prepare", "train", "average", "translate", "score", "comp
 
 @dataclass
 class Run:
-    """The options of one call for one .conf and pair; every stage takes a Run."""
+    """The options of one call for one recipe and pair; every stage takes a Run."""
 
     recipe: Recipe
     pair: str
@@ -42,7 +42,7 @@ class Run:
     nodes: int = 1
     node_rank: int = 0
     rendezvous: str = ""  # host:port of node 0, if there are several nodes
-    precision: str | None = None  # None: what the .conf says
+    precision: str | None = None  # None: what the recipe says
     tensorboard: bool = False
     wandb: str | None = None  # a project's name
     cpus: int = 1

@@ -63,7 +63,7 @@ def estimates(
             for _, conf, _ in trainings:
                 recipe = read_recipe(conf_in(folder, conf, str(path)))
                 if "max-update" not in recipe.train:
-                    raise RecipeError(f"{recipe.path} has no max-update in [train]: add it, the estimate needs it.")
+                    raise RecipeError(f"{recipe.path} has no max-update in `train`: add it, the estimate needs it.")
                 vocabulary = recipe.prepare.vocabulary
                 relative = multiplications(recipe.size, recipe.model, vocabulary) / multiplications(
                     MEASURED["size"], {}, vocabulary

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from posenc_experiments.base.convert import literal
+from posenc_experiments.base.flags import literal
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import parse_flags
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run
+from posenc_experiments.base.settings import words
 from posenc_experiments.jobs.slurm import parse_slurm
 from posenc_experiments.workflow.pipeline import Hardware
 
@@ -43,7 +43,7 @@ OPTIONS = [
         "overrides",
         multiple=True,
         metavar="SECTION.KEY=VALUE",
-        help="Change a value of the .conf, such as train.max-update=1000. May be repeated.",
+        help="Change a value of the recipe, such as train.max-update=1000. May be repeated.",
     ),
     click.option("--seeds", default="1", show_default=True, help="Run each experiment with each seed, such as 1,2,3."),
     click.option(
@@ -83,7 +83,7 @@ OPTIONS = [
         "--gpus-per-job",
         type=click.IntRange(min=1),
         help="GPUs of one training; if fewer than --gpus, several trainings run at a time.  [default: run: as many as "
-        "[train] batch-tokens has max-tokens for, table: 1]",
+        "train.batch-tokens has max-tokens for, table: 1]",
     ),
     click.option(
         "--cpus",
@@ -109,7 +109,7 @@ OPTIONS = [
     click.option(
         "--precision",
         type=click.Choice(["fp32", "fp16", "bf16"]),
-        help="Precision of training.  [default: the .conf's]",
+        help="Precision of training.  [default: the recipe's]",
     ),
     click.option("--tensorboard", is_flag=True, help="Write event files into each experiment's directory."),
     click.option("--wandb", metavar="PROJECT", help="Report to this project of Weights & Biases."),
@@ -170,7 +170,7 @@ class Call:
         )
 
     def run(self, recipe: Recipe, pair: str) -> Run:
-        """The `Run` of one .conf and pair with the options of this call."""
+        """The `Run` of one recipe and pair with the options of this call."""
         options = self.options
         if options["source"] is not None and recipe.corpus.sources is None and not recipe.corpus.takes_source:
             how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
@@ -210,10 +210,10 @@ def _directory(flag: str, path: Path, separators: str) -> Path:
 
 def choose_seeds(text: str) -> list[int]:
     """The different numbers of `--seeds`, in their order."""
-    words = convert.words(text)
-    if not words or not all(word.isdecimal() and len(word) <= 10 and int(word) < 1 << 32 for word in words):
+    found = words(text)
+    if not found or not all(word.isdecimal() and len(word) <= 10 and int(word) < 1 << 32 for word in found):
         raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
-    return list(dict.fromkeys(map(int, words)))
+    return list(dict.fromkeys(map(int, found)))
 
 
 def share_hardware(

@@ -6,30 +6,32 @@ from typing import Any
 
 import click
 
-from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.recipe import Fault, require_name
 from posenc_experiments.base.run import ROOT
 from posenc_experiments.base.settings import parse_override
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.own_text import TRAIN, VALID, count_pairs, find_splits
 
-# The smallest number of training pairs that each .conf of recipes/own is for.
+# The smallest number of training pairs that each recipe of recipes/own is for.
 SETTINGS = {500_000: "large", 50_000: "medium", 0: "small"}
 SIZED = "small-sized"  # replaces small if --size asks for one of fairseq's sizes
 
 
 def choose_settings(pairs: int, size: str | None) -> str:
-    """The name of the .conf for this number of training pairs and for --size."""
+    """The name of the recipe for this number of training pairs and for --size."""
     name = next(name for least, name in SETTINGS.items() if pairs >= least)
     return SIZED if name == "small" and size is not None else name
 
 
 def choose_name(name: str | None, text: Path) -> str:
     """The name of the results: --name, or that of the text's directory; RecipeError if it is not a valid name."""
+    found = text.name if name is None else name
     try:
-        return convert.name(text.name if name is None else name)
-    except ValueError as error:
+        require_name(found)
+    except Fault as error:
         raise RecipeError(f"--name: {error}{'; give one' if name is None else ''}.") from None
+    return found
 
 
 def check_pair(pair: str | None) -> str:
@@ -52,10 +54,10 @@ def check_pair(pair: str | None) -> str:
 @click.option("--text", type=click.Path(path_type=Path), metavar="DIR", help="The directory of the text.  [required]")
 @click.option("--pair", help="Source and target language, such as en-de.  [required]")
 @click.option("--name", help="Results go to output/NAME/PAIR.  [default: the directory's name]")
-@click.option("--size", help="A model of one of fairseq's sizes, such as iwslt_de_en.  [default: the .conf's]")
+@click.option("--size", help="A model of one of fairseq's sizes, such as iwslt_de_en.  [default: the recipe's]")
 @click.option(
     "--conf",
-    help="small, medium or large, or a .conf file.  [default: by the number of training pairs: small below 50,000, "
+    help="small, medium or large, or a YAML file.  [default: by the number of training pairs: small below 50,000, "
     "medium below 500,000]",
 )
 @run_options

@@ -1,4 +1,4 @@
-"""`fairseq-posenc run`: runs experiments of one .conf, from its corpus to a table of scores."""
+"""`fairseq-posenc run`: runs experiments of one recipe, from its corpus to a table of scores."""
 
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,16 @@ def choose_pair(recipe: Recipe, pair: str | None) -> str:
 
 
 def find_conf(folder: Path | None, conf: str | None) -> Path:
-    """The path of the .conf: `conf` is a path or a name in the recipe's directory, by default that of the directory."""
+    """The path of the recipe: `conf` is a path, or a name in the directory, by default the directory's own."""
     if conf == "":
-        raise RecipeError("--conf is empty: name a .conf file.")
+        raise RecipeError("--conf is empty: name a YAML file.")
     if conf is None:
         if folder is None:
-            raise RecipeError("--conf is missing: name a .conf file, or call a recipe's run.sh.")
+            raise RecipeError("--conf is missing: name a YAML file, or call a recipe's run.sh.")
         conf = folder.name
-    if folder is None or conf.endswith(".conf"):
+    if folder is None or conf.endswith(".yaml"):
         return Path(conf)
-    if not any(folder.glob("*.conf")):
+    if not any(folder.glob("*.yaml")):
         raise RecipeError(f"--recipe {folder}: there is no recipe; name a directory such as recipes/quickstart.")
     return conf_in(folder, conf, f"--conf {conf}")
 
@@ -61,9 +61,9 @@ RUN_OPTIONS = [
         "--experiments",
         multiple=True,
         metavar="NAMES|SWEEP",
-        help="Names from the .conf, with commas between; or an encoding (or a name) and flags, whose commas multiply, "
-        "such as 'shaw --clipping-distance 0,1,2'. May be repeated; the table keeps this order.  [default: the .conf's "
-        "'default']",
+        help="Names from the recipe, with commas between; or an encoding (or a name) and flags, whose commas multiply, "
+        "such as 'shaw --clipping-distance 0,1,2'. May be repeated; the table keeps this order.  [default: the "
+        "recipe's 'default']",
     ),
     click.option(
         "--stages",
@@ -115,7 +115,7 @@ def run_conf(
     analyse: bool,
     **options: Any,
 ) -> None:
-    """Runs stages of experiments of one .conf; `Call` takes the `options`."""
+    """Runs stages of experiments of one recipe; `Call` takes the `options`."""
     recipe = read_recipe(conf, options["overrides"])
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
     if node_rank:  # it only joins trainings
@@ -135,7 +135,7 @@ def run_conf(
 
 @click.command()
 @click.option("--recipe", "folder", type=click.Path(path_type=Path), help="The recipe's directory; run.sh sets it.")
-@click.option("--conf", help="A .conf file, or the name of one in the recipe's directory; run.sh sets a default.")
+@click.option("--conf", help="A recipe file, or the name of one in the recipe's directory; run.sh sets a default.")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first pair if left out.")
 @run_options
 def main(folder: Path | None, conf: str | None, **options: Any) -> None:

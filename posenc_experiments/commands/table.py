@@ -48,7 +48,7 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
 
 
 def make_rows(table: PaperTable, folder: Path, call: Call) -> list[Planned]:
-    """The experiments of each row; RecipeError if a row names a pair, experiment or test set that its .conf lacks."""
+    """The experiments of each row; RecipeError if a row names a pair, experiment or test set that its recipe lacks."""
     runs: dict[tuple[str, str], Run] = {}
     rows = []
     for row in table.rows:
@@ -66,7 +66,7 @@ def make_rows(table: PaperTable, folder: Path, call: Call) -> list[Planned]:
 
 
 def _names(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:
-    """Each name in a row: its kind, the name, and the names of that kind in the .conf."""
+    """Each name in a row: its kind, the name, and the names of that kind in the recipe."""
     yield "pair", row.pair, run.recipe.pairs
     yield "experiment", row.experiment, list(run.recipe.experiments)
     yield "test set", row.test, pair_tests(run)

@@ -30,7 +30,7 @@ def count_lines(lines: Iterable[str], name: str, settings: Prepare, first: int =
         if settings.subwords == "none" and (found := SYMBOLS.search(line.lower() if settings.lowercase else line)):
             raise RecipeError(
                 f"{name}, line {number:,}: '{found[0]}' is a symbol of fairseq's dictionaries, not a word: replace it, "
-                "or write [prepare] subwords = sentencepiece."
+                "or write prepare.subwords = sentencepiece."
             )
     return number - first + 1
 
@@ -99,7 +99,7 @@ def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
 
 def _befores(pair: list[bytes]) -> list[str]:
     """The cleaned sentences before those of a pair, each with a tab; both are empty unless both are text."""
-    if not all(pair):  # as without [prepare] context
+    if not all(pair):  # as without prepare.context
         return ["", ""]
     try:
         cleaned = [text.clean(line.decode("utf-8")) for line in pair]

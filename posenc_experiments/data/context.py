@@ -1,4 +1,4 @@
-"""`[prepare] context`: joins each sentence with the one before it in its document, on both sides.
+"""`prepare.context`: joins each sentence with the one before it in its document, on both sides.
 
 Before text is split into tokens, a line holds both sentences with a newline between them or, once it is cleaned, a tab:
 neither occurs within a sentence. Then SEPARATOR is between their tokens.

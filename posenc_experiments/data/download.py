@@ -1,6 +1,7 @@
 """Stage `download`: fetches and verifies a corpus's archives, runs its generator, or copies the user's own text."""
 
 import contextlib
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,7 +88,7 @@ def download(run: Run) -> None:
 def _generate(run: Run) -> None:
     corpus = run.recipe.corpus
     assert corpus.generator is not None
-    command: list[str | Path] = [run.python, corpus.generator, *corpus.generator_options]
+    command: list[str | Path] = [run.python, corpus.generator, *shlex.split(corpus.generator_options)]
     command += [] if run.source_dir is None else ["--source", run.source_dir]
     if run.dry_run:
         run.dry([*command, run.download_dir])
@@ -110,7 +111,7 @@ def _generate(run: Run) -> None:
             for name in names:
                 if not (temporary / name).is_file():
                     raise RecipeError(
-                        f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, section [corpus]"
+                        f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, `corpus`"
                         f"{', or give another --source' if corpus.takes_source else ''}."
                     )
             made = sorted(path for path in temporary.rglob("*") if path.is_file())

@@ -1,6 +1,6 @@
 """Lowercasing and punctuation normalization of text before it is split into tokens.
 
-They apply to the text of a model ([prepare] lowercase and normalize-punctuation) and to that of the lowercased score.
+They apply to the text of a model (prepare.lowercase and normalize-punctuation) and to that of the lowercased score.
 """
 
 from collections.abc import Callable

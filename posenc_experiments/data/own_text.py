@@ -157,7 +157,7 @@ def take(run: Run) -> None:
     splits = find_splits(text, run.pair)
     for split in (*run.recipe.corpus.train, run.recipe.corpus.valid, *run.recipe.corpus.tests):
         if split not in splits:
-            raise RecipeError(f"[corpus] names '{split}', but {text} has {', '.join(splits)}: correct the name.")
+            raise RecipeError(f"`corpus` names '{split}', but {text} has {', '.join(splits)}: correct the name.")
     if run.dry_run:
         run.say(f"# copy the text of {text} to {run.download_dir}")
         return

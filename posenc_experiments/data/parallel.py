@@ -17,7 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 KILLED = (
     "A process of the stage prepare was killed, perhaps because memory ran out: run again, with fewer --cpus or a "
-    "smaller 'sample' in the .conf, section [prepare]; finished steps are kept."
+    "smaller 'sample' in the recipe, `prepare`; finished steps are kept."
 )
 AHEAD = 2  # batches per worker that are read ahead of the first result
 

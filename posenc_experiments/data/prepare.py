@@ -51,7 +51,7 @@ def inputs(run: Run) -> str:
 
 
 def changed_settings(run: Run) -> dict[str, Any]:
-    """The settings of [prepare] that differ from their defaults, for fingerprints."""
+    """The settings of `prepare` that differ from their defaults, for fingerprints."""
     found = not_default(run.recipe.prepare)
     limited = found.keys() & {"train_min_words", "train_max_words"}
     return found | ({"length_unit": unit(run.source)} if limited and is_unspaced(run.source) else {})
@@ -209,7 +209,7 @@ def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
     return RecipeError(
         f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
         f"({'; '.join(counts.sentences(run.recipe.prepare, run.source))}): check "
-        f"{run.recipe.corpus.text or run.download_dir} and the limits of [prepare]."
+        f"{run.recipe.corpus.text or run.download_dir} and the limits of `prepare`."
     )
 
 
@@ -367,7 +367,7 @@ def _forms_of_references(run: Run, steps: Steps) -> list[str]:
         return []
     return [
         f"warning: references have characters that the model never writes, {', '.join(found)}: SentencePiece replaces "
-        f"them in the model's text ([prepare] normalize = {settings.normalize}); set normalize = identity if the "
+        f"them in the model's text (prepare.normalize = {settings.normalize}); set normalize = identity if the "
         "training text has them too, or else convert the references (docs/data.md)"
     ]
 

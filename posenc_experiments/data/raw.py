@@ -42,7 +42,7 @@ def _extracted(directory: Path, row: Source) -> Path:
 
 
 def documents(run: Run, split: str) -> Path | None:
-    """The file that names the document of each line of a split, if [prepare] context needs it."""
+    """The file that names the document of each line of a split, if prepare.context needs it."""
     return run.download_dir / f"{split}.{DOCUMENTS}" if run.recipe.prepare.context else None
 
 

@@ -134,7 +134,7 @@ def pair_tests(run: Run) -> list[str]:
     if not tests:
         raise RecipeError(
             f"{corpus.sources} has none of the test sets {', '.join(corpus.tests)} for {run.pair}: choose another "
-            "pair, or others in [corpus] tests."
+            "pair, or others in corpus.tests."
         )
     return tests
 
@@ -151,7 +151,7 @@ def wanted_sources(run: Run) -> list[Source]:
             if not count:
                 raise RecipeError(
                     f"{corpus.sources} has no file for split '{split}', language '{language}', pair {run.pair}: "
-                    "add a row, or correct the name in [corpus]."
+                    "add a row, or correct the name in `corpus`."
                 )
         if counts[0] != counts[1]:
             raise RecipeError(

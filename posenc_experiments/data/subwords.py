@@ -77,7 +77,7 @@ class SentencePiece:
 def _refusal(message: str, size: int) -> RecipeError:
     """SentencePiece's message about a text and a number of subwords, in our words."""
     least, most = (re.search(pattern, message) for pattern in (r"required_chars\. \d+ vs (\d+)", r"value <= (\d+)"))
-    what, where = f"SentencePiece cannot learn {size:,} subwords from this text", "set [prepare] vocabulary"
+    what, where = f"SentencePiece cannot learn {size:,} subwords from this text", "set prepare.vocabulary"
     if least:
         return WrongSize(
             f"{what}, whose different characters alone are {int(least[1]):,}: {where} to more.", least=int(least[1])
@@ -87,7 +87,7 @@ def _refusal(message: str, size: int) -> RecipeError:
             f"{what}, which has {int(most[1]):,} at most: {where} to less, such as a quarter.", most=int(most[1])
         )
     reason = message.rsplit("] ", 1)[-1].strip().rstrip(".")
-    return RecipeError(f"{what}: {reason}; change [prepare] vocabulary, in the .conf or by --set prepare.vocabulary=N.")
+    return RecipeError(f"{what}: {reason}; change prepare.vocabulary, in the recipe or by --set prepare.vocabulary=N.")
 
 
 class SubwordNmt:

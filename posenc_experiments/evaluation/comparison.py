@@ -164,7 +164,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
         (
             bool(unsplit),
             f"Warning: {', '.join(unsplit)} split at blanks, which {target} does not have between words: use chrF, "
-            f"or BLEU with [score] tokenize = {better}.",
+            f"or BLEU with score.tokenize = {better}.",
         ),
         (
             old,

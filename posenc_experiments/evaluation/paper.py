@@ -69,7 +69,7 @@ def _make_line(planned: Planned, failed: set[Path]) -> Line:
     kind, computed = PAPER_METRICS[row.metric], planned.experiments[0].run.recipe.score.tokenized
     has_tokenized = scored is not None and kind == computed and scored.pooled(TOKENIZED) is not None
     if scored is not None and kind is not None and not has_tokenized:
-        missing.append(f"no {paper_name(row.metric)}: set 'tokenized = {kind}' in [score]")
+        missing.append(f"no {paper_name(row.metric)}: set 'tokenized = {kind}' in `score`")
     buckets = score_buckets(scores, row.words) if scores and row.words else {}
     return Line(row, scored, has_tokenized, "; ".join(missing), buckets)
 

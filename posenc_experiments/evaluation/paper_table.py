@@ -2,7 +2,7 @@
 
 Lines that start with `#` are comments; the first is the title of the table. A last column `words` may list ranges of
 numbers of source words, such as `1-14 15-17 18-`: the sentences of each are also scored on their own. A
-row of the experiment `*` stands for a row of each experiment of the .conf that no other row names.
+row of the experiment `*` stands for a row of each experiment of the recipe that no other row names.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read_table(folder: Path, name: str | None, overrides: Sequence[str] = ()) ->
 
 
 def _expanded(row: TableRow, folder: Path, listed: Sequence[TableRow], overrides: Sequence[str]) -> list[TableRow]:
-    """The row; for `*`, a row for each experiment of its .conf that no other row names."""
+    """The row; for `*`, a row for each experiment of its recipe that no other row names."""
     if row.experiment != EVERY:
         return [row]
     named = {other.experiment for other in listed if (other.pair, other.conf) == (row.pair, row.conf)}

@@ -220,7 +220,7 @@ def require_comparable(scores: Sequence[Score]) -> None:
 
 
 def _words(name: str) -> list[str]:
-    """An experiment's name in the .conf, and the flags that --set and -- gave it: `shaw-k2`, `--dropout 0.2`..."""
+    """An experiment's name in the recipe, and the flags that --set and -- gave it: `shaw-k2`, `--dropout 0.2`..."""
     return re.split(r" (?=--)", name)
 
 

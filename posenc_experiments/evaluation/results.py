@@ -44,7 +44,7 @@ class Metric:
     score: float
     interval: float | None  # half the width of the 95 % bootstrap interval; None if it was not computed
     signature: str
-    reference: str | None = None  # result of the comparison with SacreBLEU's test set, if the .conf names one
+    reference: str | None = None  # result of the comparison with SacreBLEU's test set, if the recipe names one
     hypotheses: str | None = None  # SHA-256 of the scored file; None in older runs
     references: str | None = None  # SHA-256 of the reference; None in older runs
     sources: str | None = None  # SHA-256 of the source; None in older runs
@@ -76,7 +76,7 @@ class Score:
     words_per_second: float | None
     valid_loss: float | None
     vocabulary: list[str] | None = None  # SHA-256 of the dictionaries of its training; None in older runs
-    setup: str | None = None  # [model] setup, such as shaw-base: a name for all settings but the encoding
+    setup: str | None = None  # model.setup, such as shaw-base: a name for all settings but the encoding
     made_from: dict[str, Any] | None = None  # all that the result depends on but the seed; None in older runs
     fingerprint: str | None = None  # of made_from, as the training recorded it
     environment: dict[str, Any] = field(default_factory=dict)  # versions of code and libraries, for information
@@ -95,7 +95,7 @@ class Score:
 
     @property
     def train_max_words(self) -> int | None:
-        """[prepare] train-max-words: the longest source of the training, by `length`; None without a limit."""
+        """prepare.train-max-words: the longest source of the training, by `length`; None without a limit."""
         return ((self.made_from or {}).get("prepare") or {}).get("train_max_words")
 
     @property

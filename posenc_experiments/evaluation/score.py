@@ -1,6 +1,6 @@
 """Stage `score`: scores translations as SacreBLEU's command does, against the unchanged references.
 
-If the .conf says so, it also compares the references with SacreBLEU's own test set, and computes the historical score.
+If the recipe says so, it also compares the references with SacreBLEU's own test set, and computes the historical score.
 """
 
 import json
@@ -115,7 +115,7 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
         scores = [", ".join(f"{row['name']} {row['score']}" for row in rows) for rows in (result, other)]
         raise RecipeError(
             f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, HYPOTHESES)} has {scores[0]} "
-            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({reference}); correct [score] "
+            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({reference}); correct `score` "
             "testsets or the data."
         )
     return f"{option} (same scores from both files)"
@@ -126,7 +126,7 @@ def _decoded(path: Path) -> list[str]:
 
 
 def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[str, Any]]:
-    """What SacreBLEU's command prints with `--confidence --format json`, of BLEU, chrF and other metrics of the .conf.
+    """What SacreBLEU's command prints with `--confidence --format json`, of BLEU, chrF and other metrics of the recipe.
 
     The command itself of version 2.6.0 fails if some samples score exactly 0, as those of a weak model do.
     """

@@ -88,6 +88,6 @@ def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
         which = f"; the first without one is line {missing[0]:,}" if missing else ""
         raise RecipeError(
             f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate left some out, "
-            "so nothing is scored; check [generate] in the .conf."
+            "so nothing is scored; check `generate` in the recipe."
         )
     return [found[number] for number in range(expected)]

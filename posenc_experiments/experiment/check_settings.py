@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import literal
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare
@@ -102,16 +102,16 @@ def _training_faults(checked: Checked) -> Iterator[Fault]:
             yield "lr", f"--lr {rate}: write a number above 0."
     patience = get("patience") > 0 and not get("disable-validation")
     if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
-        yield "max-update", "the training would never end: add max-update or max-epoch to [train]."
+        yield "max-update", "the training would never end: add max-update or max-epoch to `train`."
     # fairseq-train refuses this too, but only after the preparation, which would have to be repeated.
     if get("share-all-embeddings") and not recipe.prepare.joined_dictionary:
-        yield "share-all-embeddings", "--share-all-embeddings needs [prepare] joined-dictionary = true: change either."
+        yield "share-all-embeddings", "--share-all-embeddings needs prepare.joined-dictionary = true: change either."
     metric = get("best-checkpoint-metric")
     if not get("disable-validation") and metric in MEASURED_BY and not get(MEASURED_BY[metric]):
         yield (
             "best-checkpoint-metric",
             f"--best-checkpoint-metric {metric} ends the training at its first validation, unless "
-            f"--{MEASURED_BY[metric]} is given: add it to [train].",
+            f"--{MEASURED_BY[metric]} is given: add it to `train`.",
         )
     end = "max-epoch" if recipe.average_by == "epochs" else "max-update"
     if recipe.average > 1 and get(end):
@@ -141,10 +141,10 @@ def _generation_faults(checked: Checked) -> Iterator[Fault]:
     if get("temperature") <= 0:
         yield "temperature", f"--temperature {get('temperature')}: write a number above 0."
     if get("sampling") and get("nbest") != get("beam"):
-        yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to [generate]."
+        yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to `generate`."
     for flag in ("sampling-topk", "sampling-topp"):
         if get(flag) >= 0 and not get("sampling"):
-            yield flag, f"--{flag} needs --sampling: add it to [generate]."
+            yield flag, f"--{flag} needs --sampling: add it to `generate`."
     if get("diverse-beam-groups") > 0 and get("beam") % get("diverse-beam-groups"):
         yield (
             "diverse-beam-groups",
@@ -236,7 +236,7 @@ def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:
         yield (
             flag,
             f"--{flag} {limit} is below the longest sentence that was kept, {longest:,} tokens with its </s>: fairseq "
-            f"would leave it out or fail; write at least {longest}, or lower [prepare] max-tokens and "
+            f"would leave it out or fail; write at least {longest}, or lower prepare.max-tokens and "
             "eval-max-tokens.",
         )
 

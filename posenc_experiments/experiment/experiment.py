@@ -71,7 +71,7 @@ class Experiment(Request, Layout):
         }
 
     def _batch(self) -> dict[str, str]:
-        """The batch for experiment.json, if it depends on the hardware and not on [train] batch-tokens alone."""
+        """The batch for experiment.json, if it depends on the hardware and not on train.batch-tokens alone."""
         derived, warning = derive_batch(self)
         flags = {**self.train_flags, **derived}
         if self.run.recipe.batch_tokens and warning is None:
@@ -141,7 +141,7 @@ def _number(text: str) -> int | float | str:
 
 
 def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
-    """Derives --max-tokens and --update-freq from [train] batch-tokens and the number of processes.
+    """Derives --max-tokens and --update-freq from train.batch-tokens and the number of processes.
 
     Returns:
         The flags, and a warning if the batch cannot be exact.
@@ -153,7 +153,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if wanted is None:
         return {}, None
     if "update-freq" in flags:
-        raise RecipeError("--update-freq follows from [train] batch-tokens: change that in the .conf instead.")
+        raise RecipeError("--update-freq follows from train.batch-tokens: change that in the recipe instead.")
     max_tokens = whole(flags, "max-tokens", 0)
     if max_tokens < 1:
         raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
@@ -165,10 +165,10 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         else:
             limits = run.recipe.prepare
             longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # </s> is a token, too
-            which = "that [prepare] max-tokens and eval-max-tokens allow"
+            which = "that prepare.max-tokens and eval-max-tokens allow"
         if max_tokens < longest:
             raise RecipeError(
-                f"A batch of {wanted:,} tokens ([train] batch-tokens) on {run.workers} processes leaves each "
+                f"A batch of {wanted:,} tokens (train.batch-tokens) on {run.workers} processes leaves each "
                 f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: use fewer "
                 "processes (--gpus-per-job, --nodes, --processes)."
             )
@@ -211,5 +211,5 @@ def require_same(one: Experiment, other: Experiment) -> None:
         what = [experiment.run.recipe.where("experiments", experiment.name) for experiment in (one, other)]
         raise RecipeError(
             f"{what[0]}, and {what[1]}: these are different experiments with one directory, {one.directory}; give each "
-            ".conf its own [model] setup, or run each experiment with its own --output-dir."
+            "recipe its own model.setup, or run each experiment with its own --output-dir."
         )

@@ -139,7 +139,7 @@ def translation(run: Run) -> dict[str, Any]:
     """All that translations depend on beside the training: which checkpoints are averaged, the search, and its input.
 
     Raises:
-        RecipeError: fairseq refuses a flag of [generate].
+        RecipeError: fairseq refuses a flag of `generate`.
     """
     limit = {key: value for key, value in not_default(run.recipe.prepare).items() if key == "eval_max_tokens"}
     return {**averaging(run.recipe), **_generation(run), **limit}

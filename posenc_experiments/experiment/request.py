@@ -1,4 +1,4 @@
-"""What an experiment asks of fairseq: an architecture and flags, from its row in the .conf and from the call."""
+"""What an experiment asks of fairseq: an architecture and flags, from its row in the recipe and from the call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
-from posenc_experiments.base.convert import literal
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.flags import Flags, parse_flags
+from posenc_experiments.base.flags import Flags, literal, parse_flags
 from posenc_experiments.base.run import Run
 
 
@@ -79,13 +78,13 @@ class Request:
 
     @cached_property
     def flags(self) -> Flags:
-        """The experiment's own flags: those of its row in the .conf, and those after `--`.
+        """The experiment's own flags: those of its row in the recipe, and those after `--`.
 
         Raises:
             RecipeError: the row, --set and the flags after `--` give a flag different values, so that one is ignored.
         """
         recipe, name = self.run.recipe, self.name
-        row = parse_flags(recipe.experiments[name][1:], f"[experiments] {name}")
+        row = parse_flags(recipe.experiments[name][1:], f"`experiments` {name}")
         places = {
             recipe.where("experiments", name): row,
             "--set": recipe.overridden,
@@ -99,7 +98,7 @@ class Request:
 
     @cached_property
     def named_flags(self) -> Flags:
-        """The flags that distinguish it from the other experiments of its .conf, and name its directory."""
+        """The flags that distinguish it from the other experiments of its recipe, and name its directory."""
         return without_hardware({**self.run.recipe.overridden, **self.flags})
 
     @cached_property
@@ -117,7 +116,7 @@ class Request:
 
     @property
     def start(self) -> Self | None:
-        """What it continues, with the same seed, if --finetune-from-model names an experiment of the .conf."""
+        """What it continues, with the same seed, if --finetune-from-model names an experiment of the recipe."""
         name = self.train_flags.get("finetune-from-model")
         return replace(self, name=name) if name in self.run.recipe.experiments else None
 
@@ -127,7 +126,7 @@ class Request:
         where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
         if recipe.average_by == "updates" and whole(flags, "save-interval-updates", 0) < 1:
             raise RecipeError(
-                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to [train]."
+                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to `train`."
             )
         if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
             raise RecipeError(

@@ -56,7 +56,7 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: b
         elsewhere: whether jobs run in other processes than this one.
 
     Raises:
-        RecipeError: two different experiments would have one directory, or two .conf files prepare a pair differently.
+        RecipeError: two different experiments would have one directory, or two recipes prepare a pair differently.
     """
     experiments, kept = list(experiments), dict[Path, Experiment]()
     runs: dict[Path, Run] = {}
@@ -81,7 +81,7 @@ def _require_same_data(one: Run, other: Run) -> None:
     if one is not other and prepare.inputs(one) != prepare.inputs(other):
         raise RecipeError(
             f"{one.recipe.path.name} and {other.recipe.path.name} prepare {one.pair} differently: let both extend one "
-            "file with [corpus] and [prepare], or run them with different --data-dir."
+            "file with `corpus` and `prepare`, or run them with different --data-dir."
         )
 
 

@@ -1,4 +1,4 @@
-"""Parses the values of `--experiments`: names of the .conf, and sweeps.
+"""Parses the values of `--experiments`: names of the recipe, and sweeps.
 
 A value without flags is a list of names. A value with flags is a sweep: an encoding (or the name of an experiment,
 which is extended), and flags whose values multiply: `shaw --clipping-distance 2,4 --dropout 0.1,0.3` is four
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from posenc_experiments.base import convert
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, flag_words, parse_flags
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.recipe import Recipe
+from posenc_experiments.base.settings import words
 from posenc_experiments.experiment.request import value_of
 
 MOST = 1000  # the largest number of experiments in one sweep
@@ -29,8 +29,8 @@ def choose_experiments(recipe: Recipe, texts: Sequence[str]) -> tuple[Recipe, li
     """Reads the values of `--experiments`.
 
     Returns:
-        The recipe, with rows added for experiments of sweeps that the .conf has no row for, and the names of the
-        experiments in the order given; if `texts` is empty, those of the .conf's `default`.
+        The recipe, with rows added for experiments of sweeps that the recipe has no row for, and the names of the
+        experiments in the order given; if `texts` is empty, those of the recipe's `default`.
 
     Raises:
         RecipeError: a value cannot be parsed, or names an unknown experiment or encoding.
@@ -55,7 +55,7 @@ def as_option(recipe: Recipe, name: str) -> str:
 
 
 def _names(recipe: Recipe, text: str) -> list[str]:
-    names = convert.words(text)
+    names = words(text)
     if not names:
         raise RecipeError("--experiments: name at least one.")
     for name in names:
@@ -100,7 +100,7 @@ def _sweep(conf: Recipe, found: Recipe, text: str) -> tuple[Recipe, list[str]]:
 
 
 def _require_known(conf: Recipe, head: str, where: str) -> None:
-    """RecipeError if this is neither a name of the .conf nor an encoding."""
+    """RecipeError if this is neither a name of the recipe nor an encoding."""
     if head in conf.experiments or any(row[0] == head for row in conf.experiments.values()):
         return
     # Imported here, because it imports torch, which would slow down --help.
@@ -114,7 +114,7 @@ def _require_known(conf: Recipe, head: str, where: str) -> None:
 
 
 def _name_and_row(conf: Recipe, head: str, given: Flags) -> tuple[str, list[str]]:
-    """The name and row of an experiment: those of the .conf's row with the most of its flags, plus the other flags."""
+    """The name and row of an experiment: those of the recipe's row with the most of its flags, plus the other flags."""
     encoding, *words = conf.experiments.get(head, [head])
     flags = {**parse_flags(words, head), **given}
     wanted = _setting([encoding, *flag_words(flags)])[1]

@@ -25,4 +25,4 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     """The tiny recipe, with an experiment that fails when its training starts: the flag needs JSON."""
-    return make_recipe(tmp_path, CONF + "bad = shaw --eval-bleu --eval-bleu-args none\n")[0].parent
+    return make_recipe(tmp_path, CONF + "  bad: shaw --eval-bleu --eval-bleu-args none\n")[0].parent

@@ -1,4 +1,4 @@
-"""A recipe small enough for tests: a corpus of reversed words, and a .conf that trains on it in seconds."""
+"""A recipe small enough for tests: a corpus of reversed words, and a recipe that trains on it in seconds."""
 
 import hashlib
 import sys
@@ -14,44 +14,44 @@ SOURCES = "split\tpairs\tlanguage\tarchive\tmember\tlines\n"
 ARCHIVES = "archive\turl\tbytes\tchecksum\n"
 
 CONF = """
-[corpus]
-name = tiny
-sources = sources.tsv
-pairs = en-de de-en
-train = train
-valid = valid
-tests = test
+corpus:
+  name: tiny
+  sources: sources.tsv
+  pairs: en-de de-en
+  train: train
+  valid: valid
+  tests: test
 
-[prepare]
-subwords = none
+prepare:
+  subwords: none
 
-[model]
-size = tiny
-encoder-layers = 1
-decoder-layers = 1
-encoder-embed-dim = 16
-decoder-embed-dim = 16
-encoder-ffn-embed-dim = 32
-decoder-ffn-embed-dim = 32
+model:
+  size: tiny
+  encoder-layers: 1
+  decoder-layers: 1
+  encoder-embed-dim: 16
+  decoder-embed-dim: 16
+  encoder-ffn-embed-dim: 32
+  decoder-ffn-embed-dim: 32
 
-[train]
-batch-tokens = 400
-max-tokens = 200
-max-epoch = 4
-optimizer = adam
-lr = 1e-2
-log-interval = 2
-num-workers = 0
-keep-last-epochs = 2
+train:
+  batch-tokens: 400
+  max-tokens: 200
+  max-epoch: 4
+  optimizer: adam
+  lr: 1e-2
+  log-interval: 2
+  num-workers: 0
+  keep-last-epochs: 2
 
-[generate]
-average = 2
-beam = 2
+generate:
+  average: 2
+  beam: 2
 
-[experiments]
-default = shaw-k2
-shaw-k2 = shaw --clipping-distance 2
-sinusoidal = sinusoidal
+experiments:
+  default: shaw-k2
+  shaw-k2: shaw --clipping-distance 2
+  sinusoidal: sinusoidal
 """
 
 
@@ -73,13 +73,13 @@ def archive_row(path: Path, name: str, url: str) -> str:
 
 
 def make_recipe(directory: Path, conf: str = CONF, lines: int = 120) -> tuple[Path, Path]:
-    """Writes corpus and recipe; returns the .conf's and the corpus's path."""
+    """Writes corpus and recipe; returns the recipe's and the corpus's path."""
     corpus = make_corpus(directory / "corpus", lines=lines)
     recipe = directory / "recipe"
     recipe.mkdir()
     write_sources(recipe, corpus)
-    (recipe / "tiny.conf").write_text(conf)
-    return recipe / "tiny.conf", corpus
+    (recipe / "tiny.yaml").write_text(conf)
+    return recipe / "tiny.yaml", corpus
 
 
 def prepare_data(run: Run) -> Run:

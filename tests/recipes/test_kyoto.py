@@ -15,7 +15,7 @@ from posenc_experiments.data import download
 from recipes.kftt import kyoto
 from tests.experiments.tiny import make_run
 
-CONF = Path(kyoto.__file__).with_name("kftt.conf")
+CONF = Path(kyoto.__file__).with_name("kftt.yaml")
 ARTICLE = """<?xml version="1.0" encoding="UTF-8"?>
 <art><tit><j>題</j><e type="check" ver="1">Title</e></tit>
 <par id="1"><sen id="1"><j>京都\u3000{0}。</j>
@@ -79,8 +79,8 @@ def test_a_directory_without_the_text_or_with_half_of_a_file_is_refused(tmp_path
 
 
 def test_the_extracted_text_is_taken_and_its_first_pairs_kept(tmp_path: Path, kyoto_text: Path) -> None:
-    conf = tmp_path / "few.conf"
-    conf.write_text(f"[extends]\nconf = {CONF}\n[corpus]\ngenerator-options = --first 3\n")
+    conf = tmp_path / "few.yaml"
+    conf.write_text(f"extends: {CONF}\ncorpus:\n  generator-options: --first 3\n")
     run = make_run(tmp_path, conf, kyoto_text, pair="ja-en")
     download.download(run)
     assert len((run.download_dir / "train.ja").read_text(encoding="utf-8").split("\n")) == 4

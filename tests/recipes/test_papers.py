@@ -53,7 +53,7 @@ SHAW = {
 
 @pytest.mark.parametrize("name", CONFS)
 def test_confs(name: str) -> None:
-    recipe, paper = read_recipe(RECIPES / f"{name}.conf"), CONFS[name] | COMMON
+    recipe, paper = read_recipe(RECIPES / f"{name}.yaml"), CONFS[name] | COMMON
     assert (recipe.batch_tokens, recipe.prepare.vocabulary) == (paper["batch"], paper["vocabulary"])
     assert (recipe.size, recipe.length_penalty) == (paper["size"], paper["length_penalty"])
     assert (recipe.average, recipe.average_by) == paper["average"]
@@ -73,7 +73,7 @@ def test_confs(name: str) -> None:
 
 def test_transformer_tiny_on_multi30k() -> None:
     """LividWo/Revisit-MMT, README-baseline.md, and the defaults of its fairseq."""
-    recipe = read_recipe(RECIPES / "multi30k/published.conf")
+    recipe = read_recipe(RECIPES / "multi30k/published.yaml")
     for side in ("encoder", "decoder"):
         wanted = {"layers": "4", "embed-dim": "128", "ffn-embed-dim": "256", "attention-heads": "4"}
         assert {key: recipe.model[f"{side}-{key}"] for key in wanted} == wanted
@@ -88,8 +88,8 @@ def test_transformer_tiny_on_multi30k() -> None:
     assert recipe.prepare.changes == ["lowercase", "normalize-punctuation"]
     assert (recipe.prepare.subwords, recipe.prepare.vocabulary) == ("subword-nmt", 10_000)
     assert recipe.score.tokenized == "lowercase"
-    # Its text differs: it neither replaces that of multi30k.conf nor is compared with it.
-    other = read_recipe(RECIPES / "multi30k/multi30k.conf")
+    # Its text differs: it neither replaces that of multi30k.yaml nor is compared with it.
+    other = read_recipe(RECIPES / "multi30k/multi30k.yaml")
     assert recipe.corpus.name != other.corpus.name
     assert recipe.corpus.downloads == other.corpus.downloads
     assert recipe.corpus.tests == other.corpus.tests
@@ -99,7 +99,7 @@ def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     """2.57M, with the 9,712 entries of a dictionary of 10,000 merges on Multi30k's training text."""
     from posenc_experiments.evaluation.parameters import describe
 
-    recipe = read_recipe(RECIPES / "multi30k/published.conf")
+    recipe = read_recipe(RECIPES / "multi30k/published.yaml")
     made = describe(f"transformer_sinusoidal_{recipe.size}", flag_words(recipe.model), 9712)
     assert made.total == 2_568_192
 
@@ -109,14 +109,14 @@ def test_rates_are_the_highest_of_vaswanis_schedule() -> None:
 
 
 def test_the_last_twenty_checkpoints_of_big_models_are_kept_and_end_with_the_training() -> None:
-    recipe = read_recipe(RECIPES / "wmt14/shaw-big-en-de.conf")
+    recipe = read_recipe(RECIPES / "wmt14/shaw-big-en-de.yaml")
     assert recipe.train["keep-interval-updates"] == "20"
     assert int(recipe.train["max-update"]) % int(recipe.train["save-interval-updates"]) == 0
 
 
 def test_the_rows_of_shaws_tables() -> None:
-    experiments = read_recipe(RECIPES / "wmt14/shaw-base.conf").experiments
-    experiments |= read_recipe(RECIPES / "wmt14/shaw-big-en-de.conf").experiments
+    experiments = read_recipe(RECIPES / "wmt14/shaw-base.yaml").experiments
+    experiments |= read_recipe(RECIPES / "wmt14/shaw-big-en-de.yaml").experiments
     for distance in (0, 1, 2, 4, 16, 64, 256):
         assert experiments[f"shaw-k{distance}"] == ["shaw", "--clipping-distance", str(distance)]
     assert {name: " ".join(experiments[name]) for name in SHAW} == SHAW
@@ -126,7 +126,7 @@ def test_the_rows_of_shaws_tables() -> None:
     "name", [*CONFS, *(f"{name}/{conf}" for name in ("multi30k", "quickstart") for conf in (name, "short"))]
 )
 def test_every_encoding_has_a_row_and_one_with_a_gain_if_it_has_effect(name: str) -> None:
-    experiments = read_recipe(RECIPES / f"{name}.conf").experiments
+    experiments = read_recipe(RECIPES / f"{name}.yaml").experiments
     # shaw has rows for its distances
     assert {row for row, words in experiments.items() if words == [row]} == set(ENCODINGS) - {"shaw"}
     with_gain = {row: words for row, words in experiments.items() if row.endswith("-gain")}
@@ -156,7 +156,7 @@ def test_tables(corpus: str, name: str, test: str, metric: str, figures: list[fl
     assert [row.paper for row in rows] == figures
     assert {(row.test, row.metric) for row in rows} == {(test, metric)}
     for row in rows:
-        recipe = read_recipe(RECIPES / corpus / f"{row.conf}.conf")
+        recipe = read_recipe(RECIPES / corpus / f"{row.conf}.yaml")
         assert row.pair in recipe.pairs
         assert row.experiment in recipe.experiments
         assert row.test in recipe.corpus.tests
@@ -165,7 +165,7 @@ def test_tables(corpus: str, name: str, test: str, metric: str, figures: list[fl
 @pytest.mark.parametrize("name", ["multi30k/short", "quickstart/short", "quickstart/deeper"])
 def test_the_tables_of_longer_sources_have_every_experiment_and_a_boundary_where_the_training_ends(name: str) -> None:
     corpus, _, of_corpus = name.partition("/")
-    recipe, table = read_recipe(RECIPES / corpus / "short.conf"), read_table(RECIPES / corpus, of_corpus)
+    recipe, table = read_recipe(RECIPES / corpus / "short.yaml"), read_table(RECIPES / corpus, of_corpus)
     assert sorted(row.experiment for row in table.rows) == sorted(recipe.experiments)  # `*` is the rest
     for row in table.rows:
         assert (row.conf, row.label) == ("short", row.experiment)
@@ -176,7 +176,7 @@ def test_the_tables_of_longer_sources_have_every_experiment_and_a_boundary_where
 
 @pytest.mark.parametrize("corpus", ["multi30k", "quickstart"])
 def test_training_short_prepares_in_directories_of_its_own(corpus: str) -> None:
-    short, usual = (read_recipe(RECIPES / corpus / f"{name}.conf") for name in ("short", corpus))
+    short, usual = (read_recipe(RECIPES / corpus / f"{name}.yaml") for name in ("short", corpus))
     assert short.corpus.name != usual.corpus.name
     assert short.prepare == replace(usual.prepare, train_max_words=short.prepare.train_max_words)
     assert (short.model, short.generate) == (usual.model, usual.generate)

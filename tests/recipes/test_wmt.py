@@ -63,7 +63,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for corpus in ("wmt14", "wmt18"):
             made = write_archives(ROOT / "recipes" / corpus, root / "www" / corpus, lines=LINES)
             table = write_table(made, root / corpus / "archives.tsv", f"{url}/{corpus}")
-            for conf in (ROOT / "recipes" / corpus).glob("*.conf"):
+            for conf in (ROOT / "recipes" / corpus).glob("*.yaml"):
                 write_conf(root / corpus / conf.name, conf, SMALL | {"corpus.archives": table})
             shutil.copytree(ROOT / "recipes" / corpus / "tables", root / corpus / "tables")
         yield root
@@ -229,7 +229,7 @@ def test_every_pair_and_conf(root: Path, corpus: str, conf: str, pair: str, expe
     if average > 1:
         # Of 26 updates, those that end an epoch are not saved as updates: some four.
         values = {"train.max-update": "26", "train.save-interval-updates": "1"}
-        write_conf(root / corpus / "many.conf", root / corpus / f"{conf}.conf", values)
+        write_conf(root / corpus / "many.yaml", root / corpus / f"{conf}.yaml", values)
     options = ["--conf", "many" if average > 1 else conf, "--pair", pair, "--experiments", experiment]
     said = run(*command("run", corpus, root, *options))
     averaged = next(line for line in said.split("\n") if line.startswith("average: "))

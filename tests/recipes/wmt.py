@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from posenc_experiments.data.sources import Archive, Source, read_archives, read_sources
 
 
@@ -105,13 +107,13 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def write_conf(path: Path, extended: Path, values: Mapping[str, object]) -> Path:
-    """Writes a .conf that extends another, with some values, by `section.key`."""
-    sections: dict[str, list[str]] = {"extends": [f"conf = {extended}"]}
+    """Writes a recipe that extends another, with some values, by `section.key`."""
+    sections: dict[str, object] = {"extends": str(extended)}
     for name, value in values.items():
         section, _, key = name.partition(".")
-        sections.setdefault(section, []).append(f"{key} = {value}")
+        sections.setdefault(section, {})[key] = str(value)  # type: ignore[index]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items()))
+    path.write_text(yaml.safe_dump(sections))
     return path
 
 

@@ -52,10 +52,10 @@ def test_without_text_it_prints_its_usage() -> None:
         (["--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
         (
             ["--pair", "en-de", "--conf", "huge"],
-            "--conf huge: .* has no huge.conf; it has corpus, large, medium, small",
+            "--conf huge: .* has no huge.yaml; it has corpus, large, medium, small",
         ),
         (["--pair", "en-de", "--source", "/"], "--source: the text of text is taken from --text; leave the option out"),
-        (["--pair", "en-de", "--experiments", "nope"], "--experiments nope: small.conf has no such experiment"),
+        (["--pair", "en-de", "--experiments", "nope"], "--experiments nope: small.yaml has no such experiment"),
         (["--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text, --name and --pair"),
         (["--pair", "en-de", "--set", "corpus.train=test"], "--set corpus.train: --text, --name and --pair"),
         (["--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
@@ -89,7 +89,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path, te
     result = own(tmp_path, "--text", text, "--pair", "en-de", "--dry-run", "--seeds", "1,2")
     assert result.exit_code == 0, result.output
     assert f"{text}: train 60, valid 5, test 5, test_2016 4 pairs of en-de" in result.stdout
-    assert f"settings: {RECIPE / 'small.conf'} (by the number of training pairs" in result.stdout
+    assert f"settings: {RECIPE / 'small.yaml'} (by the number of training pairs" in result.stdout
     assert "small en-de: sinusoidal, shaw-k16, diet_rel; seed 1, 2; stages download, prepare" in result.stdout
     assert (
         f"results: {tmp_path / 'output' / 'text' / 'en-de'}; data: {tmp_path / 'data' / 'text' / 'en-de'}"
@@ -106,7 +106,7 @@ def test_a_job_of_slurm_finds_the_text_by_its_settings(tmp_path: Path, text: Pat
     job = next(
         line for line in result.stdout.splitlines() if " run --conf " in line and "--experiments shaw-k16" in line
     )
-    assert f"--conf {RECIPE / 'small.conf'} --pair en-de --set corpus.name=mine" in job
+    assert f"--conf {RECIPE / 'small.yaml'} --pair en-de --set corpus.name=mine" in job
     assert f"--set corpus.text={text}" in job
     assert "--set 'corpus.tests=test test_2016'" in job
 
@@ -118,7 +118,7 @@ def test_settings_follow_from_the_size(tmp_path: Path, text: Path) -> None:
     options = ("--text", text, "--pair", "en-de", "--dry-run", "--size", "vaswani_wmt_en_de_big")
     for conf in ((), ("--conf", "small")):
         result = own(tmp_path, *options, *conf)
-        assert "small-sized.conf" in result.stdout
+        assert "small-sized.yaml" in result.stdout
         assert "--arch transformer_shaw_vaswani_wmt_en_de_big" in result.stdout
         assert "--encoder-embed-dim" not in result.stdout  # the size sets the width
 
@@ -126,7 +126,7 @@ def test_settings_follow_from_the_size(tmp_path: Path, text: Path) -> None:
 @pytest.mark.parametrize("name", ["small", "small-sized", "medium", "large"])
 def test_the_settings_are_complete(name: str) -> None:
     values = ("name=a", "pairs=en-de", "tests=test", "text=a")
-    recipe = read_recipe(RECIPE / f"{name}.conf", [f"corpus.{value}" for value in values])
+    recipe = read_recipe(RECIPE / f"{name}.yaml", [f"corpus.{value}" for value in values])
     assert recipe.default_experiments == ["sinusoidal", "shaw-k16", "diet_rel"]
     # Every validation sentence fits into a batch.
     assert int(recipe.train["max-tokens-valid"]) > recipe.prepare.eval_max_tokens

@@ -52,7 +52,7 @@ def dry_run(tmp_path: Path, *options: str) -> Result:
     return CliRunner().invoke(group, ["run", *map(str, words), *options])
 
 
-ROW = "{conf}, section [experiments], key 'shaw-k2'"
+ROW = "{conf}, experiments.shaw-k2"
 RESUMED = "is set by the pipeline: leave it out, because a training that is resumed would differ from one that is not."
 
 
@@ -68,9 +68,9 @@ RESUMED = "is set by the pipeline: leave it out, because a training that is resu
         (["--set", "train.lr=1", "--", "--lr", "2"], "--lr is 1 by --set, and 2 by the flags after --: leave one out."),
         (
             ["--set", "train.encoder-layers=3"],
-            "--set train.encoder-layers: is set by {conf}, section [model], key 'encoder-layers', too: leave one out.",
+            "--set train.encoder-layers: is set by {conf}, model.encoder-layers, too: leave one out.",
         ),
-        (["--set", "model.lr=1"], "{conf}, section [train], key 'lr': is set by --set model.lr, too: leave one out."),
+        (["--set", "model.lr=1"], "{conf}, train.lr: is set by --set model.lr, too: leave one out."),
         (
             ["--", "--batch-size", "8", "--max-sentences", "9"],
             "--batch-size after --: --batch-size and --max-sentences are the same flag; leave one out",
@@ -88,7 +88,7 @@ RESUMED = "is set by the pipeline: leave it out, because a training that is resu
 def test_flags_of_two_values_or_of_the_pipeline_are_refused(tmp_path: Path, options: list[str], message: str) -> None:
     result = dry_run(tmp_path, *options)
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: " + message.format(conf=tmp_path / "recipe" / "tiny.conf"))
+    assert result.stderr.startswith("Error: " + message.format(conf=tmp_path / "recipe" / "tiny.yaml"))
     assert "fairseq_cli" not in result.stdout
 
 

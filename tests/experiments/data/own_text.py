@@ -1,20 +1,20 @@
-"""A .conf for a user's own text, and the forms that its files may have."""
+"""A recipe for a user's own text, and the forms that its files may have."""
 
 import gzip
 from pathlib import Path
 
 from tests.experiments.tiny import CONF
 
-FIELDS = ["sources = sources.tsv\n", "name = tiny\n", "pairs = en-de de-en\n", "tests = test\n"]
+FIELDS = ["  sources: sources.tsv\n", "  name: tiny\n", "  pairs: en-de de-en\n", "  tests: test\n"]
 
 
 def own_conf(directory: Path) -> Path:
-    """A .conf without what `own` adds to it."""
+    """A recipe without what `own` adds to it."""
     text = CONF
     for field in FIELDS:
         text = text.replace(field, "")
-    (directory / "own.conf").write_text(text)
-    return directory / "own.conf"
+    (directory / "own.yaml").write_text(text)
+    return directory / "own.yaml"
 
 
 def as_gzip(text: Path, copy: Path) -> Path:

@@ -1,4 +1,4 @@
-"""`[prepare] context`: a sentence behind the one before it in its document; only the last part counts."""
+"""`prepare.context`: a sentence behind the one before it in its document; only the last part counts."""
 
 import gzip
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tests import forked
 from tests.experiments.data.test_prepare import read_binarized
 from tests.experiments.tiny import CONF, command, directories, make_run, prepare_data
 
-CONTEXT = CONF.replace("sources = sources.tsv", "generator = make.py").replace("[prepare]", "[prepare]\ncontext = 1")
+CONTEXT = CONF.replace("sources: sources.tsv", "generator: make.py").replace("\nprepare:", "\nprepare:\n  context: 1")
 MAKE = """import pathlib, shutil, sys
 shutil.copytree(pathlib.Path(__file__).parent / "text", sys.argv[1], dirs_exist_ok=True)
 """
@@ -28,8 +28,8 @@ def make_conf(folder: Path, splits: dict[str, Lines], conf: str = CONTEXT, pair:
         for kind, part in zip((context.DOCUMENTS, *pair.split("-")), zip(*lines, strict=True), strict=True):
             (folder / "text" / f"{split}.{kind}").write_bytes(b"".join(line + b"\n" for line in part))
     (folder / "make.py").write_text(MAKE)
-    (folder / "tiny.conf").write_text(conf)
-    return folder / "tiny.conf"
+    (folder / "tiny.yaml").write_text(conf)
+    return folder / "tiny.yaml"
 
 
 def test_sentences_are_joined_within_documents_and_pairs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_sentences_are_joined_within_documents_and_pairs_stay(tmp_path: Path, mo
         (b"d", b"x", b"y"),
     ]
     conf = make_conf(
-        tmp_path / "r", {"train": train, "valid": test, "test": test}, CONTEXT.replace("none", "none\nmax-tokens = 3")
+        tmp_path / "r", {"train": train, "valid": test, "test": test}, CONTEXT.replace("none", "none\n  max-tokens: 3")
     )
     run = prepare_data(make_run(tmp_path, conf, None))
     assert list(zip(read_binarized(run, "train", "en"), read_binarized(run, "train", "de"), strict=True)) == [
@@ -91,9 +91,9 @@ def test_what_context_needs_is_named(tmp_path: Path) -> None:
     lines = [(b"a", b"x", b"y")] * 3
     conf = make_conf(tmp_path / "r", {"train": lines, "valid": lines, "test": lines})
     (tmp_path / "r" / "text" / "train.documents").unlink()
-    with pytest.raises(RecipeError, match=r"make\.py made no train\.documents: check the splits in .*, section \[cor"):
+    with pytest.raises(RecipeError, match=r"make\.py made no train\.documents: check the splits in .*, `corpus`"):
         prepare_data(make_run(tmp_path, conf, None))
-    conf.write_text(CONF.replace("[prepare]", "[prepare]\ncontext = 1"))
+    conf.write_text(CONF.replace("\nprepare:", "\nprepare:\n  context: 1"))
     (tmp_path / "r" / "sources.tsv").touch()
     (tmp_path / "r" / "archives.tsv").touch()
     with pytest.raises(RecipeError, match=r"'context': needs documents, which only generated text has: leave it out"):
@@ -111,10 +111,10 @@ def kyoto_lines(folder: Path, first: int, last: int) -> Lines:
 def test_real_articles_keep_their_words_order_and_borders(tmp_path: Path, kyoto_text: Path) -> None:
     lines = kyoto_lines(kyoto_text, 66, 80)
     conf = CONTEXT.replace("en-de de-en", "ja-en").replace(
-        "subwords = none", "vocabulary = 420\nnormalize = identity\nmax-tokens = 900"
+        "subwords: none", "vocabulary: 420\n  normalize: identity\n  max-tokens: 900"
     )
     runs: list[Run] = []
-    for name, text in (("with", conf), ("without", conf.replace("context = 1", ""))):
+    for name, text in (("with", conf), ("without", conf.replace("context: 1", ""))):
         path = make_conf(tmp_path / name / "r", {"train": lines, "valid": lines, "test": lines}, text, "ja-en")
         runs.append(prepare_data(make_run(tmp_path / name, path, None, pair="ja-en")))
     models = [(run.prepared_dir / "sentencepiece.model").read_bytes() for run in runs]

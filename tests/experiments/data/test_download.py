@@ -190,7 +190,7 @@ def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(
 ) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as start.sh does
     conf, _ = make_recipe(
-        tmp_path, CONF.replace("sources = sources.tsv", "generator = make.py\ngenerator-options = --n 3")
+        tmp_path, CONF.replace("sources: sources.tsv", "generator: make.py\n  generator-options: --n 3")
     )
     generator = conf.parent / "make.py"
     generator.write_text(
@@ -229,7 +229,7 @@ def with_mirror(directory: Path, corpus: Path, urls: list[str], size: str | None
         else:
             made.append(row.replace("http://localhost:1", urls[-1]))
     table.write_text("\n".join(made))
-    return make_run(directory, directory / "recipe" / "tiny.conf", None)
+    return make_run(directory, directory / "recipe" / "tiny.yaml", None)
 
 
 def test_the_next_url_is_tried_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,9 +22,9 @@ from tests.toy import make_corpus
 
 def own_run(directory: Path, text: Path, pair: str = "en-de", name: str = "mine", tests: str = "test") -> Run:
     values = {"name": name, "pairs": pair, "tests": tests, "text": text, "downloads": f"{name}/text/{pair}"}
-    conf = directory / "full.conf"
-    corpus = "".join(f"{key} = {value}\n" for key, value in values.items())
-    conf.write_text(own_conf(directory).read_text().replace("[corpus]\n", f"[corpus]\n{corpus}"))
+    conf = directory / "full.yaml"
+    corpus = "".join(f"  {key}: {value}\n" for key, value in values.items())
+    conf.write_text(own_conf(directory).read_text().replace("\ncorpus:\n", f"\ncorpus:\n{corpus}"))
     return make_run(directory, conf, None, pair=pair)
 
 

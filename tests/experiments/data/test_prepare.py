@@ -56,7 +56,7 @@ def read_binarized(run: Run, subset: str, language: str) -> list[str]:
 )
 def test_symbols_of_fairseq_are_no_words(tmp_path: Path, name: str, word: str) -> None:
     """fairseq would read them as padding, the end of the sentence, and so on."""
-    conf = CONF.replace("subwords = none", "subwords = none\nlowercase = true") if word == "<PAD>" else CONF
+    conf = CONF.replace("subwords: none", "subwords: none\n  lowercase: true") if word == "<PAD>" else CONF
     path, corpus = make_recipe(tmp_path, conf)
     lines = (corpus / name).read_text().splitlines()
     lines[0] += "< pad> x<pad>"  # which are words
@@ -68,7 +68,7 @@ def test_symbols_of_fairseq_are_no_words(tmp_path: Path, name: str, word: str) -
         prepare_data(run)
     assert str(error.value) == (
         f"{run.download_dir / name}, line 8: '{word.lower()}' is a symbol of fairseq's dictionaries, not a word: "
-        "replace it, or write [prepare] subwords = sentencepiece."
+        "replace it, or write prepare.subwords = sentencepiece."
     )
     assert not run.prepared_dir.exists()
 
@@ -99,7 +99,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     files["valid.en"], files["valid.de"] = b"en0 x\n\nen2\n", b"de0 x\nde1\n\n"
     files["test.en"] = b"en1 x\n" + b"x " * 9 + b"\n\nen2\xe2\x80\xa8x\n"
     files["test.de"] = b"de1 x\r\nde2\nde3\nde4\n"
-    conf = CONF.replace("subwords = none", "subwords = none\nmax-tokens = 10\neval-max-tokens = 8")
+    conf = CONF.replace("subwords: none", "subwords: none\n  max-tokens: 10\n  eval-max-tokens: 8")
     run = prepared(tmp_path, files, conf)
 
     report = read_json(run.prepared_dir / "prepare.json")
@@ -214,7 +214,7 @@ def test_prepared_again_only_when_something_changed(tmp_path: Path) -> None:
     first = report.stat().st_mtime_ns
     prepare.prepare(run)
     assert report.stat().st_mtime_ns == first
-    run.recipe.path.write_text(CONF.replace("subwords = none", "subwords = none\nmax-tokens = 3"))
+    run.recipe.path.write_text(CONF.replace("subwords: none", "subwords: none\n  max-tokens: 3"))
     changed = make_run(tmp_path, run.recipe.path, None)
     with pytest.raises(RecipeError, match=r"not prepared \(or its settings changed since\)"):
         prepare.require(changed)
@@ -227,8 +227,8 @@ def test_the_models_text_is_lowercased_and_normalized_but_not_the_references(tmp
     german = [f"Sag „Zahl {number}“ nun…" for number in range(20)] + ["same", "Same", "x", "Ein Paar"]
     files = {"train.en": "\n".join(english).encode(), "train.de": "\n".join(german).encode()}
     files |= {"test.en": "SAY “Number 3” now…\r\n".encode(), "test.de": "Sag „ZAHL 3“ nun…\n".encode()}
-    settings = "subwords = none\ndrop-identical = true\nlowercase = true\nnormalize-punctuation = true"
-    run = prepared(tmp_path, files, CONF.replace("subwords = none", settings))
+    settings = "subwords: none\n  drop-identical: true\n  lowercase: true\n  normalize-punctuation: true"
+    run = prepared(tmp_path, files, CONF.replace("subwords: none", settings))
     assert read_binarized(run, "train", "en")[:2] == ['say "number 0" now...', 'say "number 1" now...']
     assert read_binarized(run, "train", "de")[:2] == ['sag "zahl 0" nun...', 'sag "zahl 1" nun...']
     assert read_binarized(run, "test", "en") == ['say "number 3" now...']
@@ -265,7 +265,7 @@ def test_subwords_are_learnt_from_the_changed_text(tmp_path: Path, method: str) 
     assert learnt.decode(next(learnt.encode(["Zwei Kinder, die SPIELEN!"]))) == "zwei kinder, die spielen!"
 
 
-MULTI30K = Path(__file__).resolve().parents[3] / "recipes/multi30k/multi30k.conf"
+MULTI30K = Path(__file__).resolve().parents[3] / "recipes/multi30k/multi30k.yaml"
 BOTH = ["test_2016_flickr", "test_2018_flickr"]
 ALL = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr"]
 
@@ -392,11 +392,11 @@ def test_text_is_normalized_as_before_unless_the_settings_say_otherwise(tmp_path
 def test_references_that_the_model_cannot_write_are_named(tmp_path: Path) -> None:
     files = {f"train.{side}": "".join(f"{line}\n" for line in SENTENCES).encode() for side in ("en", "de")}
     files |= {"test.en": b"A man\nTwo\nSame\n", "test.de": "Ein Mann\na\u0308lter\nüber\u2003x\n".encode()}
-    conf = CONF.replace("subwords = none", "subwords = sentencepiece\nvocabulary = 60")
+    conf = CONF.replace("subwords: none", "subwords: sentencepiece\n  vocabulary: 60")
     said = (prepared(tmp_path / "default", files, conf).prepared_dir / "prepare.txt").read_text(encoding="utf-8")
     assert said.splitlines()[-1] == (
         "warning: references have characters that the model never writes, 1 of test (first in line 2): SentencePiece "
-        "replaces them in the model's text ([prepare] normalize = nmt_nfkc); set normalize = identity if the training "
+        "replaces them in the model's text (prepare.normalize = nmt_nfkc); set normalize = identity if the training "
         "text has them too, or else convert the references (docs/data.md)"
     )
 
@@ -413,10 +413,10 @@ def test_pairs_are_dropped_by_length_ratio_and_identity_and_compared_with_known_
     german = ["a", "a b c", "a b c d", "same", "a b c d e f", "a b c d e", "a b", "a b c d e"]
     english = ["x", "x y", "x y", "same", "x y z u v w", "x y z u v", "x y z u", "x y z u v w k"]
     files = {"train.de": "\n".join(german).encode(), "train.en": "\n".join(english).encode()}
-    settings = "subwords = none\nmin-tokens = 2\nmax-tokens = 5\nmax-ratio = 1.5\ndrop-identical = true"
-    settings += "\ntrain-max-words = 6"
-    conf = CONF.replace("subwords = none", settings).replace("sources.tsv", "sources.tsv\ncounts = counts.tsv")
-    path, corpus = write_corpus(tmp_path, files, conf.replace("counts = counts.tsv", ""))
+    settings = "subwords: none\n  min-tokens: 2\n  max-tokens: 5\n  max-ratio: 1.5\n  drop-identical: true"
+    settings += "\n  train-max-words: 6"
+    conf = CONF.replace("subwords: none", settings).replace("sources.tsv", "sources.tsv\n  counts: counts.tsv")
+    path, corpus = write_corpus(tmp_path, files, conf.replace("counts: counts.tsv", ""))
     path.write_text(conf)
     rows = ["pair\ttrain\tstep\tpairs\tevidence", "de-en\ttrain\tread\t8\tthe author", "en-de\ttrain\tkept\t3\tme"]
     (path.parent / "counts.tsv").write_text("\n".join([*rows, "en-de\tother\tkept\t1\tnot of this list"]))
@@ -467,7 +467,7 @@ def test_characters_of_an_unspaced_source_are_counted() -> None:
 
 
 def test_limits_of_words_that_leave_nothing_are_refused(tmp_path: Path) -> None:
-    path, corpus = make_recipe(tmp_path, CONF.replace("subwords = none", "subwords = none\ntrain-min-words = 99"))
+    path, corpus = make_recipe(tmp_path, CONF.replace("subwords: none", "subwords: none\n  train-min-words: 99"))
     run = make_run(tmp_path, path, corpus)
     download.download(run)
     wanted = (
@@ -476,7 +476,7 @@ def test_limits_of_words_that_leave_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=wanted) as error:
         prepare.prepare(run)
     assert "\n" not in str(error.value)
-    assert "limits of [prepare]" in str(error.value)
+    assert "limits of `prepare`" in str(error.value)
 
 
 def test_steps_without_limits_of_words_have_the_fingerprints_that_they_had(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def small_conf(recipe: Path, table: Path, directory: Path) -> Path:
     """The recipe's data with other archives, and few subwords."""
     values = {"corpus.archives": table, "prepare.vocabulary": 300}
     values |= {"model.size": "tiny", "experiments.sinusoidal": "sinusoidal"}
-    return write_conf(directory / f"{recipe.name}.conf", recipe / "corpus.conf", values)
+    return write_conf(directory / f"{recipe.name}.yaml", recipe / "corpus.yaml", values)
 
 
 def corpus_of(recipe: Path, directory: Path) -> Corpus:

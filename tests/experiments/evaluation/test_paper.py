@@ -98,7 +98,7 @@ def test_the_lowercased_score_needs_its_setting(recipe: Path) -> None:
     finish(made[0].experiments[0], 25.0, historical=41.0)  # of the other kind: not compared with the figure
     text = report("Paper", make_lines(made)).format("text")
     assert "41.0 " not in text.replace("41.02", "")
-    assert "no lowercased BLEU: set 'tokenized = lowercase' in [score]" in text
+    assert "no lowercased BLEU: set 'tokenized = lowercase' in `score`" in text
     made = rows(recipe, overrides=("score.tokenized=lowercase",))
     finish(made[0].experiments[0], 25.0, historical=41.0)
     text = report("Paper", make_lines(made)).format("text")

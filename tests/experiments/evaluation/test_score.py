@@ -26,7 +26,7 @@ from posenc_experiments.evaluation.results import seal
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
-TESTSET = CONF + "\n[score]\ntestsets = test=wmt14/full\n"
+TESTSET = CONF + "\nscore:\n  testsets: {test: wmt14/full}\n"
 
 
 def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf: str = TESTSET) -> Experiment:
@@ -86,7 +86,7 @@ def command_line(experiment: Experiment, *options: str) -> subprocess.CompletedP
 
 def test_scores_are_those_of_sacrebleus_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that it prints, but for a seed of the user's environment."""
-    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nmetrics = ter chrf++\n")
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\nscore:\n  metrics: ter chrf++\n")
     calls = (["-m", "bleu", "chrf", "ter"], ["-m", "chrf", "--chrf-word-order", "2"])
     printed = [json.loads(command_line(experiment, *words, "--confidence").stdout) for words in calls]
     monkeypatch.setenv("SACREBLEU_SEED", "1")
@@ -108,7 +108,7 @@ def test_a_weak_model_is_scored(tmp_path: Path) -> None:
 def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     """chrF++ and TER by SacreBLEU, COMET from a file; a new translation removes the file of the old one."""
     experiments = [
-        translated(tmp_path / name, REFERENCE, hypotheses, CONF + "\n[score]\nmetrics = chrf++ ter\n")
+        translated(tmp_path / name, REFERENCE, hypotheses, CONF + "\nscore:\n  metrics: chrf++ ter\n")
         for name, hypotheses in (("one", HYPOTHESES), ("other", REFERENCE))
     ]
     for experiment in experiments:
@@ -157,7 +157,7 @@ def test_scores_of_another_tool_are_checked(tmp_path: Path, content: str, words:
 
 
 def test_a_dry_run_shows_every_score(tmp_path: Path) -> None:
-    conf, _ = make_recipe(tmp_path, TESTSET + "historical = true\n")
+    conf, _ = make_recipe(tmp_path, TESTSET + "  tokenized: split\n")
     run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
     score.ScoreStage().run(Experiment(run, "shaw-k2", 1))
     lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ def test_newstest2014_scores_as_sacrebleus_own(
     cache = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     assert sum(one != other for one, other in zip(reference, cache, strict=True)) == (707 if pair == "en-fr" else 0)
     hypotheses = [" ".join(line.split()[: 1 + number % 40]) for number, line in enumerate(reference)]
-    path, _ = make_recipe(tmp_path, TESTSET.replace("pairs = en-de de-en", f"pairs = {pair}"))
+    path, _ = make_recipe(tmp_path, TESTSET.replace("pairs: en-de de-en", f"pairs: {pair}"))
     run = make_run(tmp_path, path, None)
     run.pair = pair
     experiment = Experiment(run, "shaw-k2", 1)
@@ -352,9 +352,9 @@ def test_the_lowercased_score_sees_the_published_number_of_words(shared: Path) -
 
 
 def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> None:
-    conf = CONF.replace("subwords = none", "subwords = none\nlowercase = true")
+    conf = CONF.replace("subwords: none", "subwords: none\n  lowercase: true")
     hypotheses = [line.lower() for line in HYPOTHESES]
-    experiment = translated(tmp_path, REFERENCE, hypotheses, conf + "\n[score]\ntokenized = lowercase\n")
+    experiment = translated(tmp_path, REFERENCE, hypotheses, conf + "\nscore:\n  tokenized: lowercase\n")
     score.ScoreStage().run(experiment)
     words = ["-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-lc", "--chrf-lowercase", "-m", "bleu", "chrf"]
     command = [sys.executable, *words, "--confidence", "-f", "json", "-w", "2"]
@@ -383,7 +383,7 @@ def test_compounds_are_split_as_perl_does(line: str, split: str) -> None:
 
 
 def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
-    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\n[score]\nhistorical = true\n")
+    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF + "\nscore:\n  tokenized: split\n")
     score.ScoreStage().run(experiment)
     words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(
@@ -400,7 +400,7 @@ def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
     assert found == {**historical, "seal": seal(historical)}
     assert experiment.markers.is_done("score", experiment.score_inputs())
 
-    (tmp_path / "recipe" / "tiny.conf").write_text(CONF)  # without the setting, it is deleted
-    again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.conf", None), "shaw-k2", 1)
+    (tmp_path / "recipe" / "tiny.yaml").write_text(CONF)  # without the setting, it is deleted
+    again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.yaml", None), "shaw-k2", 1)
     score.ScoreStage().run(again)
     assert not again.test_file("test", "historical.json").exists()

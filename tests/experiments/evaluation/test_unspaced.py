@@ -46,7 +46,7 @@ def unspaced(
     directory: Path, pair: str, texts: dict[str, list[str]], more: str = "", name: str = "sinusoidal"
 ) -> Experiment:
     """An experiment whose test sets are translated."""
-    conf = CONF.replace("pairs = en-de de-en", f"pairs = {pair}").replace("tests = test", f"tests = {' '.join(texts)}")
+    conf = CONF.replace("pairs: en-de de-en", f"pairs: {pair}").replace("tests: test", f"tests: {' '.join(texts)}")
     path, _ = make_recipe(directory, conf + more)
     table = path.with_name("sources.tsv")
     rows = [row for row in table.read_text().splitlines() if not row.startswith("test")]
@@ -69,8 +69,8 @@ def unspaced(
 
 def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
     experiments = [
-        unspaced(tmp_path / "one", "en-ja", SYSTEM, "\n[score]\nmetrics = ter\n"),
-        unspaced(tmp_path / "other", "en-ja", JAPANESE, "\n[score]\nmetrics = ter\n", "shaw-k2"),
+        unspaced(tmp_path / "one", "en-ja", SYSTEM, "\nscore:\n  metrics: ter\n"),
+        unspaced(tmp_path / "other", "en-ja", JAPANESE, "\nscore:\n  metrics: ter\n", "shaw-k2"),
     ]
     for experiment in experiments:
         score.ScoreStage().run(experiment)
@@ -155,7 +155,7 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
 
 def test_chinese_and_named_tokenizers(tmp_path: Path) -> None:
     system = {"test": ["北京是中国的首府。", *CHINESE["test"][1:]]}
-    for folder, name, more in (("zh", "zh", ""), ("char", "char", "\n[score]\ntokenize = char\n")):
+    for folder, name, more in (("zh", "zh", ""), ("char", "char", "\nscore:\n  tokenize: char\n")):
         experiment = unspaced(tmp_path / folder, "en-zh", system, more)
         score.ScoreStage().run(experiment)
         found = read_json(experiment.test_file("test", "sacrebleu.json"))[0]
@@ -170,7 +170,7 @@ def test_the_tokenizer_is_part_of_the_scores_inputs_only(tmp_path: Path) -> None
 
     zh, char, same = (
         made(f"zh{number}", "en-zh", more)
-        for number, more in enumerate(("", "\n[score]\ntokenize = char\n", "\n[score]\ntokenize = zh\n"))
+        for number, more in enumerate(("", "\nscore:\n  tokenize: char\n", "\nscore:\n  tokenize: zh\n"))
     )
     assert zh.score_inputs() == same.score_inputs() != char.score_inputs()
     assert zh.translate_inputs() == char.translate_inputs()
@@ -185,14 +185,14 @@ def test_the_tokenizer_is_part_of_the_scores_inputs_only(tmp_path: Path) -> None
             "Warning: BLEU split at blanks, which ja does not have between words: use chrF, or BLEU with",
         ),
         ("en-ja", "", None),
-        ("en-th", "", "[score] tokenize = flores200 or char."),
+        ("en-th", "", "score.tokenize = flores200 or char."),
         ("en-th", "char", None),
     ],
 )
 def test_metrics_that_split_at_blanks_are_warned_of(
     tmp_path: Path, pair: str, tokenizer: str, note: str | None
 ) -> None:
-    more = f"\n[score]\ntokenize = {tokenizer}\n" if tokenizer else ""
+    more = f"\nscore:\n  tokenize: {tokenizer}\n" if tokenizer else ""
     experiment = unspaced(tmp_path, pair, {"test": SYSTEM["test"]}, more)
     score.ScoreStage().run(experiment)
     said = CliRunner().invoke(group, ["compare", str(experiment.directory)]).stdout
@@ -202,7 +202,7 @@ def test_metrics_that_split_at_blanks_are_warned_of(
 
 def test_a_missing_model_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "none"))
-    experiment = unspaced(tmp_path, "en-ja", {"test": SYSTEM["test"]}, "\n[score]\ntokenize = flores200\n")
+    experiment = unspaced(tmp_path, "en-ja", {"test": SYSTEM["test"]}, "\nscore:\n  tokenize: flores200\n")
     words = ["run", "--conf", str(experiment.run.recipe.path), "--pair", "en-ja", "--gpus", "0", "--dry-run"]
     result = CliRunner().invoke(group, words)
     assert result.exit_code == 1

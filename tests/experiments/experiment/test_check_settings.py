@@ -53,7 +53,7 @@ def test_the_settings_of_the_tests_are_accepted(prepared: Run) -> None:
     [
         (["train.max-epoch=1"], ["--set train.max-epoch: --max-epoch 1 with --save-interval 1 leaves 1 of the 2"]),
         (["train.max-epoch=5", "train.save-interval=3"], ["--save-interval 3 leaves 1 of the 2 checkpoints by epochs"]),
-        (["train.max-epoch=0"], ["tiny.conf", "the training would never end"]),
+        (["train.max-epoch=0"], ["tiny.yaml", "the training would never end"]),
         (["train.max-epoch=-1"], ["--set train.max-epoch: --max-epoch -1: write at least 0"]),
         (["train.max-update=19", *BY_UPDATES], ["--max-update 19 with --save-interval-updates 10 leaves 1 of the 2"]),
         (["train.save-interval=0"], ["--set train.save-interval: --save-interval 0: write at least 1"]),
@@ -61,7 +61,7 @@ def test_the_settings_of_the_tests_are_accepted(prepared: Run) -> None:
         (["train.max-tokens-valid=0"], ["--max-tokens-valid 0: write at least 1"]),
         (["train.max-tokens-valid=many"], ["--max-tokens-valid many: write a whole number"]),
         (["train.best-checkpoint-metric=bleu"], ["--best-checkpoint-metric bleu", "unless --eval-bleu is given"]),
-        (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], ["needs [prepare] joined-dictionary"]),
+        (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], ["needs prepare.joined-dictionary"]),
         (["train.patience=3", "train.disable-validation=", "train.max-epoch=0"], ["would never end"]),
         (["train.finetune-from-model=no/such.pt"], ["--set train.finetune-from-model", "there is no such file"]),
         (["train.encoder-embed-path=none.txt"], ["--encoder-embed-path none.txt: there is no such file"]),
@@ -95,7 +95,7 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
         (["train.lr=nan"], "--set train.lr: argument --lr: invalid value: 'nan'"),
         (
             ["train.adam-betas=(2,3)"],
-            r"tiny.conf, section \[train\], key 'optimizer': --optimizer adam, --lr-scheduler fixed and --criterion "
+            r"tiny.yaml, train.optimizer: --optimizer adam, --lr-scheduler fixed and --criterion "
             r"cross_entropy cannot train with these flags \(ValueError: math domain error\).",
         ),
         (["train.lr-scheduler=polynomial_decay"], r"--lr-scheduler polynomial_decay .* merging override lr_scheduler."),
@@ -106,7 +106,7 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
         (["train.lr-scheduler=inverse_sqrt", "train.lr=1,2"], "ValueError: Cannot use a fixed learning rate schedule"),
         (
             ["experiments.shaw-k2=shaw --clipping-distance 99999999999"],
-            r"tiny.conf, experiment shaw-k2: the model has 12,800,000,\d{3},\d{3} parameters, [0-9,]* of them in "
+            r"tiny.yaml, experiment shaw-k2: the model has 12,800,000,\d{3},\d{3} parameters, [0-9,]* of them in "
             r"encoder.layers.0.self_attn.position_encoding.relative_keys: make it smaller.",
         ),
     ],
@@ -135,7 +135,9 @@ def test_the_origin_of_the_flag_is_named(prepared: Run, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--max-epoch after --: --max-epoch 1 with"):
         check_settings(checked(prepared, "train", extra={"max-epoch": "1"}))
     run = conf(tmp_path, ("--clipping-distance 2", f"--clipping-distance 2 --finetune-from-model {tmp_path}"))
-    with pytest.raises(RecipeError, match=rf"key 'shaw-k2': --finetune-from-model {tmp_path}: this is a directory"):
+    with pytest.raises(
+        RecipeError, match=rf"shaw-k2: --finetune-from-model {tmp_path}: this is a directory"
+    ):
         check_settings(checked(run, "train"))
     check_settings(checked(run, "train", name="sinusoidal"))
 
@@ -219,7 +221,7 @@ class TestData:
         check_data([checked(replace(prepared, data_dir=tmp_path), "train", "train.max-tokens=9")])
 
     def test_the_part_of_each_process_must_hold_the_longest_sentence(self, prepared: Run, tmp_path: Path) -> None:
-        """[prepare] allows 1,000 tokens, more than a part of 400 / 8; the data has at most 10."""
+        """prepare allows 1,000 tokens, more than a part of 400 / 8; the data has at most 10."""
         assert derive_batch(Experiment(replace(prepared, gpus=8), "shaw-k2", 1))[0]["max-tokens"] == "50"
         with pytest.raises(RecipeError, match=r"on 50 processes leaves each 8, fewer than the 10 of .* prepared data"):
             derive_batch(Experiment(replace(prepared, gpus=50), "shaw-k2", 1))

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def experiment(tmp_path: Path, name: str = "shaw-k2", conf: str = CONF, **options: object) -> Experiment:
     if not (tmp_path / "recipe").exists():
         make_recipe(tmp_path)
-    path = tmp_path / "recipe" / "tiny.conf"
+    path = tmp_path / "recipe" / "tiny.yaml"
     path.write_text(conf)
     return Experiment(make_run(tmp_path, path, None, **options), name, 1)
 
@@ -36,7 +36,7 @@ def value(words: list[str], flag: str) -> str:
     ("gpus", "nodes", "update_freq"), [(0, 1, 8), (1, 1, 8), (2, 1, 4), (8, 1, 1), (1, 2, 4), (4, 2, 1)]
 )
 def test_update_freq_keeps_the_batch_on_any_gpus(tmp_path: Path, gpus: int, nodes: int, update_freq: int) -> None:
-    conf = CONF.replace("batch-tokens = 400", "batch-tokens = 1600")  # in batches of 200
+    conf = CONF.replace("batch-tokens: 400", "batch-tokens: 1600")  # in batches of 200
     one = experiment(tmp_path, conf=conf, gpus=gpus, nodes=nodes, rendezvous="host0:29500")
     assert derive_batch(one) == ({"max-tokens": "200", "update-freq": str(update_freq)}, None)
     words = train_command(one)
@@ -54,7 +54,7 @@ def test_an_inexact_batch_is_warned_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("gpus", "max_tokens", "warned"), [(4, "100", False), (3, "133", True)])
 def test_many_gpus_take_smaller_parts_of_a_batch(tmp_path: Path, gpus: int, max_tokens: str, warned: bool) -> None:
-    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
+    conf = CONF.replace("\nprepare:", "\nprepare:\n  max-tokens: 99\n  eval-max-tokens: 90")
     one = experiment(tmp_path, conf=conf, gpus=gpus)
     found, warning = derive_batch(one)
     assert found == {"max-tokens": max_tokens, "update-freq": "1"}
@@ -69,7 +69,7 @@ def test_many_gpus_take_smaller_parts_of_a_batch(tmp_path: Path, gpus: int, max_
         (CONF, {}, None),
         (CONF, {"cpu_processes": 2}, None),
         (CONF, {"extra": {"max-tokens": "150"}}, "1 x --max-tokens 150 --update-freq 3"),
-        (CONF.replace("batch-tokens = 400\n", ""), {"cpu_processes": 2}, "2 x --max-tokens 200"),
+        (CONF.replace("  batch-tokens: 400\n", ""), {"cpu_processes": 2}, "2 x --max-tokens 200"),
     ],
 )
 def test_a_batch_that_follows_from_the_hardware_is_recorded(
@@ -81,7 +81,7 @@ def test_a_batch_that_follows_from_the_hardware_is_recorded(
 
 
 def test_too_many_gpus_for_the_longest_sentence_are_refused(tmp_path: Path) -> None:
-    conf = CONF.replace("[prepare]", "[prepare]\nmax-tokens = 99\neval-max-tokens = 90")
+    conf = CONF.replace("\nprepare:", "\nprepare:\n  max-tokens: 99\n  eval-max-tokens: 90")
     with pytest.raises(RecipeError, match=r"A batch of 400 tokens .* on 8 processes leaves .*: use fewer processes"):
         train_command(experiment(tmp_path, conf=conf, gpus=8))
 
@@ -124,10 +124,10 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("lr = 1e-2", "lr = 1e-3"),
-        ("batch-tokens = 400", "batch-tokens = 800"),
-        ("encoder-layers = 1", "encoder-layers = 2"),
-        ("subwords = none", "subwords = none\nmax-tokens = 9"),
+        ("lr: 1e-2", "lr: 1e-3"),
+        ("batch-tokens: 400", "batch-tokens: 800"),
+        ("encoder-layers: 1", "encoder-layers: 2"),
+        ("subwords: none", "subwords: none\n  max-tokens: 9"),
     ],
 )
 def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: str, new: str) -> None:
@@ -157,20 +157,20 @@ def test_augmentation_is_in_the_fingerprint_but_not_in_the_positions(tmp_path: P
 @pytest.mark.parametrize(
     ("old", "new", "first"),
     [
-        ("lr = 1e-2", "lr = 1e-3", "train"),
-        ("keep-last-epochs = 2", "save-interval = 2", "train"),  # the checkpoints averaged are others
-        ("average = 2", "average = 3", "average"),
-        ("average = 2", "average = 1", "average"),
-        ("beam = 2", "beam = 3", "translate"),
-        ("beam = 2", "lenpen = 0.6\nlength-penalty = wu", "translate"),
-        ("subwords = none", "subwords = none\neval-max-tokens = 9", "translate"),
-        ("[experiments]", "[score]\nhistorical = true\n[experiments]", "score"),
-        ("[experiments]", "[score]\ntokenize = intl\n[experiments]", "score"),
-        ("[experiments]", "[score]\ntokenize = 13a\n[experiments]", None),
-        ("subwords = none", "subwords = none\nlowercase = true", "train"),
-        ("subwords = none", "subwords = none\nnormalize-punctuation = true", "train"),
-        ("subwords = none", "subwords = none\nlowercase = false\nnormalize-punctuation = false", None),
-        ("num-workers = 0", "num-workers = 1", None),
+        ("lr: 1e-2", "lr: 1e-3", "train"),
+        ("keep-last-epochs: 2", "save-interval: 2", "train"),  # the checkpoints averaged are others
+        ("average: 2", "average: 3", "average"),
+        ("average: 2", "average: 1", "average"),
+        ("beam: 2", "beam: 3", "translate"),
+        ("beam: 2", "lenpen: 0.6\n  length-penalty: wu", "translate"),
+        ("subwords: none", "subwords: none\n  eval-max-tokens: 9", "translate"),
+        ("\nexperiments:", "\nscore:\n  tokenized: split\nexperiments:", "score"),
+        ("\nexperiments:", "\nscore:\n  tokenize: intl\nexperiments:", "score"),
+        ("\nexperiments:", "\nscore:\n  tokenize: 13a\nexperiments:", None),
+        ("subwords: none", "subwords: none\n  lowercase: true", "train"),
+        ("subwords: none", "subwords: none\n  normalize-punctuation: true", "train"),
+        ("subwords: none", "subwords: none\n  lowercase: false\n  normalize-punctuation: false", None),
+        ("num-workers: 0", "num-workers: 1", None),
     ],
 )
 def test_a_setting_repeats_the_stages_that_depend_on_it(
@@ -186,29 +186,29 @@ def test_a_setting_repeats_the_stages_that_depend_on_it(
 
 def test_normalization_and_the_unit_of_lengths_are_recorded_only_where_they_are_not_defaults(tmp_path: Path) -> None:
     def recorded(new: str, source: str = "en") -> object:
-        conf = CONF.replace("subwords = none", f"subwords = sentencepiece\n{new}").replace("en-de", f"{source}-de")
+        conf = CONF.replace("subwords: none", f"subwords: sentencepiece\n  {new}").replace("en-de", f"{source}-de")
         made = experiment(tmp_path, conf=conf)
         table = made.run.recipe.path.with_name("sources.tsv")
         table.write_text(re.sub(r"\t(en|ja)\t", f"\t{source}\t", table.read_text()))
         return replace(made, run=replace(made.run, pair=f"{source}-de")).made_from().get("prepare")
 
-    assert recorded("") == recorded("normalize = nmt_nfkc") == recorded("", "ja") is None
-    assert recorded("normalize = identity") == {"normalize": "identity"}
-    assert recorded("train-max-words = 9") == {"train_max_words": 9}
-    assert recorded("train-max-words = 9", "ja") == {"train_max_words": 9, "length_unit": "characters"}
+    assert recorded("") == recorded("normalize: nmt_nfkc") == recorded("", "ja") is None
+    assert recorded("normalize: identity") == {"normalize": "identity"}
+    assert recorded("train-max-words: 9") == {"train_max_words": 9}
+    assert recorded("train-max-words: 9", "ja") == {"train_max_words": 9, "length_unit": "characters"}
 
 
 def test_another_kind_of_tokenized_score_only_repeats_scoring(tmp_path: Path) -> None:
     def made(words: str) -> Experiment:
-        return experiment(tmp_path, conf=f"{CONF}\n[score]\n{words}\n")
+        return experiment(tmp_path, conf=f"{CONF}\nscore:\n  {words}\n")
 
-    assert made("tokenized = split").score_inputs() == made("historical = true").score_inputs()
-    assert made("tokenized = lowercase").score_inputs() != made("historical = true").score_inputs()
-    assert made("tokenized = lowercase").translate_inputs() == made("historical = true").translate_inputs()
+    assert made("tokenized: split").score_inputs() == made("tokenized: split").score_inputs()
+    assert made("tokenized: lowercase").score_inputs() != made("tokenized: split").score_inputs()
+    assert made("tokenized: lowercase").translate_inputs() == made("tokenized: split").translate_inputs()
 
 
 def test_an_additional_test_set_repeats_no_training() -> None:
-    conf = ROOT / "recipes/multi30k/multi30k.conf"
+    conf = ROOT / "recipes/multi30k/multi30k.yaml"
 
     def made(pair: str, *tests: str) -> Experiment:
         run = make_run(ROOT, conf, None, pair=pair)
@@ -225,7 +225,7 @@ def test_an_additional_test_set_repeats_no_training() -> None:
 
 def test_a_value_of_set_makes_a_separate_experiment(tmp_path: Path) -> None:
     make_recipe(tmp_path)
-    conf = tmp_path / "recipe" / "tiny.conf"
+    conf = tmp_path / "recipe" / "tiny.yaml"
 
     def made(*overrides: str) -> Experiment:
         return Experiment(replace(make_run(tmp_path, conf, None), recipe=read_recipe(conf, overrides)), "shaw-k2", 1)
@@ -257,7 +257,7 @@ def test_nodes_meet_at_node_0(tmp_path: Path) -> None:
 
 
 def test_a_setup_has_its_own_directory(tmp_path: Path) -> None:
-    one = experiment(tmp_path, conf=CONF.replace("size = tiny", "size = tiny\nsetup = small"))
+    one = experiment(tmp_path, conf=CONF.replace("size: tiny", "size: tiny\n  setup: small"))
     assert one.directory.parts[-5:-2] == ("tiny", "en-de", "small")
     assert one.description()["setup"] == "small"
 
@@ -274,16 +274,16 @@ def test_hardware_and_reporting_do_not_change_the_experiment(tmp_path: Path) -> 
 
 
 def test_checkpoints_to_average_are_kept(tmp_path: Path) -> None:
-    conf = CONF.replace("average = 2", "average = 7")
+    conf = CONF.replace("average: 2", "average: 7")
     assert value(train_command(experiment(tmp_path, conf=conf)), "--keep-last-epochs") == "7"
 
 
-BY_UPDATES = CONF.replace("average = 2", "average = 7\naverage-by = updates")
+BY_UPDATES = CONF.replace("average: 2", "average: 7\n  average-by: updates")
 
 
-@pytest.mark.parametrize(("keep", "kept"), [("", None), ("keep-interval-updates = 2\n", "7"), ("", "-1"), ("", "9")])
+@pytest.mark.parametrize(("keep", "kept"), [("", None), ("  keep-interval-updates: 2\n", "7"), ("", "-1"), ("", "9")])
 def test_checkpoints_to_average_by_updates_are_kept(tmp_path: Path, keep: str, kept: str | None) -> None:
-    conf = BY_UPDATES.replace("[train]\n", f"[train]\nsave-interval-updates = 10\n{keep}")
+    conf = BY_UPDATES.replace("\ntrain:\n", f"\ntrain:\n  save-interval-updates: 10\n{keep}")
     extra = {} if keep or kept is None else {"keep-interval-updates": kept}
     words = train_command(experiment(tmp_path, conf=conf, extra=extra))
     assert value(words, "--keep-last-epochs") == "2"  # these are not averaged
@@ -298,24 +298,24 @@ def test_checkpoints_to_average_by_updates_are_kept(tmp_path: Path, keep: str, k
     [
         (BY_UPDATES, {}, "add save-interval-updates to"),
         (
-            BY_UPDATES.replace("[train]\n", "[train]\nsave-interval-updates = 5\n"),
+            BY_UPDATES.replace("\ntrain:\n", "\ntrain:\n  save-interval-updates: 5\n"),
             {"save-interval-updates": "0"},
             "add",
         ),
-        (CONF.replace("[train]\n", "[train]\nno-epoch-checkpoints =\n"), {}, "leave out no-epoch-checkpoints"),
+        (CONF.replace("\ntrain:\n", "\ntrain:\n  no-epoch-checkpoints:\n"), {}, "leave out no-epoch-checkpoints"),
     ],
 )
 def test_averaging_checkpoints_that_training_does_not_write_is_refused(
     tmp_path: Path, conf: str, extra: dict[str, str], fix: str
 ) -> None:
-    with pytest.raises(RecipeError, match=rf"tiny\.conf, section \[generate\], key 'average': .*{fix}"):
+    with pytest.raises(RecipeError, match=rf"tiny\.yaml, generate.average: .*{fix}"):
         train_command(experiment(tmp_path, conf=conf, extra=extra))
-    train_command(experiment(tmp_path, conf=conf.replace("average = 7", "").replace("average = 2", ""), extra=extra))
+    train_command(experiment(tmp_path, conf=conf.replace("average: 7", "").replace("average: 2", ""), extra=extra))
 
 
 def test_the_length_penalty_changes_the_task_of_generation_only(tmp_path: Path) -> None:
     power = experiment(tmp_path)
-    wu = experiment(tmp_path, conf=CONF.replace("beam = 2", "beam = 2\nlenpen = 0.6\nlength-penalty = wu"))
+    wu = experiment(tmp_path, conf=CONF.replace("beam: 2", "beam: 2\n  lenpen: 0.6\n  length-penalty: wu"))
     words = generate_command(wu, "test", tmp_path)
     assert value(words, "--task") == "translation_gnmt_penalty"
     assert value(words, "--lenpen") == "0.6"
@@ -327,10 +327,10 @@ def test_the_length_penalty_changes_the_task_of_generation_only(tmp_path: Path) 
 
 
 def test_averaging_by_updates_changes_the_average(tmp_path: Path) -> None:
-    conf = CONF.replace("[train]\n", "[train]\nsave-interval-updates = 10\n")
+    conf = CONF.replace("\ntrain:\n", "\ntrain:\n  save-interval-updates: 10\n")
     inputs = {
         (average, by): experiment(
-            tmp_path, conf=conf.replace("average = 2", f"average = {average}\naverage-by = {by}")
+            tmp_path, conf=conf.replace("average: 2", f"average: {average}\n  average-by: {by}")
         ).average_inputs()
         for average in (1, 2)
         for by in ("epochs", "updates")
@@ -353,7 +353,7 @@ def test_every_seed_of_every_experiment_once(tmp_path: Path) -> None:
 
 def test_flags_that_do_not_fit_a_file_name_have_separate_directories(tmp_path: Path) -> None:
     names = {"a": "m/a.pt", "b": "m_a.pt", "c": "m:a.pt", "d": "m-a.pt"}
-    rows = "".join(f"{name} = shaw --finetune-from-model {path}\n" for name, path in names.items())
+    rows = "".join(f"  {name}: shaw --finetune-from-model {path}\n" for name, path in names.items())
     run = experiment(tmp_path, conf=CONF + rows).run
     found = make_experiments(run, list(names), [1])
     assert [one.name for one in found] == list(names)
@@ -366,7 +366,7 @@ def test_flags_that_do_not_fit_a_file_name_have_separate_directories(tmp_path: P
 
 
 def test_names_of_one_experiment_run_once_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = "same = shaw --clipping-distance 2\nlr1 = shaw --lr 1e-2\nlr2 = shaw --lr 0.01\n"
+    rows = "  same: shaw --clipping-distance 2\n  lr1: shaw --lr 1e-2\n  lr2: shaw --lr 0.01\n"
     run = experiment(tmp_path, conf=CONF + rows).run
     run = replace(run, console=Console(width=1000))
     found = make_experiments(run, ["shaw-k2", "same", "sinusoidal", "lr1", "lr2"], [1, 2])
@@ -381,35 +381,35 @@ def test_names_of_one_experiment_run_once_with_a_message(tmp_path: Path, capsys:
 
 def test_different_experiments_with_one_directory_are_refused(tmp_path: Path) -> None:
     """Without batch-tokens, the batch depends on max-tokens, which is not part of the directory's name."""
-    conf = CONF.replace("batch-tokens = 400\n", "") + "small = shaw --max-tokens 50\nlarge = shaw --max-tokens 100\n"
+    conf = CONF.replace("  batch-tokens: 400\n", "") + "  small: shaw --max-tokens 50\n  large: shaw --max-tokens 100\n"
     run = experiment(tmp_path, conf=conf).run
-    with pytest.raises(RecipeError, match=r"key 'small', and .*key 'large': these are different experiments with one"):
+    with pytest.raises(RecipeError, match=r"small, and .*large: these are different experiments with one"):
         make_experiments(run, ["small", "large"], [1])
 
 
 @pytest.mark.parametrize(
     ("section", "canonical"),
     [
-        ("average = 1\nbeam = 5\nlenpen = 1.0\nmax-tokens = 4000\nlength-penalty = power\n", {}),
-        ("average = 1\naverage-by = updates\nbeam = 05\n", {}),
-        ("average = 3\naverage-by = epochs\nlenpen = 0.60\nbeam = 4\n", {"average": 3, "beam": 4, "lenpen": 0.6}),
+        ("average: 1\n  beam: 5\n  lenpen: 1.0\n  max-tokens: 4000\n  length-penalty: power\n", {}),
+        ("average: 1\n  average-by: updates\n  beam: 05\n", {}),
+        ("average: 3\n  average-by: epochs\n  lenpen: 0.60\n  beam: 4\n", {"average": 3, "beam": 4, "lenpen": 0.6}),
         (
-            "average = 3\naverage-by = updates\nmax-len-a = 1.0\nunnormalized =\n",
+            "average: 3\n  average-by: updates\n  max-len-a: 1.0\n  unnormalized:\n",
             {"average": 3, "average_by": "updates", "max_len_a": 1, "unnormalized": True},
         ),
         (
-            "average = 1\nmodel-overrides = {'rotary_ntk_scale': 2.0}\n",
+            "average: 1\n  model-overrides: \"{'rotary_ntk_scale': 2.0}\"\n",
             {"model_overrides": {"rotary_ntk_scale": 2}},
         ),
     ],
 )
 def test_settings_of_translations_are_normalized(tmp_path: Path, section: str, canonical: dict[str, object]) -> None:
-    one = experiment(tmp_path, conf=CONF.replace("average = 2\nbeam = 2\n", section))
+    one = experiment(tmp_path, conf=CONF.replace("average: 2\n  beam: 2\n", section))
     assert one.translation() == canonical
 
 
 def test_cut_test_sentences_make_other_translations(tmp_path: Path) -> None:
-    one = experiment(tmp_path, conf=CONF.replace("[prepare]\n", "[prepare]\neval-max-tokens = 50\n"))
+    one = experiment(tmp_path, conf=CONF.replace("\nprepare:\n", "\nprepare:\n  eval-max-tokens: 50\n"))
     assert one.translation() == {"average": 2, "beam": 2, "eval_max_tokens": 50}
 
 
@@ -442,7 +442,7 @@ def test_words_per_second_excludes_validation() -> None:
 
 def test_the_remaining_time_is_printed_once_it_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """5 updates a second, of 6,040; without a terminal, only the ends of epochs are printed too."""
-    one = experiment(tmp_path, conf=CONF.replace("max-epoch = 4", "max-update = 6040"))
+    one = experiment(tmp_path, conf=CONF.replace("max-epoch: 4", "max-update: 6040"))
     display = train._Display(one, TrainLog(), "1 of 1")
     one.train_log.parent.mkdir(parents=True)
     for updates in (20, 40, 60):

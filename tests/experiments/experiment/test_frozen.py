@@ -45,7 +45,7 @@ def files(directory: Path) -> dict[Path, int]:
 def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
     trained = [path for path in files(copy / "output") if "score" not in path.name and "sacrebleu" not in path.name]
     before = {path: time for path, time in files(copy / "output").items() if path in trained}
-    options = ["--conf", copy / "recipe/frozen.conf", "--stages", "download,train,average,translate,score,compare"]
+    options = ["--conf", copy / "recipe/frozen.yaml", "--stages", "download,train,average,translate,score,compare"]
     process = forked.run_command(command("run", *options, *directories(copy)))
     assert process.returncode == 0, process.stdout + process.stderr
     assert "train 1 of 1: shaw-k2 en-de seed 1: done before" in process.stdout
@@ -57,9 +57,9 @@ def test_nothing_is_trained_or_translated_again(copy: Path) -> None:
 
 
 def experiment(copy: Path, overrides: tuple[str, ...] = (), **options: Any) -> Experiment:
-    """The experiment of the current .conf, with its text generated."""
-    run: Run = make_run(copy, copy / "recipe/frozen.conf", None, **options)
-    run = replace(run, recipe=read_recipe(copy / "recipe/frozen.conf", overrides))
+    """The experiment of the current recipe, with its text generated."""
+    run: Run = make_run(copy, copy / "recipe/frozen.yaml", None, **options)
+    run = replace(run, recipe=read_recipe(copy / "recipe/frozen.yaml", overrides))
     download.download(run)
     return Experiment(run, "shaw-k2", 1)
 
@@ -81,7 +81,7 @@ def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
 
 
 def conf(old: str, new: str) -> Callable[[Path], None]:
-    return edit("frozen.conf", old, new)
+    return edit("frozen.yaml", old, new)
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def conf(old: str, new: str) -> Callable[[Path], None]:
         edit("make.py", "def main", "# A comment.\ndef main"),
         edit("make.py", '"other": 6', '"other": 7'),  # a split that is not used
         lambda copy: shutil.copy(FROZEN / "recipe/make.py", copy / "recipe/helper.py"),
-        conf("lr = 1e-2", "lr = 0.010\ndropout = 0.10\nclip-norm = 0\nlr-scheduler = fixed"),
-        conf("lr = 1e-2", "lr = 1e-2\nupdate-epoch-batch-itr = True"),
+        conf("lr: 1e-2", "lr: 0.010\n  dropout: 0.10\n  clip-norm: 0\n  lr-scheduler: fixed"),
+        conf("lr: 1e-2", "lr: 1e-2\n  update-epoch-batch-itr: True"),
         conf("(0.9, 0.98)", "(0.90,.98)"),
-        conf("[train]", "max-source-positions = 1024\ninput-positions = none\nposition-sharing = none\n\n[train]"),
-        conf("subwords = none", "subwords = none\nmax-tokens = 250\ndrop-identical = false\nvocabulary = 99"),
-        conf("subwords = none", "subwords = none\ntrain-max-words = 0\ntrain-min-words = 0"),
-        conf("beam = 2", "beam = 2\nlenpen = 1.0\nmax-len-b = 200\nlength-penalty = power\naverage-by = epochs"),
-        conf("num-workers = 0", "fp16 =\nno-progress-bar =\nkeep-last-epochs = 2\nsave-interval = 1"),
-        conf("num-workers = 0", "max-tokens-valid = 50"),
-        conf("max-tokens = 100", "max-tokens = 50"),
-        conf("[experiments]", "[experiments]\nother = alibi"),
+        conf("\ntrain:", "\n  max-source-positions: 1024\n  input-positions: none\n  position-sharing: none\n\ntrain:"),
+        conf("subwords: none", "subwords: none\n  max-tokens: 250\n  drop-identical: false\n  vocabulary: 99"),
+        conf("subwords: none", "subwords: none\n  train-max-words: 0\n  train-min-words: 0"),
+        conf("beam: 2", "beam: 2\n  lenpen: 1.0\n  max-len-b: 200\n  length-penalty: power\n  average-by: epochs"),
+        conf("num-workers: 0", "fp16:\n  no-progress-bar:\n  keep-last-epochs: 2\n  save-interval: 1"),
+        conf("num-workers: 0", "max-tokens-valid: 50"),
+        conf("max-tokens: 100", "max-tokens: 50"),
+        conf("\nexperiments:", "\nexperiments:\n  other: alibi"),
     ],
 )
 def test_changes_without_effect_on_results_keep_all_stages_done(copy: Path, change: Callable[[Path], None]) -> None:
@@ -130,7 +130,7 @@ def test_hardware_changes_neither_fingerprint_nor_directory(copy: Path, options:
 
 
 def test_another_test_set_keeps_the_training(copy: Path) -> None:
-    conf("tests = test", "tests = test other")(copy)
+    conf("tests: test", "tests: test other")(copy)
     assert done(experiment(copy)) == ("train", "average")
 
 
@@ -151,16 +151,16 @@ def test_initial_values_of_another_encoding_change_nothing(copy: Path, monkeypat
 @pytest.mark.parametrize(
     ("change", "path", "value"),
     [
-        (conf("lr = 1e-2", "lr = 3e-2"), ("training", "lr"), [0.03]),
-        (conf("lr = 1e-2", "lr = 1e-2\nweight-decay = 1e-4"), ("training", "weight_decay"), 0.0001),
-        (conf("optimizer = adam", "optimizer = adam\nlr-scheduler = inverse_sqrt"), ("training", "lr_scheduler"), None),
-        (conf("batch-tokens = 200", "batch-tokens = 300"), ("batch_tokens",), 300),
-        (conf("batch-tokens = 200\n", ""), ("training", "max_tokens"), 100),
-        (conf("subwords = none", "subwords = none\nmax-tokens = 9"), ("prepare", "max_tokens"), 9),
-        (conf("subwords = none", "subwords = none\ntrain-max-words = 9"), ("prepare", "train_max_words"), 9),
-        (conf("[train]", "segment-separator = s3\n\n[train]"), ("positions", "segment_separator"), "s3"),
-        (conf("[train]", "[train]\nsave-interval = 2"), ("training", "save_interval"), 2),
-        (edit("make.py", "number = 1\n", "number = 2\n"), ("data", "train"), None),
+        (conf("lr: 1e-2", "lr: 3e-2"), ("training", "lr"), [0.03]),
+        (conf("lr: 1e-2", "lr: 1e-2\n  weight-decay: 1e-4"), ("training", "weight_decay"), 0.0001),
+        (conf("optimizer: adam", "optimizer: adam\n  lr-scheduler: inverse_sqrt"), ("training", "lr_scheduler"), None),
+        (conf("batch-tokens: 200", "batch-tokens: 300"), ("batch_tokens",), 300),
+        (conf("  batch-tokens: 200\n", ""), ("training", "max_tokens"), 100),
+        (conf("subwords: none", "subwords: none\n  max-tokens: 9"), ("prepare", "max_tokens"), 9),
+        (conf("subwords: none", "subwords: none\n  train-max-words: 9"), ("prepare", "train_max_words"), 9),
+        (conf("\ntrain:", "\n  segment-separator: s3\n\ntrain:"), ("positions", "segment_separator"), "s3"),
+        (conf("\ntrain:", "\ntrain:\n  save-interval: 2"), ("training", "save_interval"), 2),
+        (edit("make.py", "number: 1\n", "number: 2\n"), ("data", "train"), None),
         (edit("make.py", 'f"s{word}" for word in words', 'f"s{word % 7}" for word in words'), ("data", "valid"), None),
     ],
 )
@@ -190,7 +190,7 @@ def test_translations_depend_on_the_content_of_a_language_model(copy: Path, tmp_
     found = []
     for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("a.pt", b"22")):
         (tmp_path / name).write_bytes(content)
-        recipe = read_recipe(copy / "recipe/frozen.conf", [f"generate.lm-path={tmp_path / name}"])
+        recipe = read_recipe(copy / "recipe/frozen.yaml", [f"generate.lm-path={tmp_path / name}"])
         one = experiment(copy)
         found.append(Experiment(replace(one.run, recipe=recipe), one.name, 1).translation())
     assert found[0] == found[1] != found[2]
@@ -238,7 +238,7 @@ def test_the_generator_is_checked_even_if_all_is_done(copy: Path) -> None:
 
 
 def test_without_the_text_no_stage_is_done(copy: Path) -> None:
-    one = Experiment(make_run(copy, copy / "recipe/frozen.conf", None), "shaw-k2", 1)
+    one = Experiment(make_run(copy, copy / "recipe/frozen.yaml", None), "shaw-k2", 1)
     assert one.made_from()["data"] is None
     assert done(one) == ()
 

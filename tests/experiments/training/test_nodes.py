@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).resolve().parents[3]
 SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
 # Dropout would differ between processes.
-CONF = tiny.CONF.replace("max-tokens = 200", "max-tokens = 100").replace("[train]", "dropout = 0\n[train]")
+CONF = tiny.CONF.replace("max-tokens: 200", "max-tokens: 100").replace("\ntrain:", "\n  dropout: 0\ntrain:")
 
 
 def free_port() -> int:
@@ -71,7 +71,7 @@ def require_equal_trainings(root: Path, output: str) -> None:
 
 
 def test_two_processes_train_the_same_model(root: Path) -> None:
-    run = forked.run_command(command(root / "recipe" / "tiny.conf", root, "two", "--processes", "2"))
+    run = forked.run_command(command(root / "recipe" / "tiny.yaml", root, "two", "--processes", "2"))
     assert run.returncode == 0, run.stdout + run.stderr
     assert "--update-freq 4" in (root / "one" / SETTING / "command.sh").read_text()
     assert "--update-freq 2" in (root / "two" / SETTING / "command.sh").read_text()
@@ -89,7 +89,7 @@ def trainings_in(directory: Path) -> list[int]:
 
 
 def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
-    conf, directory = root / "recipe" / "tiny.conf", root / "killed" / SETTING
+    conf, directory = root / "recipe" / "tiny.yaml", root / "killed" / SETTING
     process = start(conf, root, "killed", "--processes", "2")
     wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
     trainings = trainings_in(root / "killed")
@@ -109,7 +109,7 @@ def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
 
 
 def test_two_nodes_train_the_same_model(root: Path) -> None:
-    conf = root / "recipe" / "tiny.conf"
+    conf = root / "recipe" / "tiny.yaml"
     meet = ["--nodes", "2", "--rendezvous", f"127.0.0.1:{free_port()}"]
     # An announcement of a killed run must not be joined.
     stale = root / "nodes" / SETTING / "nodes.json"

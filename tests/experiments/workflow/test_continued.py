@@ -1,4 +1,4 @@
-"""An experiment that continues another one of its .conf: each seed from the model of that seed."""
+"""An experiment that continues another one of its recipe: each seed from the model of that seed."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from posenc_experiments.training.train import TrainStage
 from tests import forked
 from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, prepare_data
 
-ROWS = CONF + "after = shaw --clipping-distance 2 --finetune-from-model sinusoidal --max-epoch 2 --lr 1e-7\n"
+ROWS = CONF + "  after: shaw --clipping-distance 2 --finetune-from-model sinusoidal --max-epoch 2 --lr 1e-7\n"
 
 
 def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     assert made[0] == made[1]
     assert made[0]["files"]["finetune_from_model"].startswith("experiment:")
     # Another model to continue from is another experiment.
-    conf.write_text(ROWS.replace("sinusoidal = sinusoidal", "sinusoidal = sinusoidal --dropout 0.2"))
+    conf.write_text(ROWS.replace("sinusoidal: sinusoidal", "sinusoidal: sinusoidal --dropout 0.2"))
     assert not Experiment(make_run(tmp_path, conf, corpus), "after", 1).is_done("train")
 
 

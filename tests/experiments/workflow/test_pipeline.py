@@ -53,12 +53,12 @@ def test_a_command_that_fails_on_a_full_disk_says_so(tmp_path: Path, small_disk:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run from download to table; its test set has an empty source line.
 
-    The last three checkpoints, which are saved every 5 updates, are averaged; the .conf would keep one.
+    The last three checkpoints, which are saved every 5 updates, are averaged; the recipe would keep one.
     """
     root = tmp_path_factory.mktemp("pipeline")
-    settings = CONF.replace("average = 2", "average = 3\naverage-by = updates\nlength-penalty = wu\nlenpen = 0.6")
-    settings = settings.replace("[train]\n", "[train]\nsave-interval-updates = 5\nkeep-interval-updates = 1\n")
-    conf, corpus = make_recipe(root, settings + "\n[score]\nhistorical = true\n", lines=400)
+    settings = CONF.replace("average: 2", "average: 3\n  average-by: updates\n  length-penalty: wu\n  lenpen: 0.6")
+    settings = settings.replace("\ntrain:\n", "\ntrain:\n  save-interval-updates: 5\n  keep-interval-updates: 1\n")
+    conf, corpus = make_recipe(root, settings + "\nscore:\n  tokenized: split\n", lines=400)
     lines = (corpus / "test.en").read_bytes().split(b"\n")
     lines[2] = b""
     (corpus / "test.en").write_bytes(b"\n".join(lines))
@@ -162,7 +162,7 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
 
     before = state()
     # The downloaded and prepared data suffices, without --source.
-    process = run_pipeline(made / "recipe" / "tiny.conf", *directories(made))
+    process = run_pipeline(made / "recipe" / "tiny.yaml", *directories(made))
     assert process.returncode == 0, process.stderr
     assert state() == before
     assert "en-de tiny shaw-k2 seed 1: done before" in process.stdout
@@ -170,7 +170,7 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
 
 
 def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: Path, tmp_path: Path) -> None:
-    conf = made / "recipe" / "tiny.conf"
+    conf = made / "recipe" / "tiny.yaml"
     options: list[str | Path] = [*directories(made, tmp_path), "--stages", "train,average"]
     directory = tmp_path / SETTING
     process = subprocess.Popen(command("run", "--conf", conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -201,7 +201,7 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
     from posenc_experiments.base.errors import RecipeError
     from posenc_experiments.evaluation.results import read_experiments
 
-    conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
+    conf, output = made / "recipe" / "tiny.yaml", tmp_path / "output"
     shutil.copytree(made / "output", output)
     assert read_experiments([output])[0].verified
     options: list[str | Path] = [*directories(made, output), "--stages", "translate"]
@@ -213,7 +213,7 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
 
 @pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json"])
 def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str) -> None:
-    conf, output = made / "recipe" / "tiny.conf", tmp_path / "output"
+    conf, output = made / "recipe" / "tiny.yaml", tmp_path / "output"
     shutil.copytree(made / "output", output)
     hypotheses, scores = output / SETTING / "test.hyp", output / SETTING / "test.sacrebleu.json"
     before, path = read_json(scores), output / SETTING / edited
@@ -228,7 +228,7 @@ def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str
 
 
 def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Path) -> None:
-    conf, data = made / "recipe" / "tiny.conf", tmp_path / "data"
+    conf, data = made / "recipe" / "tiny.yaml", tmp_path / "data"
     shutil.copytree(made / "data", data)
     options: list[str | Path] = [*directories(tmp_path), "--stages", "train", "--set", "train.max-epoch=100000"]
     trainings = [
@@ -262,7 +262,7 @@ def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Pat
 
 
 def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
-    conf = made / "recipe" / "tiny.conf"
+    conf = made / "recipe" / "tiny.yaml"
     process = run_pipeline(conf, *directories(made, tmp_path), "--stages", "train", "--", *BAD)
     assert process.returncode == 1
     error = process.stderr.strip()
@@ -272,10 +272,10 @@ def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) ->
 
 
 def test_a_flag_that_fairseq_refuses_is_found_before_any_work(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path, CONF.replace("lr = 1e-2", "learning-rat = 1"))
+    conf, corpus = make_recipe(tmp_path, CONF.replace("lr: 1e-2", "learning-rat: 1"))
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus)
     assert process.returncode == 1
-    assert process.stderr.startswith(f"Error: {conf}, section [train], key 'learning-rat': ")
+    assert process.stderr.startswith(f"Error: {conf}, train.learning-rat: ")
     assert process.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
     assert not (tmp_path / "output").exists()
@@ -284,11 +284,15 @@ def test_a_flag_that_fairseq_refuses_is_found_before_any_work(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("lr = 1e-2", "lr = 1e-2\nwarmup-updates = many\nlr-scheduler = inverse_sqrt", ["[train]", "'warmup-updates'"]),
-        ("beam = 2", "beam = 2\nbeem = 3", ["[generate]", "'beem'"]),
-        ("= shaw --clipping", "= show --clipping", ["transformer_show_tiny", "'shaw-k2'"]),
-        ("--clipping-distance 2", "--clipping-distance far", ["[experiments]", "'shaw-k2'", "far"]),
-        ("encoder-layers = 1", "encoder-layer-count = 1", ["[model]", "'encoder-layer-count'"]),
+        (
+            "lr: 1e-2",
+            "lr: 1e-2\n  warmup-updates: many\n  lr-scheduler: inverse_sqrt",
+            ["train.warmup-updates"],
+        ),
+        ("beam: 2", "beam: 2\n  beem: 3", ["generate.beem"]),
+        (": shaw --clipping", ": show --clipping", ["transformer_show_tiny", "shaw-k2"]),
+        ("--clipping-distance 2", "--clipping-distance far", ["experiments.shaw-k2", "far"]),
+        ("encoder-layers: 1", "encoder-layer-count: 1", ["model.encoder-layer-count"]),
     ],
 )
 def test_a_refused_flags_origin_is_named(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
@@ -401,7 +405,7 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
     output = tmp_path / "output"
     shutil.copytree(made / "output", output)
     holder = subprocess.Popen(["flock", "--no-fork", made / "data/tiny/en-de/.lock", "sleep", "300"])
-    run = make_run(made, made / "recipe" / "tiny.conf", None)
+    run = make_run(made, made / "recipe" / "tiny.yaml", None)
     experiment = Experiment(replace(run, output_dir=output), "shaw-k2", 1)
     for done in (experiment.directory / "done").glob("*.json"):
         if done.stem in (stage, "translate"):
@@ -420,7 +424,7 @@ def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, sta
 
 
 def test_source_is_refused_for_generated_text(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path, CONF.replace("sources = sources.tsv", "generator = make.py"))
+    conf, corpus = make_recipe(tmp_path, CONF.replace("sources: sources.tsv", "generator: make.py"))
     (conf.parent / "make.py").touch()
     process = run_pipeline(conf, *directories(tmp_path), "--source", corpus, "--dry-run")
     assert (process.returncode, process.stderr) == (

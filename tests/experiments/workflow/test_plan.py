@@ -38,27 +38,27 @@ def test_a_job_is_a_command_line_of_the_pipeline(recipe: Path) -> None:
     assert "fairseq_cli.preprocess" not in result.output
 
 
-@pytest.mark.parametrize(("old", "new"), [("lr = 1e-2", "lr = 1e-3"), ("beam = 2", "beam = 3")])
+@pytest.mark.parametrize(("old", "new"), [("lr: 1e-2", "lr: 1e-3"), ("beam: 2", "beam: 3")])
 def test_confs_whose_experiments_have_one_directory_are_refused(recipe: Path, old: str, new: str) -> None:
-    (recipe / "other.conf").write_text(CONF.replace(old, new))
+    (recipe / "other.yaml").write_text(CONF.replace(old, new))
     write_table(recipe, HEADER, ROW, ROW.replace("\ttiny", "\tother").replace("K = 2", "x"))
-    with pytest.raises(RecipeError, match=r"tiny\.conf, .*other\.conf, .*different experiments with one directory"):
+    with pytest.raises(RecipeError, match=r"tiny\.yaml, .*other\.yaml, .*different experiments with one directory"):
         plan(recipe)
-    other = CONF.replace(old, new).replace("size = tiny", "size = tiny\nsetup = other")
-    (recipe / "other.conf").write_text(other)
+    other = CONF.replace(old, new).replace("size: tiny", "size: tiny\n  setup: other")
+    (recipe / "other.yaml").write_text(other)
     assert len(plan(recipe).trainings) == 2
 
 
 def test_experiments_whose_flags_collide_on_disk_are_jobs_of_their_own(recipe: Path) -> None:
-    rows = "a = shaw --finetune-from-model m/a.pt\nb = shaw --finetune-from-model m_a.pt\n"
-    (recipe / "tiny.conf").write_text(CONF + rows)
+    rows = "  a: shaw --finetune-from-model m/a.pt\n  b: shaw --finetune-from-model m_a.pt\n"
+    (recipe / "tiny.yaml").write_text(CONF + rows)
     write_table(recipe, HEADER, ROW.replace("shaw-k2", "a"), ROW.replace("shaw-k2", "b").replace("K = 2", "x"))
     made = plan(recipe)
     assert len({job.directory for job in made.trainings.values()}) == len(made.experiments) == 2
 
 
 def test_confs_that_prepare_one_pair_differently_are_refused(recipe: Path) -> None:
-    (recipe / "other.conf").write_text(CONF.replace("[prepare]", "[prepare]\nmax-tokens = 7"))
+    (recipe / "other.yaml").write_text(CONF.replace("\nprepare:", "\nprepare:\n  max-tokens: 7"))
     write_table(recipe, HEADER, ROW, ROW.replace("\ttiny", "\tother").replace("K = 2", "x"))
-    with pytest.raises(RecipeError, match=r"^tiny\.conf and other\.conf prepare en-de differently: "):
+    with pytest.raises(RecipeError, match=r"^tiny\.yaml and other\.yaml prepare en-de differently: "):
         plan(recipe)

@@ -17,10 +17,10 @@ from tests.experiments.tiny import CONF, directories, make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = """
-shaw-k16 = shaw --clipping-distance 16
-shaw-keys = shaw --relative-values false --clipping-distance 16
-diet_rel = diet_rel
-betas = sinusoidal --adam-betas '(0.9, 0.98)'
+  shaw-k16: shaw --clipping-distance 16
+  shaw-keys: shaw --relative-values false --clipping-distance 16
+  diet_rel: diet_rel
+  betas: sinusoidal --adam-betas '(0.9, 0.98)'
 """
 
 
@@ -96,7 +96,7 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
     by_row = [Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)]
     wanted = [("shaw --clipping-distance 2", by_row[0])]
-    conf.write_text(f"{CONF}\nother = sinusoidal --lr 3e-3 --dropout 0.2\n")
+    conf.write_text(f"{CONF}  other: sinusoidal --lr 3e-3 --dropout 0.2\n")
     wanted.append(("sinusoidal --dropout 0.2 --lr 3e-3", Experiment(make_run(tmp_path, conf, None), "other", 2)))
     conf.write_text(CONF)
     for typed, row in wanted:
@@ -109,8 +109,8 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
 
 
 def test_a_name_that_the_conf_gives_to_another_experiment_is_not_taken(tmp_path: Path) -> None:
-    row = "sinusoidal-dropout-0.2 = sinusoidal --dropout 0.3"
-    recipe = read_recipe(make_recipe(tmp_path, f"{CONF}\n{row}\n")[0])
+    row = "sinusoidal-dropout-0.2: sinusoidal --dropout 0.3"
+    recipe = read_recipe(make_recipe(tmp_path, f"{CONF}  {row}\n")[0])
     found, (name,) = choose_experiments(recipe, ["sinusoidal --dropout 0.2"])
     assert name.startswith("sinusoidal-dropout-0.2-")
     assert found.experiments[name] == ["sinusoidal", *flag_words({"dropout": "0.2"})]
@@ -121,8 +121,8 @@ def test_a_name_that_the_conf_gives_to_another_experiment_is_not_taken(tmp_path:
     ("text", "words"),
     [
         ("", "name at least one"),
-        ("shaw", "--experiments shaw: tiny.conf has no such experiment; it has shaw-k2, sinusoidal"),
-        ("show --a 1", "'show' is neither an encoding nor an experiment of tiny.conf; the encodings are nopos,"),
+        ("shaw", "--experiments shaw: tiny.yaml has no such experiment; it has shaw-k2, sinusoidal"),
+        ("show --a 1", "'show' is neither an encoding nor an experiment of tiny.yaml; the encodings are nopos,"),
         ("--a 1", "before the flags"),
         ("shaw,,diet_rel --a 1", "'shaw,,diet_rel' has an empty value"),
         ("shaw --a 1,", "--a: '1,' has an empty value"),
@@ -169,7 +169,7 @@ def test_flags_that_fairseq_refuses_are_named_as_typed(tmp_path: Path, flags: st
 def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     run.recipe, names = choose_experiments(run.recipe, ["shaw --decoder-attention-heads 7"])
-    refusal = r"\.conf, experiment shaw-decoder-attention-heads-7: no model can be built with these flags"
+    refusal = r"\.yaml, experiment shaw-decoder-attention-heads-7: no model can be built with these flags"
     with pytest.raises(RecipeError, match=refusal):
         check_flags([Experiment(run, name, 1) for name in names], ["train"])
 
