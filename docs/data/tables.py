@@ -48,6 +48,8 @@ PLOTS = {
 BASELINE = "sinusoidal"
 #: the rows of README and of the plots
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
+#: the other baselines of Multi30k
+PAIRED = ("shaw-k16", "shaw-k2", "diet_rel")
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 COLUMNS = (*MULTI30K, ALL_TESTS)
 SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short/en-de"
@@ -278,8 +280,19 @@ def results() -> dict[str, str]:
         "multi30k": multi30k_scores(several),
         "multi30k-seed1": multi30k_scores(single),
         "multi30k-en-fr": multi30k_scores(directory=EN_FR),
-        **{f"multi30k-{name}": multi30k_scores(several, f"compare-{name}.csv") for name in ("shaw-k16", "shaw-k2")},
+        "multi30k-pairs": multi30k_pairs(several),
+        **lengths(),
     }
+
+
+def multi30k_pairs(names: Collection[str]) -> str:
+    """The differences between Multi30k's experiments and each baseline of PAIRED, on all tests together."""
+    of_baseline = {baseline: compared(EN_DE, f"compare-{baseline}.csv")[ALL_TESTS] for baseline in PAIRED}
+    rows = [
+        [f"`{name}`", *(cell(rows[name]) for rows in of_baseline.values() for cell in (difference, p_value))]
+        for name in names
+    ]
+    return table(["experiment", *(cell for name in PAIRED for cell in (f"from `{name}`", "p"))], rows)
 
 
 #: the columns of simulated scores, and their headers
@@ -403,14 +416,15 @@ def options() -> dict[str, str]:
     to the quickstart's `sinusoidal`.
     """
     spelled = {WORKS: "works", NO_EFFECT: "refused: no effect", UNDEFINED: "refused: undefined"}
-    rows = []
+    alike: dict[tuple[str, ...], list[str]] = {}
     for name, cls in ENCODINGS.items():
         sides = [cls, ENCODINGS[cls.facts.in_decoder or name]]
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
-        rows.append([f"[{name}](encodings.md#{name})", *(spelled[found] for found in effects)])
+        alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
+    rows = [[", ".join(names), *effects] for effects, names in alike.items()]
     shape = read("shape.csv")
     return {
-        "augmentation": table(["encoding", *(f"`{mode}`" for mode in MODES)], rows),
+        "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
         "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
     }
 
@@ -430,7 +444,8 @@ def contrast() -> dict[str, str]:
 
 
 def analysis() -> dict[str, str]:
-    return {rows.__name__: table(*rows()) for rows in (analyses.vectors, analyses.attention, analyses.shift)}
+    made = (analyses.vectors, analyses.attention, analyses.shift)
+    return contrast() | {rows.__name__: table(*rows()) for rows in made}
 
 
 def performance() -> dict[str, str]:
@@ -441,9 +456,7 @@ def performance() -> dict[str, str]:
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
     "docs/analysis.md": analysis,
-    "docs/contrast.md": contrast,
     "docs/learning.md": learning,
-    "docs/lengths.md": lengths,
     "docs/options.md": options,
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,

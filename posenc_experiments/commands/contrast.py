@@ -35,7 +35,7 @@ def main(
 
     MODELS are experiment directories (seedN), directories that hold experiments, or checkpoints of the plugin: a column
     each. Rows are phenomena, with the distance between the words that the error concerns where the set has it.
-    docs/contrast.md has the formats.
+    docs/analysis.md has the formats.
     """
     logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.analysis.contrast import preferences, report
