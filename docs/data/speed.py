@@ -5,11 +5,9 @@ import statistics
 from dataclasses import fields
 from pathlib import Path
 
-from fairseq_posenc.benchmark import growth as growth_measure
-from fairseq_posenc.benchmark.report import ratio
-from fairseq_posenc.benchmark.results import Result
-from fairseq_posenc.benchmark.rounds import STOCK
+from fairseq_posenc.benchmark.rounds import STOCK, Result
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.commands.benchmark import ratio
 
 BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
 #: each column of the table of speed, and its measurement
@@ -51,7 +49,7 @@ def growth() -> Rows:
     found = {(one.measure, one.encoding, one.setting): one for one in measured}
     lengths = list(dict.fromkeys(setting for _, _, setting in found))
     rows = []
-    for measure, name in ((growth_measure.TIME, "time"), (growth_measure.MEMORY, "memory")):
+    for measure, name in (("growth of time", "time"), ("growth of memory", "memory")):
         for encoding in dict.fromkeys(encoding for _, encoding, _ in found):
             of_length = [found[measure, encoding, length] for length in lengths]
             if encoding == STOCK:

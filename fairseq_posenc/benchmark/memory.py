@@ -1,22 +1,15 @@
-"""Benchmarks peak memory."""
+"""Measures peak memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from fairseq.tasks.translation import TranslationTask
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from .data import fixed_batch
-from .models import Candidate, Setup
-from .results import Result
-from .rounds import REFUSALS, STOCK, free, refuse
-from .training import trainer_step
+from .rounds import free
 
-MIB = 2**20
 _MEASURED = "fairseq_posenc: the measured step"
 
 
@@ -64,45 +57,3 @@ def _peak_on_cpu(prepare: Callable[[], Callable[[], Any]]) -> int:
                 peak = max(peak, alive)
     assert measured, "the profiler has lost the measured step"
     return peak
-
-
-def compare_peaks(
-    measure: str, setting: str, prepares: Mapping[str, Callable[[], Callable[[], Any]]], device: str
-) -> list[Result]:
-    """Measures the peak MiB of each model, one at a time.
-
-    Args:
-        prepares: the arguments of :func:`peak_bytes` by name, stock first.
-    """
-    found: list[Result] = []
-    stock: list[float] = []
-    for name, prepare in prepares.items():
-        try:
-            own = [peak_bytes(prepare, device) / MIB]
-        except REFUSALS as error:
-            found.append(Result(measure, setting, name, "MiB", refused=refuse(name, error)))
-        else:
-            stock = own if name == STOCK else stock
-            found.append(Result(measure, setting, name, "MiB", own, stock))
-    return found
-
-
-def measure_memory(
-    measure: str,
-    setup: Setup,
-    task: TranslationTask,
-    candidates: Sequence[Candidate],
-    lengths: Sequence[int],
-    tokens: int,
-) -> list[Result]:
-    """Measures the peak MiB of a training step at each length, with the same number of tokens in a batch."""
-    found: list[Result] = []
-    for length in lengths:
-        batch = fixed_batch(task, length, tokens, setup.seed)
-        prepares = {candidate.name: partial(_step, candidate, setup, task, batch) for candidate in candidates}
-        found += compare_peaks(measure, f"n = {length}", prepares, setup.device)
-    return found
-
-
-def _step(candidate: Candidate, setup: Setup, task: TranslationTask, batch: Any) -> Callable[[], Any]:
-    return partial(trainer_step(candidate, setup, task), [batch])

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import ctranslate2
 import torch
-from torch import Tensor
 
 from .. import __version__
 from ..signature import SIGNATURE, decode_signature
-from ..trained import Trained
+from ..trained import OtherModel, Trained, load_trained
 from .engine import Engine, search_options
 from .errors import ExportError
-from .loading import load, non_empty, read_sentences, some_sentences
-from .search import Search
-from .segmentation import Segmentation
 from .specification import make_specification
-from .verification import Verification, require, verify
+from .text import Segmentation, read_sentences, some_sentences
+from .verification import Verification, verify
 
 #: number of sentences that both translate for the comparison
 SENTENCES = 40
@@ -66,27 +61,67 @@ def export(
 
     Raises:
         ExportError: the export failed or was refused; the output is unchanged.
+        CheckpointError: the checkpoint or its dictionaries cannot be used.
     """
-    search = Search()
     check_output(output, force)
     trained = load(checkpoint, data, model_overrides)
     subwords = sentencepiece or trained.sentencepiece
     segmentation = Segmentation(subwords, trained.source)
     specification = make_specification(trained.model, trained.source, trained.target)
-    sources, what = _sources(trained, sample, segmentation)
+    if sample is None:
+        sources, what = some_sentences(trained, SENTENCES)
+    else:
+        # For an empty line CTranslate2 outputs an empty line, fairseq does not.
+        sources = [sentence for sentence in read_sentences(sample, trained, segmentation) if len(sentence) > 1]
+        what = f"lines of {sample}"
+    if not sources:
+        raise ExportError(f"{sample} has no words: name a text with one sentence per line.")
     say(f"comparing with fairseq on {len(sources)} {what}")
-    with working_directory(output) as work:
-        plain = _write(specification, work / "float32", None, subwords)
-        verification = verify(trained, Engine(plain, trained), sources, search)
-        require(verification)
-        final = plain
-        if quantization is not None:
-            specification = make_specification(trained.model, trained.source, trained.target)
-            final = _write(specification, work / "quantized", quantization, subwords)
-            Engine(final, trained, compute_type="default").translate(sources[:1], search)
-        _record(trained, final / RECORD, model_overrides or {}, quantization, search, verification)
-        _move_to_output(final, output, work, force)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as name:
+            final = _write(specification, Path(name) / "float32", None, subwords)
+            verification = verify(trained, Engine(final, trained), sources)
+            verification.require()
+            if quantization is not None:
+                specification = make_specification(trained.model, trained.source, trained.target)
+                final = _write(specification, Path(name) / "quantized", quantization, subwords)
+                Engine(final, trained, compute_type="default").translate(sources[:1])
+            record = {
+                "checkpoint": checkpoint.name,
+                "positions": json.loads(decode_signature(trained.model.state_dict()[SIGNATURE])),
+                "model_overrides": dict(model_overrides or {}),
+                "quantization": quantization or "float32",
+                "translate_batch": search_options(trained),
+                "verification": asdict(verification),
+                "versions": {
+                    "fairseq_posenc": __version__,
+                    "ctranslate2": ctranslate2.__version__,
+                    "torch": torch.__version__,
+                },
+            }
+            text = json.dumps(record, indent=2, ensure_ascii=False)
+            (final / RECORD).write_text(f"{text}\n", encoding="utf-8")
+            _move_to_output(final, output, Path(name) / "replaced", force)
+    except OSError as error:
+        raise ExportError(
+            f"{output} cannot be written ({error.strerror or error}): check permissions and space."
+        ) from None
     return verification
+
+
+def load(checkpoint: Path, data: Path | None = None, model_overrides: Mapping[str, Any] | None = None) -> Trained:
+    """Loads a checkpoint with :func:`..trained.load_trained`.
+
+    Raises:
+        ExportError: the model is not of this package.
+        CheckpointError: the checkpoint cannot be loaded, or the dictionaries are missing or do not match the model.
+    """
+    try:
+        return load_trained(checkpoint, data, model_overrides)
+    except OtherModel as error:
+        raise ExportError(
+            f"{error.what}: use ct2-fairseq-converter, which comes with CTranslate2, for models of stock fairseq."
+        ) from None
 
 
 def overrides_of(directory: Path) -> dict[str, Any]:
@@ -114,53 +149,13 @@ def check_output(output: Path, force: bool) -> None:
         )
 
 
-@contextmanager
-def working_directory(output: Path) -> Iterator[Path]:
-    """An empty temporary directory next to the output, locked, and removed at the end. Empties that of a killed export.
-
-    Raises:
-        ExportError: another export is writing the output, or the output cannot be written.
-    """
-    whole = output.absolute()
-    work = whole.with_name(f".{whole.name}.unfinished")
-    try:
-        work.mkdir(exist_ok=True)
-        lock = os.open(work, os.O_RDONLY)
-        try:
-            _require_own(lock, work, output)
-            for left in work.iterdir():
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            try:
-                yield work
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-        finally:
-            os.close(lock)
-    except OSError as error:
-        raise ExportError(
-            f"{output} cannot be written ({error.strerror or error}): check permissions and space."
-        ) from None
-
-
-def _require_own(lock: int, work: Path, output: Path) -> None:
-    """Locks the open directory; ExportError if another export holds it, or has just removed or replaced it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_own = os.path.samestat(os.fstat(lock), os.stat(work))
-    except (BlockingIOError, FileNotFoundError):
-        is_own = False
-    if not is_own:
-        raise ExportError(f"another export is writing {output}: wait for it, or name another output.")
-
-
-def _move_to_output(made: Path, output: Path, work: Path, force: bool) -> None:
-    """Renames the model directory to ``output``, and restores what it replaces if that fails.
+def _move_to_output(made: Path, output: Path, replaced: Path, force: bool) -> None:
+    """Renames the model directory to ``output``, and what is there to ``replaced``; restores that if it fails.
 
     Raises:
         ExportError: since the first check, something was written there that may not be replaced.
     """
     check_output(output, force)
-    replaced = work / "replaced"
     try:
         if output.exists():
             output.rename(replaced)
@@ -171,15 +166,6 @@ def _move_to_output(made: Path, output: Path, work: Path, force: bool) -> None:
         raise
 
 
-def _sources(trained: Trained, sample: Path | None, segmentation: Segmentation) -> tuple[list[Tensor], str]:
-    if sample is None:
-        return some_sentences(trained, SENTENCES)
-    sources = non_empty(read_sentences(sample, trained, segmentation))
-    if not sources:
-        raise ExportError(f"{sample} has no words: name a text with one sentence per line.")
-    return sources, f"lines of {sample}"
-
-
 def _write(specification: Any, directory: Path, quantization: str | None, subwords: Path | None) -> Path:
     if subwords is not None:
         specification.register_file(str(subwords), "sentencepiece.model")
@@ -188,23 +174,3 @@ def _write(specification: Any, directory: Path, quantization: str | None, subwor
     directory.mkdir()
     specification.save(str(directory))
     return directory
-
-
-def _record(
-    trained: Trained,
-    path: Path,
-    model_overrides: Mapping[str, Any],
-    quantization: str | None,
-    search: Search,
-    verification: Verification,
-) -> None:
-    record: dict[str, Any] = {
-        "checkpoint": trained.checkpoint.name,
-        "positions": json.loads(decode_signature(trained.model.state_dict()[SIGNATURE])),
-        "model_overrides": dict(model_overrides),
-        "quantization": quantization or "float32",
-        "translate_batch": search_options(trained, search),
-        "verification": asdict(verification),
-        "versions": {"fairseq_posenc": __version__, "ctranslate2": ctranslate2.__version__, "torch": torch.__version__},
-    }
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

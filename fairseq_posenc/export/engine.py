@@ -1,33 +1,37 @@
-"""Runs CTranslate2 on sentences in fairseq's form."""
+"""Runs CTranslate2 and fairseq with the same search on sentences in fairseq's form."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import ctranslate2
 import numpy as np
 import torch
+from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from ..errors import brief
-from ..scoring import pair_batches
+from ..scoring import BATCH_TOKENS, source_batch
 from ..trained import Trained
 from .errors import ExportError
-from .search import LONGEST_OUTPUT, Search
 from .specification import BLANK
 
+#: defaults of fairseq-generate: --beam, --lenpen (log P is divided by length^lenpen; the length includes </s>) and
+#: --max-len-b
+BEAM, LENPEN, LONGEST_OUTPUT = 5, 1.0, 200
 
-def search_options(trained: Trained, search: Search) -> dict[str, Any]:
+
+def search_options(trained: Trained) -> dict[str, Any]:
     """Keyword arguments of ``translate_batch`` that reproduce fairseq-generate's search with this model.
 
     Like fairseq, the search outputs neither <pad> nor an empty translation. It does not truncate long sources, which
     fairseq refuses.
     """
     return {
-        "beam_size": search.beam,
-        "length_penalty": search.lenpen,
+        "beam_size": BEAM,
+        "length_penalty": LENPEN,
         "max_decoding_length": min(LONGEST_OUTPUT, trained.model.max_positions()[1] - 1),
         "min_decoding_length": 1,
         "max_input_length": 0,
@@ -58,36 +62,42 @@ class Engine:
             ) from None
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
-        """Like :func:`fairseq_posenc.scoring.log_probabilities`, for targets that end in </s>, which CTranslate2 itself
-        adds.
+        """Like :func:`fairseq_posenc.scoring.log_probabilities`, for targets that end in </s>."""
+        texts = words(self.trained.source, sources), words(self.trained.target, targets)
+        options = {"max_input_length": 0, "max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}
+        return [np.array(scored.log_probs) for scored in self.translator.score_batch(*texts, **options)]
+
+    def search(self, sources: Sequence[Tensor], **changes: Any) -> list[Any]:
+        """CTranslate2's results; ``changes`` replace some of :func:`search_options`."""
+        options = search_options(self.trained) | changes
+        return list(self.translator.translate_batch(words(self.trained.source, sources), **options))
+
+    def translate(self, sources: Sequence[Tensor], **changes: Any) -> list[tuple[Tensor, float]]:
+        """The best translation of each sentence, which ends in </s> unless it reached the maximum length, and its log P
+        in the search.
         """
-        source_words, target_words = self.tokens(sources), words(self.trained.target, targets)
-        found: dict[int, np.ndarray] = {}
-        for numbers in pair_batches(sources, targets):
-            chosen = [[both[number] for number in numbers] for both in (source_words, target_words)]
-            scored = self.translator.score_batch(*chosen, max_input_length=0)
-            found.update((number, np.array(one.log_probs)) for number, one in zip(numbers, scored, strict=True))
-        return [found[number] for number in range(len(targets))]
-
-    def tokens(self, sources: Sequence[Tensor]) -> list[list[str]]:
-        """The source tokens as text, as CTranslate2 takes them."""
-        return words(self.trained.source, sources)
-
-    def translate(self, sources: Sequence[Tensor], search: Search, **others: Any) -> list[tuple[Tensor, float]]:
-        """Translates sentences.
-
-        Returns:
-            for each sentence the best translation, which ends in </s> unless it reached the maximum length, and its
-            score log P / length^lenpen.
-        """
-        options = search_options(self.trained, search) | others
-        results = self.translator.translate_batch(
-            self.tokens(sources), max_batch_size=32, return_scores=True, return_end_token=True, **options
-        )
-        index = self.trained.target.index
-        return [(torch.tensor([index(word) for word in r.hypotheses[0]]), r.scores[0]) for r in results]
+        results = self.search(sources, max_batch_size=32, return_scores=True, return_end_token=True, **changes)
+        index, lenpen = self.trained.target.index, changes.get("length_penalty", LENPEN)
+        found = []
+        for result in results:
+            tokens = torch.tensor([index(word) for word in result.hypotheses[0]])
+            found.append((tokens, result.scores[0] * len(tokens) ** lenpen))
+        return found
 
 
 def words(dictionary: Any, sentences: Sequence[Tensor]) -> list[list[str]]:
     """The tokens as text without </s>, which CTranslate2 adds itself."""
     return [[dictionary[index] for index in sentence[:-1].tolist()] for sentence in sentences]
+
+
+def fairseq_search(trained: Trained) -> Callable[[Sequence[Tensor]], list[Tensor]]:
+    """Makes a function that translates one batch with fairseq, to the best translation of each sentence, with </s>."""
+    generator = SequenceGenerator(
+        [trained.model], trained.target, beam_size=BEAM, len_penalty=LENPEN, max_len_b=LONGEST_OUTPUT
+    )
+
+    def translate(sources: Sequence[Tensor]) -> list[Tensor]:
+        finished = generator.generate([trained.model], {"net_input": source_batch(trained, sources)})
+        return [hypotheses[0]["tokens"] for hypotheses in finished]
+
+    return translate

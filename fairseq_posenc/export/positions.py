@@ -1,4 +1,4 @@
-"""Maps each position encoding to CTranslate2's; an encoding is exportable if a function here is registered for it.
+"""Maps each position encoding to CTranslate2's; an encoding is exportable if CONVERTERS has a function for it.
 
 CTranslate2's attention supports three kinds of encodings, which all layers of a stack must have in common, and which
 exclude positions added to the embeddings:
@@ -34,10 +34,6 @@ class ExportedEncoding:
     tables: dict[str, Any] = field(default_factory=dict)
 
 
-#: (encoding, whether it is in a decoder) to the exported encoding
-Converter = Callable[[Any, bool], ExportedEncoding]
-#: the converters by name of the encoding
-CONVERTERS: dict[str, Converter] = {}
 #: why CTranslate2 does not support an encoding, where we know the reason
 REASONS: dict[str, str] = {
     **dict.fromkeys(
@@ -61,7 +57,6 @@ REASONS: dict[str, str] = {
         "CTranslate2's tables of biases are finite, and this bias grows with every distance",
     ),
 }
-NO_REASON = "CTranslate2's attention does not support this encoding"
 
 
 def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool) -> ExportedEncoding:
@@ -75,7 +70,8 @@ def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool
         ExportError: CTranslate2 does not support it.
     """
     if encoding.name not in CONVERTERS:
-        raise refusal(encoding.name, REASONS.get(encoding.name, NO_REASON))
+        reason = "CTranslate2's attention does not support this encoding"
+        raise refusal(encoding.name, REASONS.get(encoding.name, reason))
     if encoding.segments is not None:
         raise refusal("segments", "CTranslate2 has no segment attention; train without --segment-separator")
     if encoding.urpe is not None:
@@ -93,23 +89,11 @@ def refusal(what: str, why: str) -> ExportError:
     return ExportError(f"CTranslate2 does not support {what}: {why}.")
 
 
-def register(*names: str) -> Callable[[Converter], Converter]:
-    """Decorator that registers a converter for the encodings of these names."""
-
-    def add(converter: Converter) -> Converter:
-        CONVERTERS.update(dict.fromkeys(names, converter))
-        return converter
-
-    return add
-
-
-@register("nopos", "sinusoidal", "learned")
 def without_encoding(encoding: PositionEncoding, in_decoder: bool) -> ExportedEncoding:
     """Biases of zero, for a stack without input positions: CTranslate2 would otherwise add sinusoids."""
     return biases(torch.zeros(encoding.num_heads, 1), in_decoder)
 
 
-@register("shaw")
 def shaw(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     keys, values = encoding.relative_keys, encoding.relative_values
     if keys is None and values is None:
@@ -121,7 +105,6 @@ def shaw(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     )
 
 
-@register("relative_key")
 def relative_key(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     """Converts it to Shaw's, with equally many rows on both sides; CTranslate2's own option is wrong in a decoder."""
     left, right = encoding.left_clip, encoding.right_clip
@@ -129,18 +112,15 @@ def relative_key(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     return vectors(shared_table(encoding, encoding.relative_keys)[rows], None)
 
 
-@register("diet_rel")
 def diet_rel(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     return biases(encoding.effective("relative_bias").expand(encoding.num_heads, -1), in_decoder)
 
 
-@register("t5")
 def t5(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     by_distance = encoding.effective("relative_bias")[:, encoding.buckets]
     return biases(by_distance.expand(encoding.num_heads, -1), in_decoder)
 
 
-@register("rotary")
 def rotary(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     if encoding.decays:
         raise refusal("rotary with --xpos", "CTranslate2's rotations do not change lengths; train without --xpos")
@@ -155,7 +135,6 @@ def rotary(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     )
 
 
-@register("alibi")
 def alibi(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     if not in_decoder:
         raise refusal(
@@ -167,6 +146,18 @@ def alibi(encoding: Any, in_decoder: bool) -> ExportedEncoding:
             "alibi with learned slopes", "CTranslate2 has the paper's slopes; train with --alibi-slopes fixed"
         )
     return ExportedEncoding({"alibi": True})
+
+
+#: by name of the encoding: (encoding, whether it is in a decoder) to the exported encoding
+CONVERTERS: dict[str, Callable[[Any, bool], ExportedEncoding]] = {
+    **dict.fromkeys(("nopos", "sinusoidal", "learned"), without_encoding),
+    "shaw": shaw,
+    "relative_key": relative_key,
+    "diet_rel": diet_rel,
+    "t5": t5,
+    "rotary": rotary,
+    "alibi": alibi,
+}
 
 
 def shared_table(encoding: PositionEncoding, table: Tensor) -> Tensor:

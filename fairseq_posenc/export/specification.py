@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,75 +99,58 @@ def check(model: Any) -> None:
 
 
 def _encoder(encoder: Any) -> transformer_spec.TransformerEncoderSpec:
-    position_options, tables = _positions(encoder, in_decoder=False)
-    specification = transformer_spec.TransformerEncoderSpec(
-        len(encoder.layers),
-        encoder.layers[0].self_attn.num_heads,
-        no_final_norm=encoder.layer_norm is None,
-        **_common_settings(encoder),
-        **position_options,
-    )
-    for layer_specification, layer in zip(specification.layer, encoder.layers, strict=True):
-        stock.set_transformer_encoder_layer(layer_specification, layer)
-    _fill(specification, specification.embeddings[0], encoder, tables)
+    specification = _stack(transformer_spec.TransformerEncoderSpec, encoder, stock.set_transformer_encoder_layer)
+    stock.set_embeddings(specification.embeddings[0], encoder.embed_tokens)
     return specification
 
 
 def _decoder(decoder: Any) -> transformer_spec.TransformerDecoderSpec:
-    position_options, tables = _positions(decoder, in_decoder=True)
-    projections = {"project_in": decoder.project_in_dim, "project_out": decoder.project_out_dim}
-    specification = transformer_spec.TransformerDecoderSpec(
-        len(decoder.layers),
-        decoder.layers[0].self_attn.num_heads,
-        no_final_norm=decoder.layer_norm is None,
+    specification = _stack(
+        transformer_spec.TransformerDecoderSpec,
+        decoder,
+        stock.set_transformer_decoder_layer,
         project_in_out=True,
         alignment_heads=0,  # all heads of the last layer, as in fairseq
-        **_common_settings(decoder),
-        **position_options,
     )
-    for layer_specification, layer in zip(specification.layer, decoder.layers, strict=True):
-        stock.set_transformer_decoder_layer(layer_specification, layer)
+    stock.set_embeddings(specification.embeddings, decoder.embed_tokens)
     stock.set_linear(specification.projection, decoder.output_projection)
-    for name, linear in projections.items():
+    for name, linear in (("project_in", decoder.project_in_dim), ("project_out", decoder.project_out_dim)):
         if linear is None:
             delattr(specification, name)
         else:
             stock.set_linear(getattr(specification, name), linear)
-    _fill(specification, specification.embeddings, decoder, tables)
     return specification
 
 
-def _common_settings(stack: Any) -> dict[str, Any]:
-    return {
-        "pre_norm": stack.layers[0].normalize_before,
-        "activation": ACTIVATIONS[stack.cfg.activation_fn],
-        "layernorm_embedding": stack.layernorm_embedding is not None,
-    }
+def _stack(kind: Any, stack: Any, set_layer: Callable[[Any, Any], None], **options: Any) -> Any:
+    """The specification of what encoder and decoder have in common, including positions.
 
-
-def _fill(specification: Any, embeddings: Any, stack: Any, tables: list[dict[str, Any]]) -> None:
-    """Sets the parts that encoder and decoder have in common, including positions."""
-    stock.set_embeddings(embeddings, stack.embed_tokens)
+    Raises:
+        ExportError: CTranslate2 does not support the position encoding.
+    """
+    in_decoder, at_input = kind is transformer_spec.TransformerDecoderSpec, stack.embed_positions is not None
+    exported = [export_encoding(layer.self_attn.position_encoding, in_decoder, at_input) for layer in stack.layers]
+    specification = kind(
+        len(stack.layers),
+        stack.layers[0].self_attn.num_heads,
+        pre_norm=stack.layers[0].normalize_before,
+        no_final_norm=stack.layer_norm is None,
+        activation=ACTIVATIONS[stack.cfg.activation_fn],
+        layernorm_embedding=stack.layernorm_embedding is not None,
+        **options,
+        **exported[0].options,
+    )
+    for layer_specification, layer, encoding in zip(specification.layer, stack.layers, exported, strict=True):
+        set_layer(layer_specification, layer)
+        for name, table in encoding.tables.items():
+            setattr(layer_specification.self_attention, name, model_spec.OPTIONAL if table is None else table)
     specification.scale_embeddings = float(stack.embed_scale)
     for norm in ("layer_norm", "layernorm_embedding"):
         if getattr(stack, norm) is not None:
             stock.set_layer_norm(getattr(specification, norm), getattr(stack, norm))
-    if stack.embed_positions is not None:
-        positions = specification.position_encodings
-        stock.set_position_encodings(positions, stack.embed_positions)
+    if at_input:
+        stock.set_position_encodings(specification.position_encodings, stack.embed_positions)
         if isinstance(stack.embed_positions, LearnedPositions):
-            positions.encodings = stack.embed_positions.bias_gain * positions.encodings
-    for layer_specification, layer_tables in zip(specification.layer, tables, strict=True):
-        for name, table in layer_tables.items():
-            setattr(layer_specification.self_attention, name, model_spec.OPTIONAL if table is None else table)
-
-
-def _positions(stack: Any, in_decoder: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """CTranslate2's options of the position encoding of a stack, and the tables of each layer.
-
-    Raises:
-        ExportError: CTranslate2 does not support the encoding.
-    """
-    at_input = stack.embed_positions is not None
-    exported = [export_encoding(layer.self_attn.position_encoding, in_decoder, at_input) for layer in stack.layers]
-    return exported[0].options, [encoding.tables for encoding in exported]
+            encodings = specification.position_encodings.encodings
+            specification.position_encodings.encodings = stack.embed_positions.bias_gain * encodings
+    return specification

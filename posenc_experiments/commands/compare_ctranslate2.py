@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,17 +16,6 @@ NUMBER = click.IntRange(min=1)
 @click.option("--source", type=FILE, required=True, help="Raw source text, one sentence a line.")
 @click.option("--reference", type=FILE, required=True, help="Its raw translation.")
 @click.option("--data", type=FILE, help="Directory of the dictionaries, if not that of the training.")
-@click.option(
-    "--compute-type",
-    "compute_types",
-    multiple=True,
-    default=("float32", "int8"),
-    show_default=True,
-    help="Precision of CTranslate2's weights; may be repeated.",
-)
-@click.option("--beam", type=NUMBER, default=5, show_default=True)
-@click.option("--lenpen", type=float, default=1.0, show_default=True, help="log P is divided by length^lenpen.")
-@click.option("--max-tokens", type=NUMBER, default=12000, show_default=True, help="Source tokens of a batch.")
 @click.option("--threads", type=NUMBER, default=1, show_default=True)
 @click.option(
     "--rounds",
@@ -34,22 +24,18 @@ NUMBER = click.IntRange(min=1)
     show_default=True,
     help="Each system translates the text once in each round; one more comes first, to warm up.",
 )
-def main(
-    checkpoint: Path,
-    directory: Path,
-    source: Path,
-    reference: Path,
-    data: Path | None,
-    compute_types: tuple[str, ...],
-    beam: int,
-    lenpen: float,
-    max_tokens: int,
-    threads: int,
-    rounds: int,
-) -> None:
+@click.option(
+    "--clock",
+    type=click.Choice(["wall", "cpu"]),
+    default="wall",
+    show_default=True,
+    help="cpu: CPU seconds of all threads, for a machine that others use too.",
+)
+def main(checkpoint: Path, directory: Path, source: Path, reference: Path, **options: Any) -> None:
     """Translates a text with fairseq and with CTranslate2, and prints sentences a second and SacreBLEU of each.
 
-    fairseq uses CHECKPOINT, CTranslate2 uses DIRECTORY, its export. They take turns on the CPU, with the same batches.
+    fairseq uses CHECKPOINT, CTranslate2 uses DIRECTORY, its export, in float32 and in int8. They take turns on the CPU,
+    with the same batches, and search as fairseq-generate does by default.
     DIRECTORY's sentencepiece.model, or else the recipe's, splits the text; without either, text is taken as subwords.
 
     \b
@@ -57,19 +43,5 @@ def main(
     """
     logging.disable(logging.ERROR)  # libraries log at their import; errors are raised too
     from fairseq_posenc.export import measure
-    from fairseq_posenc.export.search import Search
 
-    measurement = measure(
-        checkpoint,
-        directory,
-        source,
-        reference,
-        data=data,
-        compute_types=compute_types,
-        search=Search(beam, lenpen),
-        max_tokens=max_tokens,
-        threads=threads,
-        rounds=rounds,
-        say=lambda text: click.echo(text, err=True),
-    )
-    click.echo(measurement)
+    click.echo(measure(checkpoint, directory, source, reference, **options))

@@ -56,16 +56,7 @@ class Overrides(click.ParamType):
     "are read as subwords.",
 )
 @click.option("--force", is_flag=True, help="Replace OUTPUT, if it is a model directory of CTranslate2.")
-def main(
-    checkpoint: Path,
-    output: Path,
-    data: Path | None,
-    model_overrides: dict[str, Any] | None,
-    quantization: str | None,
-    sample: Path | None,
-    sentencepiece: Path | None,
-    force: bool,
-) -> None:
+def main(checkpoint: Path, output: Path, quantization: str | None, **options: Any) -> None:
     """Writes CHECKPOINT, trained or averaged, as the model directory OUTPUT of CTranslate2.
 
     \b
@@ -78,15 +69,5 @@ def main(
     logging.disable(logging.ERROR)  # libraries log at their import; errors are raised too
     from fairseq_posenc.export import export
 
-    verification = export(
-        checkpoint,
-        output,
-        data=data,
-        model_overrides=model_overrides,
-        quantization=quantization,
-        sample=sample,
-        sentencepiece=sentencepiece,
-        force=force,
-        say=click.echo,
-    )
+    verification = export(checkpoint, output, quantization=quantization, say=click.echo, **options)
     click.echo(f"{verification}\nwrote {output} ({quantization or 'float32'})")

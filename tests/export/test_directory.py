@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import ctranslate2
 import pytest
@@ -14,20 +13,19 @@ import torch
 from click.testing import CliRunner
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from fairseq_posenc.export import ExportError, directory, export, loading, measure
+from fairseq_posenc.errors import Refusal
+from fairseq_posenc.export import ExportError, directory, export, measure
 from fairseq_posenc.export.measuring import bleu_of
-from fairseq_posenc.export.search import Search
 from fairseq_posenc.signature import SIGNATURE, encode_signature
 from posenc_experiments.cli import group
 from tests.toy import PACKAGE, generate, hypotheses
 
 OLD = PACKAGE.parent / "tests" / "checkpoints" / "at_2a633bd"
-SCRIPTS = PACKAGE.parent / "scripts"
 
 
-def run(script, *arguments, **environment):
+def run(command, *arguments, **environment):
     return subprocess.run(
-        [sys.executable, SCRIPTS / script, *map(str, arguments)],
+        [sys.executable, "-m", "posenc_experiments", command, *map(str, arguments)],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
@@ -90,7 +88,7 @@ def altered(checkpoint, tmp_path):
 
 def test_the_exported_model_translates_as_fairseq_generate(checkpoint, data, tmp_path):
     output = tmp_path / "model"
-    finished = run("export_ctranslate2.py", checkpoint, output)
+    finished = run("export", checkpoint, output)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.splitlines()[0] == f"comparing with fairseq on 20 sentences of {data}/valid.en-de.en"
     assert "20 of 20 translations are the same" in finished.stdout
@@ -168,34 +166,19 @@ def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
     assert verification.sentences == 40
 
 
-@pytest.fixture
-def trained(checkpoint, data, tmp_path):
-    """The checkpoint with a copy of the data, which a test may damage."""
-    return loading.load(checkpoint, Path(shutil.copytree(data, tmp_path / "data")))
-
-
-def test_an_empty_split_is_replaced_by_the_next(trained):
-    for split, following in (("valid", f"sentences of {trained.data}/test.en-de.en"), ("test", "random sentences")):
-        (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
-        sentences, what = loading.some_sentences(trained, 20)
-        assert what == following
-        assert len(sentences) == 20
-
-
-@pytest.mark.parametrize(("suffix", "kept"), [("bin", 20), ("idx", 5), ("idx", 20), ("idx", 100)])
-def test_damaged_data_is_one_sentence(trained, suffix, kept):
-    path = trained.data / f"valid.en-de.en.{suffix}"
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ExportError, match=r"valid\.en-de\.en\.bin or \.idx is damaged: .*--sample\.$"):
-        loading.some_sentences(trained, 20)
-
-
-def test_random_sentences_are_within_the_maximum_length(trained, monkeypatch):
-    for split in ("valid", "test"):
-        (trained.data / f"{split}.en-de.en.bin").write_bytes(b"")
-    monkeypatch.setattr(trained.model, "max_positions", lambda: (12, 12))
-    sentences, _ = loading.some_sentences(trained, 40)
-    assert max(map(len, sentences)) == 12
+def test_a_missing_split_is_skipped_and_a_damaged_one_refused(checkpoint, data, tmp_path):
+    shutil.copytree(data, tmp_path / "data")
+    valid = tmp_path / "data" / "valid.en-de.en.idx"
+    index = valid.read_bytes()
+    for kept in (0, 5, 20, 100):
+        valid.write_bytes(index[:kept])
+        with pytest.raises(ExportError, match=r"valid\.en-de\.en\.bin or \.idx is damaged: .*--sample\.$"):
+            export(checkpoint, tmp_path / "model", data=tmp_path / "data")
+    said = []
+    for path in (tmp_path / "data").glob("valid.*"):
+        path.unlink()
+    export(checkpoint, tmp_path / "model", data=tmp_path / "data", say=said.append)
+    assert said == [f"comparing with fairseq on 20 sentences of {tmp_path}/data/test.en-de.en"]
 
 
 def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint, tmp_path):
@@ -245,27 +228,21 @@ def test_a_failure_keeps_the_old_output(served, checkpoint, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_failed_replacement_restores_the_old_output(tmp_path, monkeypatch, error):
+def test_a_failed_replacement_restores_the_old_output(served, checkpoint, tmp_path, monkeypatch, error):
     output, rename = tmp_path / "model", directory.Path.rename
-    output.mkdir()
-    (output / "model.bin").write_text("old")
+    shutil.copytree(served[1], output)
+    (output / "old").touch()
 
     def fail(path, target):
         if path.name == "float32":
             raise error(28, "No space left on device")
         return rename(path, target)
 
-    def replace():
-        with directory.working_directory(output) as work:
-            (work / "float32").mkdir()
-            directory._move_to_output(work / "float32", output, work, force=True)
-
     monkeypatch.setattr(directory.Path, "rename", fail)
-    expected = KeyboardInterrupt if error is KeyboardInterrupt else ExportError
-    with pytest.raises(expected):
-        replace()
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else ExportError):
+        export(checkpoint, output, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert (output / "model.bin").read_text() == "old"
+    assert (output / "old").exists()
 
 
 def test_an_output_that_appears_meanwhile_is_not_replaced(checkpoint, tmp_path, monkeypatch):
@@ -282,30 +259,11 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(checkpoint, tmp_path, 
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_the_working_directory_of_a_killed_export_is_removed(checkpoint, tmp_path):
-    left = tmp_path / ".model.unfinished" / "float32"
-    left.mkdir(parents=True)
-    (left / "model.bin").touch()
-    export(checkpoint, tmp_path / "model")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_a_second_export_to_an_output_is_refused(checkpoint, tmp_path):
-    with directory.working_directory(tmp_path / "model") as work:
-        (work / "float32").mkdir()
-        with pytest.raises(
-            ExportError, match=r"^another export is writing .*model: wait for it, or name another output"
-        ):
-            export(checkpoint, tmp_path / "model")
-        assert (work / "float32").is_dir()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     output = tmp_path / "model"
 
     def refuse(words, checkpoint=checkpoint, **options):
-        with pytest.raises(ExportError, match=words) as caught:
+        with pytest.raises(Refusal, match=words) as caught:
             export(checkpoint, output, **options)
         assert "\n" not in str(caught.value)
         assert not output.exists()
@@ -359,12 +317,12 @@ def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path, command)
     assert [path.name for path in tmp_path.iterdir()] == ["altered.pt"]
 
 
-@pytest.mark.parametrize("script", ["export_ctranslate2.py", "compare_ctranslate2.py"])
-def test_without_ctranslate2_the_command_says_how_to_install_it(script, tmp_path):
+@pytest.mark.parametrize("command", ["export", "compare-ctranslate2"])
+def test_without_ctranslate2_the_command_says_how_to_install_it(command, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['ctranslate2'] = None\n")
     path = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
     finished = run(
-        script, "a.pt", "b", *(["--source", "c", "--reference", "d"] if "compare" in script else []), PYTHONPATH=path
+        command, "a.pt", "b", *(["--source", "c", "--reference", "d"] if "compare" in command else []), PYTHONPATH=path
     )
     assert finished.returncode == 1
     assert finished.stderr == "Error: CTranslate2 is not installed: run pip install '.[export]' in the repository.\n"
@@ -372,26 +330,13 @@ def test_without_ctranslate2_the_command_says_how_to_install_it(script, tmp_path
 
 def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
     text = data.parents[1] / "text"
-    said = []
-    found = measure(
-        checkpoint,
-        served[1],
-        text / "test.en",
-        text / "test.de",
-        rounds=2,
-        search=Search(2),
-        max_tokens=50,
-        say=said.append,
-    )
-    assert [run.name for run in found.runs] == ["fairseq", "CTranslate2 float32", "CTranslate2 int8"]
-    assert [len(run.seconds) for run in found.runs] == [2, 2, 2]
-    names = [run.name for run in found.runs]
-    rotated = [*names, *names[1:], names[0], names[2], *names[:2]]
-    assert [line.split(": ")[1] for line in said] == rotated
-    assert [line.split(": ")[0] for line in said] == [*["warm-up"] * 3, *["round 1"] * 3, *["round 2"] * 3]
-    assert found.runs[0].translations == found.runs[1].translations
-    assert len(found.runs[0].translations) == 20
-    assert found.bleu[0] == found.bleu[1]
+    found = measure(checkpoint, served[1], text / "test.en", text / "test.de", rounds=2, clock="cpu")
+    names = ["fairseq", "CTranslate2 float32", "CTranslate2 int8"]
+    assert [speed.encoding for speed in found.speeds] == list(found.bleu) == names
+    assert [len(speed.ratios) for speed in found.speeds] == [2, 2, 2]
+    assert found.translations["fairseq"] == found.translations["CTranslate2 float32"]
+    assert len(set(found.translations["fairseq"])) > 3
+    assert found.bleu["fairseq"] == found.bleu["CTranslate2 float32"]
     assert "nrefs:1|case:mixed" in str(found)
     assert "20" in str(found).splitlines()[3]
 

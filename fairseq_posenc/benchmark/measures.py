@@ -1,0 +1,224 @@
+"""What is measured: training, generation, memory, growth with the length, and attention alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq import utils
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationTask
+from torch import Tensor
+
+from ..attention.core import attend
+from ..encodings import build_encoding, find_encoding
+from .data import fixed_batch, load_corpus, synthetic_task
+from .memory import peak_bytes
+from .models import DTYPES, MAX_POSITIONS, SEED, Candidate, Settings, build_inference_model, build_trainer
+from .rounds import CLOCKS, BenchmarkError, Result, Work, race, refusing
+
+BEAM = 5
+#: attention alone has this many heads of this width
+HEADS, HEAD_DIM = 8, 64
+
+
+def measure(name: str, settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
+    """Measures all candidates, of which the first is stock fairseq.
+
+    Args:
+        name: one of MEASURES.
+
+    Raises:
+        BenchmarkError: stock fairseq cannot be measured, there is no data, or a sentence does not fit in a batch.
+    """
+    function, lengths = MEASURES[name]
+    lengths = (settings.lengths or lengths) if lengths else ()
+    if max(lengths, default=0) > settings.tokens:
+        raise BenchmarkError(
+            f"--tokens {settings.tokens}: a sentence of {max(lengths)} tokens does not fit in a batch; increase "
+            "--tokens, or use shorter --lengths."
+        )
+    return function(replace(settings, lengths=lengths), candidates)
+
+
+def measure_training(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
+    """Target words per second of whole updates by fairseq's trainer: forward, backward, Adam."""
+    corpus, updates = load_corpus(settings.data), settings.updates
+    batches = corpus.batches(
+        corpus.train,
+        count=(settings.rounds + 2) * updates,
+        longest=min(settings.tokens, MAX_POSITIONS),
+        max_tokens=settings.tokens,
+        required_batch_size_multiple=8,  # the default of fairseq-train
+    )
+    # The warm-up has twice as many, since torch loads a library with the first batch that is padded.
+    works = [batches[: 2 * updates]]
+    works += [batches[start : start + updates] for start in range(2 * updates, len(batches), updates)]
+    build = partial(trainer_step, settings=settings, task=corpus.task)
+
+    def words_per_second(seconds: float, work: list[Any]) -> float:
+        return sum(batch["ntokens"] for batch in work) / seconds
+
+    return _timed("training", corpus.name, "words/s", words_per_second, settings, candidates, build, works)
+
+
+def measure_generation(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
+    """Sentences per second of fairseq's beam search with cached keys and values."""
+    corpus = load_corpus(settings.data)
+    works = corpus.batches(corpus.test, settings.rounds + 1, max_sentences=settings.sentences)
+    build = partial(translator, settings=settings, task=corpus.task)
+
+    def sentences_per_second(seconds: float, work: Any) -> float:
+        return float(work["nsentences"] / seconds)
+
+    return _timed("generation", corpus.name, "sentences/s", sentences_per_second, settings, candidates, build, works)
+
+
+def measure_memory(settings: Settings, candidates: Sequence[Candidate], measure: str = "memory") -> list[Result]:
+    """Peak MiB of an update at each length, with the same number of tokens in a batch."""
+    task = synthetic_task()
+    found: list[Result] = []
+    for length in settings.lengths:
+        batch = [fixed_batch(task, length, settings.tokens, SEED)]
+
+        def prepare(candidate: Candidate, batch: list[Any] = batch) -> Callable[[], Any]:
+            return partial(trainer_step(candidate, settings, task), batch)
+
+        found += _peaks(measure, f"n = {length}", settings.device, candidates, prepare)
+    return found
+
+
+def measure_growth(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
+    """Seconds and peak MiB of an update at each length, with the same number of tokens in a batch."""
+    task = synthetic_task()
+    build = partial(trainer_step, settings=settings, task=task)
+    found: list[Result] = []
+    for length in settings.lengths:
+        works = [[fixed_batch(task, length, settings.tokens, SEED + n)] for n in range(settings.rounds + 1)]
+        found += _timed("growth of time", f"n = {length}", "s", lambda s, _: s, settings, candidates, build, works)
+    return found + measure_memory(settings, candidates, "growth of memory")
+
+
+def measure_attention(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
+    """Milliseconds and MiB of attention alone, without projections, masks and gradients, at each length.
+
+    :func:`attend` with an encoding is compared with torch's scaled_dot_product_attention without positions.
+    """
+    name, times, memories = "attention-forward", [], []
+    for length in settings.lengths:
+        build = partial(attention_step, settings=settings, length=length)
+
+        def prepare(candidate: Candidate, length: int = length, build: Any = build) -> Callable[[], Any]:
+            return partial(build(candidate), attention_inputs(settings, length))
+
+        setting, works = f"n = {length}", [attention_inputs(settings, length)] * (settings.rounds + 1)
+        times += _timed(f"{name}: time", setting, "ms", lambda s, _: 1000 * s, settings, candidates, build, works)
+        del works
+        memories += _peaks(f"{name}: memory", setting, settings.device, candidates, prepare)
+    return times + memories
+
+
+#: by name on the command line: the function, and its default lengths, if it has lengths
+MEASURES: dict[str, tuple[Callable[[Settings, Sequence[Candidate]], list[Result]], tuple[int, ...]]] = {
+    "training": (measure_training, ()),
+    "generation": (measure_generation, ()),
+    "memory": (measure_memory, (32, 512)),
+    "growth": (measure_growth, (128, 256, 512, 1024, 2048)),
+    "attention-forward": (measure_attention, (128, 256, 512, 1024)),
+}
+
+
+def trainer_step(candidate: Candidate, settings: Settings, task: TranslationTask) -> Callable[[list[Any]], None]:
+    """Makes a function that runs one update of fairseq's trainer on each batch."""
+    trainer = build_trainer(candidate, settings, task)
+
+    def step(batches: list[Any]) -> None:
+        for batch in batches:
+            # Without raise_oom the trainer would skip a batch that runs out of memory, and appear fast.
+            trainer.train_step([batch], raise_oom=True)
+
+    return step
+
+
+def translator(candidate: Candidate, settings: Settings, task: TranslationTask) -> Callable[[Any], Any]:
+    """Makes a function that translates one batch as fairseq-generate does, and returns its hypotheses.
+
+    Every hypothesis is as long as the batch's longest reference, so that all models take the same number of steps: an
+    untrained model would continue to the maximum length.
+    """
+    model = build_inference_model(candidate, settings, task)
+    generator = task.build_generator([model], GenerationConfig(beam=BEAM, max_len_a=0))
+
+    def step(batch: Any) -> Any:
+        generator.min_len = generator.max_len_b = batch["target"].size(1) - 1  # without </s>
+        on_device = utils.move_to_cuda(batch) if settings.device == "cuda" else batch
+        return task.inference_step(generator, [model], on_device)
+
+    return step
+
+
+def attention_inputs(settings: Settings, length: int) -> list[Tensor]:
+    """q, k and v, each (max(1, tokens // length), 8, length, 64)."""
+    torch.manual_seed(SEED)
+    shape = (max(1, settings.tokens // length), HEADS, length, HEAD_DIM)
+    return [torch.randn(shape, device=settings.device, dtype=DTYPES[settings.precision]) for _ in range(3)]
+
+
+def attention_step(candidate: Candidate, settings: Settings, length: int) -> Callable[[list[Tensor]], Any]:
+    """Makes a function that runs one attention without gradients.
+
+    Raises:
+        ValueError: the encoding cannot be used without a model, or not with these options.
+    """
+    if candidate.encoding is None:
+        return torch.no_grad()(lambda inputs: F.scaled_dot_product_attention(*inputs))
+    options = dict(candidate.options)
+    backend = options.pop("attention_backend", "auto")
+    if "max_positions" in find_encoding(candidate.encoding).options:
+        options["max_positions"] = length
+    encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **options)
+    encoding.to(device=settings.device, dtype=DTYPES[settings.precision])
+
+    @torch.no_grad()
+    def step(inputs: list[Tensor]) -> Tensor:
+        q, k, v = inputs
+        return attend(q, k, v, encoding, backend=backend)[0]
+
+    return step
+
+
+def _timed(
+    measure: str,
+    setting: str,
+    unit: str,
+    figure: Callable[[float, Work], float],
+    settings: Settings,
+    candidates: Sequence[Candidate],
+    build: Callable[[Candidate], Callable[[Work], Any]],
+    works: Sequence[Work],
+) -> list[Result]:
+    """The figures of each model in rounds of work; ``figure`` makes one from the seconds and the work of a round."""
+    results = [Result(measure, setting, one.name, unit) for one in candidates]
+    builders = {one.name: partial(build, one) for one in candidates}
+    race(results, builders, works, figure, CLOCKS[settings.clock], settings.group)
+    return results
+
+
+def _peaks(
+    measure: str,
+    setting: str,
+    device: str,
+    candidates: Sequence[Candidate],
+    prepare: Callable[[Candidate], Callable[[], Any]],
+) -> list[Result]:
+    """The peak MiB of each model, one at a time; ``prepare`` makes the step that is measured."""
+    results = [Result(measure, setting, one.name, "MiB") for one in candidates]
+    for result, candidate in zip(results, candidates, strict=True):
+        with refusing(result, result is results[0]):
+            result.own.append(peak_bytes(partial(prepare, candidate), device) / 2**20)
+            result.stock.append(results[0].own[0])
+    return results

@@ -1,0 +1,140 @@
+"""Sentences in fairseq's form: those of a text, some of the data, or random ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import data_utils
+from torch import Tensor
+
+from ..trained import Trained
+from .errors import ExportError
+
+#: minimum overlap of SentencePiece's subwords and the dictionary, as a fraction of the smaller of the two. We measured
+#: over 0.99 for matching ones and at most 0.6 for another corpus. A dictionary may lack rare subwords, and a joint
+#: model has subwords of the other language.
+MIN_OVERLAP = 0.75
+
+
+class Segmentation:
+    """Segments text with SentencePiece or, without a model, splits text that is already segmented at spaces.
+
+    Args:
+        sentencepiece: the SentencePiece model.
+        dictionary: fairseq's source dictionary.
+
+    Raises:
+        ExportError: the model cannot be read or did not segment the data, or SentencePiece is not installed.
+    """
+
+    def __init__(self, sentencepiece: Path | None, dictionary: Any) -> None:
+        self._processor: Any = None
+        if sentencepiece is not None:
+            self._processor = _load(sentencepiece)
+            _check(self._processor, sentencepiece, dictionary)
+
+    def encode(self, line: str) -> list[str]:
+        """The subwords of a line."""
+        return line.split() if self._processor is None else list(self._processor.encode(line, out_type=str))
+
+    def decode(self, tokens: list[str]) -> str:
+        """The text of subwords."""
+        text = " ".join(tokens) if self._processor is None else str(self._processor.decode(tokens))
+        return " ".join(text.split())
+
+
+def _load(path: Path) -> Any:
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise ExportError("SentencePiece is not installed: run pip install '.[export]' in the repository.") from None
+    try:
+        return SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError):
+        raise ExportError(f"{path} is not a SentencePiece model: name the one that segmented the data.") from None
+
+
+def _check(processor: Any, path: Path, dictionary: Any) -> None:
+    """Refuses a SentencePiece model that did not segment the data, with which most subwords would be unknown."""
+    special = (processor.is_unknown, processor.is_control, processor.is_unused, processor.is_byte)
+    pieces = {processor.id_to_piece(n) for n in range(len(processor)) if not any(kind(n) for kind in special)}
+    known = set(dictionary.symbols[dictionary.nspecial :])
+    shared, smaller = len(pieces & known), min(len(pieces), len(known))
+    if shared < MIN_OVERLAP * smaller:
+        raise ExportError(
+            f"{path} has only {shared:,} of {smaller:,} subwords in common with the source dictionary: name the "
+            "SentencePiece model that segmented this training's data with --sentencepiece."
+        )
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text; only a newline ends a line.
+
+    Raises:
+        ExportError: the text cannot be read, is empty, or is not UTF-8.
+    """
+    try:
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be read ({error.strerror}): name a text with one sentence per line."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ExportError(f"{path} is not UTF-8 ({error.reason}): convert it or name another text.") from None
+    if lines == [""]:
+        raise ExportError(f"{path} is empty: name a text with one sentence per line.")
+    return [" ".join(line.split()) for line in lines]
+
+
+def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> list[Tensor]:
+    """The source sentences of a text: one tensor of indices per line, (length,), int64, with </s>.
+
+    Raises:
+        ExportError: the text cannot be read, or a line is longer than the model's maximum length.
+    """
+    sentences = []
+    for number, line in enumerate(read_lines(path), 1):
+        tokens = map(trained.source.index, segmentation.encode(line))
+        sentences.append(torch.tensor([*tokens, trained.source.eos()], dtype=torch.int64))
+        if not trained.accepts(sentences[-1]):
+            raise ExportError(
+                f"{path}, line {number}: it has {len(sentences[-1])} tokens, and the model accepts "
+                f"{trained.model.max_positions()[0]} at most: shorten or remove the line."
+            )
+    return sentences
+
+
+def some_sentences(trained: Trained, count: int) -> tuple[list[Tensor], str]:
+    """Sentences evenly spaced in the validation or test set, or random sentences if the data has no such set.
+
+    Returns:
+        the sentences, and a description of where they are from.
+
+    Raises:
+        ExportError: the data is damaged.
+    """
+    source, target = trained.task.cfg.source_lang, trained.task.cfg.target_lang
+    for split in ("valid", "test"):
+        path = trained.data / f"{split}.{source}-{target}.{source}"
+        try:
+            sentences = data_utils.load_indexed_dataset(str(path), trained.source)
+            found = [sentence.long() for sentence in sentences or () if len(sentence) > 1 and trained.accepts(sentence)]
+        except Exception:  # the type depends on where the file was truncated
+            raise ExportError(
+                f"{path}.bin or .idx is damaged: binarize the data again, or name a text to compare on with --sample."
+            ) from None
+        if found:
+            return found[:: max(len(found) // count, 1)][:count], f"sentences of {path}"
+    longest = trained.model.max_positions()[0] - 1
+    lengths = [min(1 + number, longest) for number in range(count)]
+    return [random_sentence(trained.source, length, length) for length in lengths], "random sentences"
+
+
+def random_sentence(dictionary: Any, length: int, seed: int) -> Tensor:
+    """A sentence of ``length`` random words and </s>."""
+    rng = random.Random(seed)
+    words = [rng.randrange(dictionary.nspecial, len(dictionary)) for _ in range(length)]
+    return torch.tensor([*words, dictionary.eos()], dtype=torch.int64)
