@@ -1,4 +1,7 @@
-"""Checkpoints that other fairseqs wrote load into this one and compute the same logits: `fairseqs/make.py`."""
+"""Checkpoints that other fairseqs wrote load into this one and compute the same logits.
+
+`git show dfc2306:tests/checkpoints/fairseqs/make.py` shows how they were made.
+"""
 
 from pathlib import Path
 
