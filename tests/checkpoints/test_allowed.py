@@ -16,7 +16,6 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu, load_model_ensemble
 from fairseq.distributed.utils import _put_tensors_in_obj, _split_tensors_from_obj
 
 from fairseq_posenc.checkpoints import load_checkpoint, message_types, safe_loading
-from fairseq_posenc.checkpoints.allowed import _FILE_TYPES
 
 
 def load(source: Any) -> Any:
@@ -40,20 +39,8 @@ def arrays(value: Any) -> Iterator[np.ndarray]:
             yield from arrays(inner)
 
 
-def load_without(entry: Any, source: Any) -> None:
-    """Reads it with all types that the package allows but one."""
-    with torch.serialization.safe_globals([other for other in ALL if other is not entry]):
-        torch.load(source, weights_only=True)
-
-
-ALL = sorted([*_FILE_TYPES, *message_types()], key=str)
 FOLDER = Path(__file__).parent
 OLD_FAIRSEQ = FOLDER / "fairseq_0_9" / "checkpoint.pt"
-OLD_NUMPY = "numpy.core.multiarray._reconstruct"
-
-
-def label(entry: Any) -> str:
-    return entry[1] if isinstance(entry, tuple) else getattr(entry, "__qualname__", str(entry))
 
 
 def test_fairseq_loads_its_own_checkpoint(trained: Path) -> None:
@@ -82,31 +69,13 @@ def test_several_processes_resume(trained: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("entry", [entry for entry in ALL if label(entry) != OLD_NUMPY], ids=label)
-def test_every_allowed_type_is_needed(trained: Path, entry: Any) -> None:
-    path = OLD_FAIRSEQ if label(entry).startswith("fairseq.meters.") else trained / "checkpoint2.pt"
-    sent = sent_between_processes(path)
-    with pytest.raises(pickle.UnpicklingError):
-        load_without(entry, path if entry in _FILE_TYPES else io.BytesIO(sent))
-
-
-def rewrite_pickle(source: Path, target: Path, old: bytes, new: bytes) -> None:
-    """Copies a checkpoint and changes its pickle."""
-    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as copy:
-        for record in archive.infolist():
-            content = archive.read(record)
-            if record.filename.endswith("/data.pkl"):
-                assert old in content
-                content = content.replace(old, new)
-            copy.writestr(record.filename, content)
-
-
 def test_a_file_written_with_numpy_1(trained: Path, tmp_path: Path) -> None:
-    rewrite_pickle(trained / "checkpoint2.pt", tmp_path / "old.pt", b"numpy._core.multiarray", b"numpy.core.multiarray")
+    with zipfile.ZipFile(trained / "checkpoint2.pt") as archive, zipfile.ZipFile(tmp_path / "old.pt", "w") as copy:
+        for record in archive.infolist():
+            content = archive.read(record).replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+            copy.writestr(record.filename, content)
     state = load(tmp_path / "old.pt")
     assert [a.tolist() for a in arrays(state)] == [a.tolist() for a in arrays(load(trained / "checkpoint2.pt"))]
-    with pytest.raises(pickle.UnpicklingError, match=OLD_NUMPY):
-        load_without(next(entry for entry in ALL if label(entry) == OLD_NUMPY), tmp_path / "old.pt")
 
 
 def test_a_checkpoint_of_fairseq_0_9_has_the_logits_of_that_version() -> None:
@@ -117,42 +86,20 @@ def test_a_checkpoint_of_fairseq_0_9_has_the_logits_of_that_version() -> None:
     torch.testing.assert_close(logits, extra["logits"], rtol=0, atol=1e-5)
 
 
-def test_the_meters_of_fairseq_0_9_are_loaded_as_data(tmp_path: Path) -> None:
-    state = load_checkpoint(OLD_FAIRSEQ)
-    meters = state["extra_state"]["train_meters"]
-    assert len(meters) == 13
-    assert {type(meter) for meter in meters.values()} == {Namespace}
-    assert meters["train_wall"].n == 2  # a StopwatchMeter
-    assert meters["wps"].init == 0  # a TimeMeter
-    valid = meters["valid_loss"]  # an AverageMeter
-    assert valid.avg == valid.sum / valid.count == state["extra_state"]["val_loss"]
-    # Other processes and later files get the same data.
-    torch.save(state, tmp_path / "again.pt")
-    for again in (tmp_path / "again.pt", io.BytesIO(sent_between_processes(OLD_FAIRSEQ))):
-        assert load(again)["extra_state"]["train_meters"] == meters
-
-
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", ">f8", ">i4"])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
-def test_arrays_of_numbers_are_loaded_unchanged(tmp_path: Path, dtype: str, order: Any, shape: Any) -> None:
-    array = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=dtype, order=order)
-    torch.save(array, tmp_path / "array.pt")
-    loaded = load(tmp_path / "array.pt")
-    assert loaded.dtype == array.dtype.newbyteorder("=")
-    np.testing.assert_array_equal(loaded, array)
-    assert (loaded + 1).tolist() == (array + 1).tolist()
-
-
-def test_a_loaded_array_is_saved_as_a_plain_array(tmp_path: Path) -> None:
-    torch.save({"sum": np.arange(4)}, tmp_path / "first.pt")
-    loaded = load(tmp_path / "first.pt")
-    loaded["sum"] = loaded["sum"] + loaded["sum"]
-    torch.save(loaded, tmp_path / "second.pt")
-    with zipfile.ZipFile(tmp_path / "second.pt") as archive:
-        assert b"fairseq_posenc" not in archive.read("second/data.pkl")
-    assert load(tmp_path / "second.pt")["sum"].tolist() == [0, 2, 4, 6]
-    assert pickle.loads(pickle.dumps(loaded, protocol=5))["sum"].tolist() == [0, 2, 4, 6]
+def test_arrays_of_numbers_are_loaded_and_saved_unchanged(tmp_path: Path, dtype: str) -> None:
+    orders: tuple[Any, ...] = ("C", "F")
+    for order in orders:
+        for shape in ((), (4,), (2, 3)):
+            array = np.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=dtype, order=order)
+            torch.save({"sum": array}, tmp_path / "array.pt")
+            loaded = load(tmp_path / "array.pt")
+            assert loaded["sum"].dtype == array.dtype.newbyteorder("=")
+            np.testing.assert_array_equal(loaded["sum"], array)
+            torch.save(loaded, tmp_path / "again.pt")
+            np.testing.assert_array_equal(load(tmp_path / "again.pt")["sum"], array)
+    with zipfile.ZipFile(tmp_path / "again.pt") as archive:
+        assert b"fairseq_posenc" not in archive.read("again/data.pkl")
 
 
 RECONSTRUCT = np.arange(1).__reduce__()[0]
@@ -176,7 +123,8 @@ def forged_dtype(name: str, state: Any) -> Forged:
     return Forged(np.dtype, (name, False, True), state)
 
 
-NUMBER = forged_dtype("i8", (3, "<", None, None, None, -1, -1, 0))
+NUMBER_STATE = (3, "<", None, None, None, -1, -1, 0)
+NUMBER = forged_dtype("i8", NUMBER_STATE)
 BYTES = b"A" * 16
 HARMFUL = {
     # NumPy's own dtype would accept all of these, and interpret the bytes as addresses of objects.
@@ -186,18 +134,15 @@ HARMFUL = {
             *(forged_dtype("i8", (3, "<", (np.dtype("O"), (5,)), None, None, -1, -1, 0)), False, BYTES),
         )
     ),
-    "int64 with flags": forged_array(
-        (1, (2,), forged_dtype("i8", (3, "<", None, None, None, -1, -1, 63)), False, BYTES)
-    ),
     "objects without flags": forged_array(
         (1, (2,), forged_dtype("O", (3, "|", None, None, None, -1, -1, 0)), False, BYTES)
     ),
+    "a number's state for objects": forged_array((1, (2,), forged_dtype("O", NUMBER_STATE), False, BYTES)),
     "objects": np.array([1, "a", None], dtype=object),
     "fields": np.zeros(2, dtype=[("a", "i8")]),
     "a dtype that is no dtype": forged_array((1, (2,), "i8", False, BYTES)),
     "a list for bytes": forged_array((1, (2,), NUMBER, False, [1, 2])),
     "more numbers than bytes": forged_array((1, (1000,), NUMBER, False, BYTES)),
-    "fewer numbers than bytes": forged_array((1, (1,), NUMBER, False, BYTES)),
     "another class": Forged(RECONSTRUCT, (dict, (0,), b"b"), None),
 }
 
@@ -206,15 +151,6 @@ HARMFUL = {
 def test_harmful_arrays_are_refused(tmp_path: Path, case: str) -> None:
     torch.save({"model": {}, "array": HARMFUL[case]}, tmp_path / "forged.pt")
     with pytest.raises((pickle.UnpicklingError, ValueError)):
-        load(tmp_path / "forged.pt")
-
-
-@pytest.mark.parametrize("name", ["O", "V8", "i8,O", "U4", "M8[s]"])
-def test_only_numeric_dtypes_are_built(tmp_path: Path, name: str) -> None:
-    """Also if the rest of the pickle is that of a numeric array."""
-    dtype = forged_dtype(name, (3, "<", None, None, None, -1, -1, 0))
-    torch.save({"model": {}, "array": forged_array((1, (2,), dtype, False, BYTES))}, tmp_path / "forged.pt")
-    with pytest.raises(pickle.UnpicklingError, match=f"Unsupported NumPy dtype {name!r}".replace("[", r"\[")):
         load(tmp_path / "forged.pt")
 
 

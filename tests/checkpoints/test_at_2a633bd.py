@@ -35,17 +35,12 @@ def test_there_is_one_of_every_encoding_of_that_commit():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_it_loads_and_gives_the_same_logits(path):
-    found, expected = logits(load(path), path)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_its_record_is_equivalent_to_todays(path):
-    state = load_checkpoint(path)["model"]
-    today = load(path).state_dict()
+    """Its record is equivalent to today's, and it also loads after it was saved again."""
+    model = load(path)
+    torch.testing.assert_close(*logits(model, path), rtol=0, atol=1e-5)
+    state, today = load_checkpoint(path)["model"], model.state_dict()
     assert read_signature(state[SIGNATURE]) == decode_signature(today[SIGNATURE])
     assert len(today[SIGNATURE]) <= len(state[SIGNATURE])
-    # It also loads after it was saved again.
     # Older versions of fairseq also keep an empty tensor of sinusoids.
     shapes = {name: x.shape for name, x in today.items() if name != SIGNATURE and not name.endswith("._float_tensor")}
     assert shapes == {name: tensor.shape for name, tensor in state.items() if name != SIGNATURE}

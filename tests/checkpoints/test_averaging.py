@@ -68,13 +68,6 @@ def test_it_is_the_mean(trained: Path, averaged: Path) -> None:
     assert mean._metadata == models[0]._metadata
 
 
-def test_one_checkpoint_is_its_own_mean(trained: Path, tmp_path: Path) -> None:
-    average_checkpoints([trained / "checkpoint2.pt"], tmp_path / "one.pt")
-    expected = load_checkpoint(trained / "checkpoint2.pt")["model"]
-    actual = load_checkpoint(tmp_path / "one.pt")["model"]
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in actual.items())
-
-
 def test_only_parts_that_loading_needs_are_kept(trained: Path, averaged: Path) -> None:
     state = load_checkpoint(averaged)
     newest = load_checkpoint(trained / "checkpoint_2_5.pt")
@@ -86,11 +79,6 @@ def test_only_parts_that_loading_needs_are_kept(trained: Path, averaged: Path) -
     ]
     assert state["extra_state"].keys() == {"train_iterator", "averaged_from"}
     assert "last_optimizer_state" not in state
-
-
-def test_the_newest_does_not_depend_on_the_order(trained: Path, tmp_path: Path) -> None:
-    average_checkpoints([trained / "checkpoint2.pt", trained / "checkpoint1.pt"], tmp_path / "mean.pt")
-    assert load_checkpoint(tmp_path / "mean.pt")["optimizer_history"][-1]["num_updates"] == 6
 
 
 def test_tied_tensors_stay_tied(averaged: Path) -> None:
@@ -120,31 +108,22 @@ def test_a_file_with_untied_copies(trained: Path, altered: Callable[..., Path], 
     assert TIED[1] in message
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_summed_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_half_precision_is_summed_in_float32_and_double_precision_kept(tmp_path: Path, dtype: torch.dtype) -> None:
     torch.manual_seed(1)
-    weights = [(torch.rand(500) + i).to(dtype) for i in range(9)]
-    for i, weight in enumerate(weights):
-        torch.save({"cfg": {"model": {"_name": "a"}}, "model": {"weight": weight}}, tmp_path / f"{i}.pt")
-    average_checkpoints([tmp_path / f"{i}.pt" for i in range(9)], tmp_path / "mean.pt")
-    mean = load_checkpoint(tmp_path / "mean.pt")["model"]["weight"]
+    weights = [(torch.rand(500, dtype=torch.float64) + i).to(dtype) for i in range(9)]
+    paths = [tmp_path / f"{i}.pt" for i in range(9)]
+    for path, weight in zip(paths, weights, strict=True):
+        torch.save({"cfg": {"model": {"_name": "a"}}, "model": {"weight": weight}}, path)
+    mean = load_checkpoint(average_checkpoints(paths, tmp_path / "mean.pt"))["model"]["weight"]
     exact = torch.from_numpy(np.mean([weight.double().numpy() for weight in weights], axis=0))
     assert mean.dtype == dtype
+    if dtype == torch.float64:
+        torch.testing.assert_close(mean, exact, rtol=0, atol=1e-14)
+        return
     assert torch.equal(mean, exact.float().to(dtype))
-    naive = weights[0].clone()
-    for weight in weights[1:]:
-        naive += weight
+    naive = sum(weights[1:], weights[0].clone())
     assert not torch.equal(naive / 9, mean), "the numbers should tell the two ways apart"
-
-
-def test_doubles_stay_doubles(tmp_path: Path) -> None:
-    for i in range(2):
-        model = {"weight": torch.tensor([1 + i * 1e-12], dtype=torch.float64)}
-        torch.save({"cfg": {"model": {"_name": "a"}}, "model": model}, tmp_path / f"{i}.pt")
-    average_checkpoints([tmp_path / "0.pt", tmp_path / "1.pt"], tmp_path / "mean.pt")
-    mean = load_checkpoint(tmp_path / "mean.pt")["model"]["weight"]
-    assert mean.dtype == torch.float64
-    assert abs(mean.item() - (1 + 5e-13)) < 1e-15
 
 
 def signed(distance: int) -> Callable[[dict[str, Any]], None]:
@@ -171,74 +150,48 @@ def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_p
 # ---- other models are refused
 
 
-def rename(state: dict[str, Any]) -> None:
-    state["model"]["encoder.other"] = state["model"].pop(LAYER)
-
-
 def reshape(state: dict[str, Any]) -> None:
     state["model"][LAYER] = state["model"][LAYER].T.contiguous()
 
 
-def halve(state: dict[str, Any]) -> None:
-    state["model"][LAYER] = state["model"][LAYER].half()
+def parameters(**values: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[dict[str, Any]], None]:
+    """Replaces LAYER by a function of it under other names, or under its own for `same`."""
 
-
-def extend(state: dict[str, Any]) -> None:
-    state["model"]["encoder.relative_keys"] = torch.zeros(3)
-
-
-def spoil(value: float) -> Callable[[dict[str, Any]], None]:
     def change(state: dict[str, Any]) -> None:
-        state["model"][LAYER].view(-1)[7] = value
+        layer = state["model"][LAYER]
+        for name, function in values.items():
+            found = function(layer.clone())
+            if found is None:
+                del state["model"][LAYER]
+            else:
+                state["model"][LAYER if name == "same" else name] = found
 
     return change
-
-
-def task(name: str, value: object) -> Callable[[dict[str, Any]], None]:
-    return lambda state: state["cfg"]["task"].update({name: value})
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         (model_flag("arch", "transformer_tiny"), "arch is transformer_tiny and transformer"),
-        (model_flag("encoder_layers", 3), "encoder_layers is 3 and"),
-        (model_flag("dropout", 0.3), "dropout is 0.3 and"),
         (model_flag("clipping_distance", 4), "clipping_distance is 4 and"),
-        (task("_name", "language_modeling"), "task is language_modeling and translation"),
-        (rename, "encoder.other"),
-        (reshape, rf"{re.escape(LAYER)} as float32 \(16, 32\)"),
-        (halve, rf"{re.escape(LAYER)} as float16 \(32, 16\)"),
-        (extend, r"has parameters that .* does not have \(encoder.relative_keys\)"),
-        (spoil(float("nan")), f"NaN or infinite numbers in {re.escape(LAYER)}"),
-        (spoil(float("-inf")), f"NaN or infinite numbers in {re.escape(LAYER)}"),
+        (lambda state: state["cfg"]["task"].update(_name="language_modeling"), "task is language_modeling"),
+        (parameters(other=lambda layer: layer), r"has parameters that .* does not have \(other\)"),
+        (parameters(same=lambda layer: None), r"has parameters that .* does not have"),
+        (parameters(same=lambda layer: layer.T.contiguous()), rf"{re.escape(LAYER)} as float32 \(16, 32\)"),
+        (parameters(same=lambda layer: layer.half()), rf"{re.escape(LAYER)} as float16 \(32, 16\)"),
+        (parameters(same=lambda layer: layer.fill_(float("nan"))), f"NaN or infinite numbers in {re.escape(LAYER)}"),
         (lambda state: state.update(cfg=None), "neither 'cfg' nor 'args'"),
     ],
 )
 def test_another_model(
     trained: Path, altered: Callable[..., Path], tmp_path: Path, change: Callable[..., None], says: str
 ) -> None:
+    """The message names the file and the difference in any order of the files."""
     other, output = altered("other.pt", change), tmp_path / "mean.pt"
     message = refusal([trained / "checkpoint1.pt", trained / "checkpoint2.pt", other], output)
     assert str(other) in message
     assert re.search(says, message), message
-    # The message names the file and the difference in any order of the files.
-    message = refusal([other, trained / "checkpoint2.pt"], output)
-    assert str(other) in message
-
-
-def test_a_missing_parameter(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
-    other = altered("other.pt", lambda state: state["model"].pop(LAYER))
-    message = refusal([trained / "checkpoint1.pt", other], tmp_path / "mean.pt")
-    assert f"checkpoint1.pt has parameters that {other} does not have ({LAYER})" in message
-
-
-def test_another_language(altered: Callable[..., Path], tmp_path: Path) -> None:
-    german, french, unknown = (
-        altered(f"{language}.pt", task("target_lang", language)) for language in ("de", "fr", None)
-    )
-    average_checkpoints([german, unknown], tmp_path / "mean.pt")
-    assert "target_lang is fr and de" in refusal([german, french], tmp_path / "other.pt")
+    assert str(other) in refusal([other, trained / "checkpoint2.pt"], output)
 
 
 def setting(**values: object) -> Callable[[dict[str, Any]], None]:
@@ -253,20 +206,11 @@ def setting(**values: object) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def another_optimizer(state: dict[str, Any]) -> None:
-    for key in state["cfg"]["optimizer"].keys() - {"lr", "tpu", "_name"}:
-        delattr(state["cfg"]["model"], key)
-    state["cfg"]["optimizer"] = {"_name": "sgd", "lr": [0.01], "momentum": 0.0}
-    state["cfg"]["model"].momentum = 0.0
-
-
 RESUMED = {
-    **{"save_dir": "/elsewhere", "max_update": 9, "max_epoch": 3, "patience": 4, "stop_min_lr": 1e-9},
-    **{"save_interval": 5, "keep_last_epochs": 2, "log_interval": 7, "no_progress_bar": False, "num_workers": 3},
-    **{"fp16": True, "cpu": False, "distributed_world_size": 4, "update_freq": [2], "max_tokens": 25},  # 1 x 1 x 200
-    **{"encoder_embed_path": "/vectors", "checkpoint_activations": True, "attention_backend": "blocks"},
-    **{"use_old_adam": True, "report_accuracy": True},
-    **{"restore_file": "checkpoint2.pt", "finetune_from_model": "/elsewhere/start.pt", "valid_subset": "valid,test"},
+    **{"save_dir": "/elsewhere", "max_update": 9, "patience": 4, "save_interval": 5, "num_workers": 3, "fp16": True},
+    **{"distributed_world_size": 4, "update_freq": [2], "max_tokens": 25},  # 1 x 1 x 200
+    **{"checkpoint_activations": True, "attention_backend": "blocks", "restore_file": "checkpoint2.pt"},
+    "some_flag_of_tomorrow": None,
 }
 
 
@@ -274,13 +218,6 @@ def test_a_resumed_training_is_the_same(trained: Path, altered: Callable[..., Pa
     """On other hardware, with differently split batches of the same total size, and another number of updates."""
     other = altered("other.pt", setting(**RESUMED))
     assert load_checkpoint(other)["cfg"]["checkpoint"]["save_dir"] == "/elsewhere"
-    average_checkpoints([trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
-
-
-def test_a_setting_that_another_version_did_not_write_is_unset(
-    trained: Path, altered: Callable[..., Path], tmp_path: Path
-) -> None:
-    other = altered("other.pt", setting(some_flag_of_tomorrow=None))
     average_checkpoints([trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
 
 
@@ -304,21 +241,11 @@ def test_a_schedule_as_long_as_the_training(altered: Callable[..., Path], tmp_pa
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (setting(seed=7), "seed is 7 and 1"),
-        (setting(lr=[0.5]), "lr is [0.5] and [0.01]"),
-        (setting(max_tokens=100), "max_tokens x update_freq x processes is [100] and [200]"),
-        (setting(update_freq=[4]), "max_tokens x update_freq x processes is [800] and [200]"),
-        (setting(distributed_world_size=2), "max_tokens x update_freq x processes is [400] and [200]"),
-        (setting(clip_norm=1.0), "clip_norm is 1.0 and 0.0"),
-        (setting(adam_betas=[0.9, 0.98]), "adam_betas is [0.9, 0.98] and [0.9, 0.999]"),
-        (setting(warmup_updates=8), "warmup_updates is 8 and 0"),
-        (setting(train_subset="train1"), "train_subset is train1 and train"),
         (setting(seed=7, lr=[0.5]), "lr is [0.5] and [0.01]; seed is 7 and 1"),
-        (another_optimizer, "optimizer is sgd and adam"),
-        (
-            lambda state: state["cfg"].update(criterion={"_name": "label_smoothed_cross_entropy"}),
-            "criterion is label_smoothed_cross_entropy and cross_entropy",
-        ),
+        (setting(distributed_world_size=2), "max_tokens x update_freq x processes is [400] and [200]"),
+        (setting(adam_betas=[0.9, 0.98]), "adam_betas is [0.9, 0.98] and [0.9, 0.999]"),
+        (setting(train_subset="train1"), "train_subset is train1 and train"),
+        (lambda state: state["cfg"].update(optimizer={"_name": "sgd"}), "optimizer is sgd and adam"),
     ],
 )
 def test_another_training(
@@ -353,7 +280,7 @@ def test_other_data_by_content(
     average_checkpoints([first, moved], output)
     monkeypatch.chdir(data.parent)
     average_checkpoints([first, altered("relative.pt", setting(data=data.name))], tmp_path / "2.pt")
-    for name in ("train.en-de.de.bin", "train.en-de.en.idx", "dict.en.txt"):
+    for name in ("train.en-de.de.bin", "dict.en.txt"):
         content = (copy / name).read_bytes()
         (copy / name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
         assert says in refusal([first, moved], tmp_path / "other.pt")
@@ -361,23 +288,7 @@ def test_other_data_by_content(
         assert says in refusal([first, moved], tmp_path / "other.pt")
         (copy / name).write_bytes(content)
     sharded = altered("sharded.pt", setting(data=f"{data}:{copy}"))
-    assert f"data is {data}:{copy} and {data};" not in refusal([first, sharded], tmp_path / "other.pt")
     average_checkpoints([sharded, altered("swapped.pt", setting(data=f"{copy}:{data}"))], tmp_path / "3.pt")
-    average_checkpoints([first, sharded], tmp_path / "4.pt", allow_different_runs=True)
-
-
-def test_the_configuration_of_hydra(altered: Callable[..., Path], tmp_path: Path) -> None:
-    """In it the model's settings are nested dictionaries."""
-
-    def hydra(layers: int) -> Callable[[dict[str, Any]], None]:
-        def change(state: dict[str, Any]) -> None:
-            state["cfg"]["model"] = {"_name": "transformer", "encoder": {"layers": layers, "embed_dim": 16}}
-
-        return change
-
-    first, second, third = (altered(f"{i}.pt", hydra(layers)) for i, layers in enumerate((2, 2, 3)))
-    average_checkpoints([first, second], tmp_path / "mean.pt")
-    assert "encoder.layers is 3 and 2" in refusal([first, third], tmp_path / "other.pt")
 
 
 def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> None:
@@ -402,47 +313,28 @@ def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> 
 # ---- damage
 
 
-def test_tensors_that_do_not_match_their_checksum(trained: Path, tmp_path: Path) -> None:
-    """A file with zeros in the middle, which torch itself would load."""
-    whole = bytearray((trained / "checkpoint2.pt").read_bytes())
-    start = bytes(whole).index(load_checkpoint(trained / "checkpoint2.pt")["model"][LAYER].numpy().tobytes())
-    whole[start + 100 : start + 300] = bytes(200)
-    (tmp_path / "hole.pt").write_bytes(whole)
-    message = refusal([trained / "checkpoint1.pt", tmp_path / "hole.pt"], tmp_path / "mean.pt")
-    assert "hole.pt is damaged" in message
-    assert LAYER in message
+def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path) -> None:
+    first, second, output = trained / "checkpoint1.pt", trained / "checkpoint2.pt", tmp_path / "mean.pt"
+    link, cut, hole = (tmp_path / f"{name}.pt" for name in ("link", "cut", "hole"))
+    link.symlink_to(first)
+    whole = bytearray(second.read_bytes())
+    cut.write_bytes(whole[:-100])
+    start = bytes(whole).index(load_checkpoint(second)["model"][LAYER].numpy().tobytes())
+    whole[start + 100 : start + 300] = bytes(200)  # torch itself would load these zeros
+    hole.write_bytes(whole)
+    for paths, to, says in (
+        ([], output, "no checkpoints to average"),
+        ([first, second, link], output, "twice"),
+        ([first, second], link, "one of the checkpoints to average"),
+        ([first, tmp_path / "none.pt"], output, "none.pt does not exist"),
+        ([first, cut], output, "cut.pt is damaged"),
+        ([first, hole], output, f"hole.pt is damaged: {LAYER}"),
+        ([first], tmp_path, f"{tmp_path} cannot be written (Is a directory)"),
+        ([first], tmp_path / "none" / "mean.pt", "mean.pt cannot be written"),
+    ):
+        assert says in refusal(paths, to)
     with pytest.raises(CheckpointError, match=f"hole.pt is damaged: model.{re.escape(LAYER)} does not match"):
-        load_model_ensemble([str(tmp_path / "hole.pt")])
-
-
-def test_a_damaged_or_missing_input(trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "cut.pt").write_bytes((trained / "checkpoint2.pt").read_bytes()[:-100])
-    assert "cut.pt is damaged" in refusal([trained / "checkpoint1.pt", tmp_path / "cut.pt"], tmp_path / "mean.pt")
-    assert "none.pt does not exist" in refusal([tmp_path / "none.pt"], tmp_path / "mean.pt")
-
-
-def test_nothing_to_average(tmp_path: Path) -> None:
-    assert "no checkpoints to average" in refusal([], tmp_path / "mean.pt")
-
-
-def test_the_same_file_twice(trained: Path, tmp_path: Path) -> None:
-    path, link = trained / "checkpoint1.pt", tmp_path / "link.pt"
-    link.symlink_to(path)
-    for other in (path, trained / ".." / trained.name / path.name, link):
-        assert "twice" in refusal([path, trained / "checkpoint2.pt", other], tmp_path / "mean.pt")
-
-
-def test_the_output_among_the_inputs(trained: Path, tmp_path: Path) -> None:
-    path, link = trained / "checkpoint1.pt", tmp_path / "link.pt"
-    link.symlink_to(path)
-    for output in (path, link):
-        assert "one of the checkpoints to average" in refusal([path, trained / "checkpoint2.pt"], output)
-
-
-def test_an_output_that_cannot_be_written(trained: Path, tmp_path: Path) -> None:
-    path = trained / "checkpoint1.pt"
-    assert f"{tmp_path} cannot be written (Is a directory)" in refusal([path], tmp_path)
-    assert "mean.pt cannot be written" in refusal([path], tmp_path / "none" / "mean.pt")
+        load_model_ensemble([str(hole)])
 
 
 @contextlib.contextmanager
@@ -535,32 +427,18 @@ def test_memory_of_two_models_and_death_while_writing(trained: Path, large: list
 # ---- fairseq takes it
 
 
-def test_fairseq_loads_the_average(averaged: Path, data: Path) -> None:
+def test_fairseq_generates_with_the_average(averaged: Path, data: Path) -> None:
     (model,), _ = load_model_ensemble([str(averaged)], arg_overrides={"data": str(data)})
     expected = load_checkpoint(averaged)["model"]
-    parameters = dict(model.named_parameters())
-    assert len(parameters) > 30
-    assert all(torch.equal(parameter, expected[name]) for name, parameter in parameters.items())
+    assert all(torch.equal(parameter, expected[name]) for name, parameter in model.named_parameters())
     assert model.encoder.embed_tokens.weight is model.decoder.output_projection.weight
-
-
-def test_fairseq_generates_with_the_average(averaged: Path, data: Path) -> None:
     run = generate(data, averaged, user_dir=PACKAGE)
     assert sorted(hypotheses(run.stdout)) == list(range(20))
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--finetune-from-model"],
-        # Much the same path in fairseq, so that it need not be run each time.
-        pytest.param(["--reset-optimizer", "--reset-lr-scheduler", "--restore-file"], marks=pytest.mark.slow),
-    ],
-    ids=["finetune", "restore"],
-)
-def test_fairseq_trains_from_the_average(averaged: Path, data: Path, tmp_path: Path, flags: list[str]) -> None:
+def test_fairseq_trains_from_the_average(averaged: Path, data: Path, tmp_path: Path) -> None:
     still = ["--share-all-embeddings", "--lr", "1e-12", "--max-update", "1"]
-    run = train(data, tmp_path, "transformer", *still, *flags, averaged, user_dir=PACKAGE)
+    run = train(data, tmp_path, "transformer", *still, "--finetune-from-model", averaged, user_dir=PACKAGE)
     assert f"Loaded checkpoint {averaged}" in run.stderr + run.stdout
     after = load_checkpoint(tmp_path / "checkpoint_last.pt")["model"]
     before = load_checkpoint(averaged)["model"]

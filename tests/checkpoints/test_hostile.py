@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from fairseq import checkpoint_utils, data
-from fairseq.models import build_model
 from omegaconf import OmegaConf
 
 from fairseq_posenc.checkpoints import average_checkpoints, load_checkpoint
@@ -23,7 +22,7 @@ from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.signature import SIGNATURE
 from tests.checkpoints.changes import Change, model_flag
 from tests.checkpoints.kept import FOLDER
-from tests.toy import PACKAGE, binarize, hydra_train, make_corpus, run_fairseq, train
+from tests.toy import PACKAGE, binarize, make_corpus, run_fairseq, train
 
 SHAW = FOLDER / "shaw.pt"
 WEIGHT = "encoder.layers.0.fc1.weight"
@@ -72,34 +71,23 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "code in args": (lambda state: state.update(args=Namespace(lamb_betas=CODE)), r"its setting args\.lamb_betas"),
     "too many": (model_flag("encoder_layers", "[(1, 2)] * 10 ** 12"), "is not a literal"),
     "environment": (model_flag("label", "${oc.env:HOME}"), "would call a function of omegaconf"),
-    "made up": (model_flag("label", "${${name}:HOME}"), "would call a function of omegaconf"),
     "escaped": (model_flag("label", "$\\{oc.env:HOME\\}"), "would call a function of omegaconf"),
     "endless": (endless, "holds itself"),
     "tensor": (model_flag("dropout", torch.ones(2)), r"cfg\.model\.dropout is a Tensor"),
-    "list": (lambda state: state.update(cfg=[1]), "'cfg' is a list, not a dict"),
     "text": (lambda state: state.update(cfg="shaw"), "'cfg' is a str, not a dict"),
-    "model's text": (lambda state: state["cfg"].update(model="shaw"), r"cfg\.model is a str, not a group"),
     "args": (lambda state: state.update(args={"arch": "shaw"}), "'args' is a dict, not a Namespace"),
-    "key": (lambda state: state["cfg"].update({(1,): 2}), "has a tuple as a key"),
     "record out of range": (record(torch.tensor([300, -1])), "position_version is not JSON in UTF-8"),
-    "record in Latin-1": (record(b'{"encoding": "\xe9"}'), "position_version is not JSON in UTF-8"),
     "record with bytes for the terminal": (record(b"\x1b[31mshaw"), "position_version is not JSON in UTF-8"),
     "record of depth": (record(b"[" * 100_000), "position_version is not JSON in UTF-8"),
-    "record that is a list": (record(b"[1]"), "position_version names no encoding"),
     "record of no encoding": (record(b'{"encoding": [1]}'), "position_version names no encoding"),
     "record of a gain": (record(b'{"encoding": "t5", "bias_gain": "a"}'), "position_version has 'a' as its bias_gain"),
-    "record that is a text": (record("shaw"), "position_version is not a one-dimensional tensor of int64"),
     "record of floats": (record(torch.ones(3)), "position_version is not a one-dimensional tensor of int64"),
-    "record of one number": (record(torch.tensor(3)), "position_version is not a one-dimensional tensor of int64"),
 }
 #: refused only by readers that build a model
 UNLOADABLE: dict[str, tuple[Change, str]] = {
     "no extra_state": (lambda state: state.pop("extra_state"), "has no 'extra_state'"),
     "no history": (lambda state: state.pop("optimizer_history"), "has no 'optimizer_history'"),
     "unknown task": (lambda state: state["cfg"]["task"].update(_name="no\x1b[31mne"), r"no task 'no\\x1b\[31mne';"),
-    "no task": (lambda state: state["cfg"].pop("task"), "cannot be loaded"),
-    "unknown architecture": (model_flag("_name", "none"), "no arch 'none'; import the package that defines it"),
-    "a width that is a text": (model_flag("encoder_layers", "six"), "cannot be loaded .*TypeError"),
     "an option that is a text": (model_flag("clipping_distance", "six"), "--clipping-distance 'six': must be a whole"),
     "another shape": (weight(lambda value: value[:3].clone()), rf"cannot be loaded .*size mismatch for {WEIGHT}"),
     "no parameter": (lambda state: state["model"].pop(WEIGHT), rf"cannot be loaded .*Missing key.*{WEIGHT}"),
@@ -163,15 +151,8 @@ def test_every_reader_that_builds_refuses(case: str) -> None:
         READERS["export"](path)
 
 
-def test_one_of_an_ensemble_is_named() -> None:
-    bad = write(model_flag("clipping_distance", 3), "bad.pt")
-    with pytest.raises(Refusal, match=r"shaw\.pt, bad\.pt: The checkpoint was trained with other positions"):
-        checkpoint_utils.load_model_ensemble([str(SHAW), str(bad)], arg_overrides={"data": str(FOLDER)})
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_export_of_nan_or_infinity(value: float) -> None:
-    path = write(weight(lambda tensor: tensor.fill_(value)))
+def test_an_export_of_nan() -> None:
+    path = write(weight(lambda tensor: tensor.fill_(float("nan"))))
     assert f"NaN or infinite numbers in {WEIGHT}" in refusal(READERS["export"], path)
 
 
@@ -183,46 +164,13 @@ def test_allowed_settings() -> None:
     generate(write(model_flag("adaptive_softmax_cutoff", None)))
 
 
-def test_a_convolutional_model_as_published() -> None:
-    """Its settings are expressions of lists. fairseq evaluates them itself, after they were checked."""
-    layers = "[(8, 3)] * 2 + [(12, 1)]"
-    flags = {"encoder_layers": layers, "decoder_layers": layers, "decoder_attention": "[True] * 2 + [False]"}
-    dictionary = data.Dictionary.load(str(FOLDER / "dict.en.txt"))
-    task = Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    settings = {"_name": "fconv", "arch": "fconv", "encoder_embed_dim": 8, "decoder_embed_dim": 8, **flags}
-    settings |= {"decoder_out_embed_dim": 8, "max_source_positions": 20, "max_target_positions": 20}
-    model = build_model(Namespace(**settings), task)
-
-    def replace(state: dict[str, Any]) -> None:
-        state["model"] = model.state_dict()
-        state["cfg"]["model"] = Namespace(**settings)
-
-    path = write(replace)
-    models, cfg = checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)})
-    assert len(models[0].encoder.convolutions) == 3
-    assert cfg.model.encoder_layers == layers
-
-
-@pytest.mark.parametrize("changed", ["encrypted", "compressed"])
-def test_archives_that_torch_did_not_write(changed: str) -> None:
+def test_compressed_archives() -> None:
+    """torch, which never writes them, would map the compressed bytes into memory."""
     with zipfile.ZipFile(SHAW) as archive, zipfile.ZipFile("checkpoint.pt", "w", zipfile.ZIP_DEFLATED) as copy:
         for entry in archive.infolist():
-            method = zipfile.ZIP_LZMA if changed == "compressed" else zipfile.ZIP_STORED
-            copy.writestr(entry.filename, archive.read(entry), compress_type=method)
-    if changed == "encrypted":  # sets the flag in each entry of the zip directory
-        content = Path("checkpoint.pt").read_bytes()
-        start = content.index(b"PK\x01\x02")
-        parts = content[start:].split(b"PK\x01\x02")[1:]
-        flagged = b"".join(b"PK\x01\x02" + part[:4] + bytes([part[4] | 1]) + part[5:] for part in parts)
-        Path("checkpoint.pt").write_bytes(content[:start] + flagged)
+            copy.writestr(entry.filename, archive.read(entry))
     for read in READERS.values():
-        assert f"in it is {changed}, which torch never writes" in refusal(read, Path("checkpoint.pt"))
-
-
-def test_a_pipe_is_refused_without_reading() -> None:
-    os.mkfifo("checkpoint.pt")
-    for read in READERS.values():
-        assert "is a pipe or a device" in refusal(read, Path("checkpoint.pt"))
+        assert "is compressed" in refusal(read, Path("checkpoint.pt"))
 
 
 def test_a_training_keeps_the_checkpoint_that_it_reads() -> None:
@@ -340,28 +288,6 @@ def test_a_checkpoint_of_another_model_is_refused_in_one_sentence(
     assert shown.returncode == 1
     assert "Traceback" in shown.stderr
     assert "was trained with other positions" in shown.stderr.splitlines()[-1]
-
-
-def test_hydra_train(toy: tuple[Path, Path], bad: dict[str, Path], tmp_path: Path) -> None:
-    settings = ["optimization.max_update=1", f"checkpoint.restore_file={bad['setting']}"]
-    run = hydra_train(toy[0], tmp_path / "new", "{_name: transformer_shaw_tiny}", *settings, check=False)
-    assert run.returncode == 1
-    assert "Traceback" not in run.stderr
-    assert SAYS["setting"] in run.stderr
-
-
-def test_averaged_parameters(bad: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq loads them with another function. torch's unsafe switch is ignored also if it is set after the import."""
-    for name, value in UNSAFE.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(Refusal, match=SAYS["pickle"]):
-        checkpoint_utils.load_ema_from_checkpoint(str(bad["pickle"]))
-    with pytest.raises(Refusal, match="no averaged parameters"):
-        checkpoint_utils.load_ema_from_checkpoint(str(SHAW))
-    averaged = {WEIGHT: torch.ones(2, dtype=torch.half)}
-    path = write(lambda state: state["extra_state"].update(ema=averaged))
-    model = checkpoint_utils.load_ema_from_checkpoint(str(path))["model"]
-    assert {name: value.dtype for name, value in model.items()} == {WEIGHT: torch.float32}
 
 
 def test_embedding_files_named_in_a_checkpoint_are_not_read() -> None:
