@@ -60,16 +60,6 @@ def knows_positions(encoding):
     return encoding.segments is not None or any(overrides(encoding, hook) for hook in hooks)
 
 
-def test_outside_the_context_nothing_is_observed():
-    model = build_model("transformer_shaw_tiny")
-    seen = []
-    with observing(attentions(model), lambda *observed: seen.append(observed)):
-        run(model)
-    assert len(seen) == 6
-    run(model)
-    assert len(seen) == 6
-
-
 def test_steps_of_a_generation_are_not_seen():
     model = build_model("transformer_shaw_tiny")
     seen = []

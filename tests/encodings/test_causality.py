@@ -62,7 +62,7 @@ def cases() -> Iterator[Any]:
                     check_backend(backend, build_encoding(name, HEADS, DIM, **options))
                 except FlagError:
                     continue
-                slow = [pytest.mark.slow] if length > 64 and (name, options) not in FOUND else []
+                slow = [pytest.mark.slow] if length > 1024 or (length > 64 and (name, options) not in FOUND) else []
                 label = "-".join([str(length), name, *map(str, options.values()), backend])
                 yield pytest.param(length, name, options, backend, marks=slow, id=label)
 
