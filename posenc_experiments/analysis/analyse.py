@@ -22,7 +22,7 @@ from posenc_experiments.evaluation.pooling import Row, comparable_groups, find_r
 from posenc_experiments.evaluation.results import Score, read_experiments
 from posenc_experiments.experiment.layout import ANALYSIS
 
-MOST_BYTES = 6_000_000
+MOST_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)

@@ -1,231 +1,319 @@
-"""What the page's figures have in common, and those of scores: by source length, by clipping distance, by update."""
+"""The page's figures: tables of what the records hold, with drawings of them; page/figures.toml explains each."""
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from importlib.resources import files
+from typing import Any
 
+import numpy as np
+import pandas as pd
 from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.colors import CenteredNorm
+from matplotlib.figure import Figure as Drawing
 
-from posenc_experiments.analysis import svg
-from posenc_experiments.analysis.record import Record
-from posenc_experiments.analysis.svg import COLOURS, Line, chart, style
-from posenc_experiments.analysis.texts import METRICS, RESAMPLES
+from posenc_experiments.analysis.draw import STYLE, grids, lines, norm_of, picture
+from posenc_experiments.analysis.texts import METRICS
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.plot import clipping_curves
+from posenc_experiments.evaluation.plot import draw as draw_clipping
 from posenc_experiments.evaluation.pooling import Row
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One drawing of a figure; those of one group stand together under its name."""
-
-    title: str
-    drawing: Markup
-    group: str = ""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The table behind a figure."""
-
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
+Records = Mapping[str, Sequence[dict[str, Any]]]  # what was found of the seeds of an experiment, by its name
+Models = Mapping[str, dict[str, Any]]  # what analyse_model found, by the name of the experiment or checkpoint
+STACKS = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "attention of decoder to encoder",
+}
+#: the statistics of heads, by the figures' keys
+STATISTICS = {
+    **{"mean-distance": "mean_distance", "mean-absolute-distance": "mean_absolute_distance"},
+    **{"share-before": "share.-1", "share-itself": "share.0", "share-after": "share.+1", "entropy": "entropy"},
+    **{"relative-entropy": "relative_entropy", "logit-rank": "logit_rank", "locality": "locality"},
+    **{"symmetry": "symmetry"},
+}
+DISTANCE = "distance j - i"
+MOST = 16  # of the diagonals of a matrix, and of the values of a parameter, that a table has
+TEXTS = tomllib.loads(files("posenc_experiments.analysis").joinpath("page/figures.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Drawings with what a reader must know of them."""
+    """A table, and drawings of it under headings; its key names its text and its place in the page's addresses."""
 
-    key: str  # its place in the page's addresses
-    title: str
-    definition: str
-    source: str  # the paper that it comes from
+    key: str
+    table: pd.DataFrame
+    drawings: Mapping[str, Drawing]
     sample: str  # what it was measured on
-    panels: Sequence[Panel]
-    table: Grid
-    legend: Sequence[str] = ()  # names of the lines, in the order of their colours
-    scale: Markup | None = None
 
     @property
-    def groups(self) -> list[tuple[str, list[Panel]]]:
-        """The panels by their groups, in their order."""
-        found: dict[str, list[Panel]] = {}
-        for panel in self.panels:
-            found.setdefault(panel.group, []).append(panel)
-        return list(found.items())
+    def text(self) -> dict[str, str]:
+        """Its title, definition and source."""
+        return TEXTS[self.key]
+
+    @property
+    def pictures(self) -> list[tuple[str, Markup]]:
+        """The headings, and the drawings as elements of the page."""
+        title = self.text["title"]
+        return [(name, picture(one, ", ".join(filter(None, (title, name))))) for name, one in self.drawings.items()]
 
 
-def cell(value: float | None, form: str = ".3g") -> str:
-    """A number of a table."""
-    return "–" if value is None else format(value, form)
-
-
-def pooled(values: Iterable[float | None]) -> float | None:
-    """The mean over the seeds that have a value."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
-
-
-def first_of(found: Iterable[T | None]) -> T | None:
-    """The first item that is not empty; None if there is none."""
-    return next((one for one in found if one), None)
-
-
-def line_panels(
-    names: Sequence[str], lines: Sequence[Line], title: str, x_label: str, y_label: str, **more: Any
-) -> list[Panel]:
-    """All lines in one panel or, if there are more lines than colours, a panel for each, drawn over the others."""
-    if len(lines) <= COLOURS:
-        return [Panel(title, chart(lines, f"{title}: {', '.join(names)}", x_label, y_label, **more))]
-    panels = []
-    for line in lines:
-        others = [Line(other.name, other.points, "other") for other in lines if other is not line]
-        mine = Line(line.name, line.points, style(0), line.intervals, line.hollow)
-        alt = f"{title}: {line.name} over the other {len(others)}"
-        panels.append(Panel(f"{title}: {line.name}", chart([*others, mine], alt, x_label, y_label, **more)))
-    return panels
-
-
-def legend(names: Sequence[str]) -> Sequence[str]:
-    """The names where lines share a panel."""
-    return names if len(names) <= COLOURS else ()
-
-
-def length_figures(names: Sequence[str], texts: dict[int, list[Record]]) -> list[Figure]:
-    """Scores by source length; `texts` has what was found of each seed of a row, by the row's number."""
-    first = texts[0][0]["by_length"]
-    unit = texts[0][0]["length_unit"].removeprefix("source ")
-    labels = [f"{one['from']}–{one['to']}" if one["from"] < one["to"] else str(one["from"]) for one in first]
-    lines: dict[str, list[Line]] = {metric: [] for metric in METRICS}
-    grid: list[list[str]] = []
-    for number, name in enumerate(names):
-        seeds = [one["by_length"] for one in texts[number]]
-        longer = [pooled(seed[at]["longer"] for seed in seeds) for at in range(len(first))]
-        hollow = frozenset(at for at, count in enumerate(longer) if count)
-        means = {
-            metric: [
-                [statistics.fmean(seed[at][metric][k] for seed in seeds) for k in range(3)] for at in range(len(first))
-            ]
+def length_figure(records: Records) -> Figure:
+    """Scores by source length, means over seeds; `records` are those of the test set."""
+    first = next(iter(records.values()))[0]
+    x, buckets = first["length_unit"].replace("source ", "source length in "), first["by_length"]
+    seeds = pd.DataFrame(
+        [
+            {
+                **{"experiment": name, x: _range(bucket["from"], bucket["to"]), "sentences": bucket["sentences"]},
+                **{"longer than in training": bucket["longer"], "metric": metric},
+                **dict(zip(("score", "low", "high"), bucket[metric], strict=True)),
+            }
+            for name, found in records.items()
             for metric in METRICS
-        }
-        for metric in METRICS:
-            points = [(float(at), three[0]) for at, three in enumerate(means[metric])]
-            ends = [(three[1], three[2]) for three in means[metric]]
-            # Beside each other, so that intervals do not hide each other.
-            shift = 0.06 * (number - (len(names) - 1) / 2) if len(names) <= COLOURS else 0.0
-            moved = [(x + shift, y) for x, y in points]
-            lines[metric].append(Line(name, moved, style(number), ends, hollow))
-        for at, label in enumerate(labels):
-            scores = [
-                f"{cell(three[0], '.2f')} [{cell(three[1], '.2f')}, {cell(three[2], '.2f')}]"
-                for three in (means[m][at] for m in METRICS)
-            ]
-            grid.append([name, label, str(first[at]["sentences"]), cell(longer[at], ".0f"), *scores])
-    categories = [(float(at), label) for at, label in enumerate(labels)]
-    panels = [
-        panel
-        for metric in METRICS
-        for panel in line_panels(names, lines[metric], metric, f"{unit} of the source", metric, categories=categories)
-    ]
-    return [
-        Figure(
-            "by-length",
-            "Scores by source length",
-            "BLEU and chrF as SacreBLEU computes them over the sentences of each bucket; RIBES: Kendall's tau of the "
-            "order of aligned words, times precision to the power 0.25 and brevity penalty to the power 0.1, the mean "
-            "over sentences; length ratio: words of the translations by words of the references, as BLEU cuts them. "
-            "Bars: 95 % intervals "
-            f"of {RESAMPLES:,} bootstrap samples of the bucket's sentences; "
-            "of several seeds, scores and ends are means. "
-            "Hollow marks: some of the bucket's sentences are longer than all of the training: their sources have more "
-            f"{unit} than train-max-words or, where that is not set, more tokens than any training source.",
-            "Rosendahl et al. 2019; Neishi and Yoshinaga 2019; Variš and Bojar 2021; RIBES: Isozaki et al. 2010",
-            f"{texts[0][0]['sentences']:,} sentences in buckets of {', '.join(str(one['sentences']) for one in first)}",
-            panels,
-            Grid(["experiment", f"source {unit}", "sentences", "longer than in training", *METRICS], grid),
-            legend(names),
-        )
-    ]
+            for seed in found
+            for bucket in seed["by_length"]
+        ]
+    )
+    table = seeds.groupby(["experiment", "metric", x], sort=False).mean().reset_index()
+    drawn = table.assign(hollow=table["longer than in training"] > 0)
+    sample = f"{first['sentences']:,} sentences in buckets of {', '.join(str(one['sentences']) for one in buckets)}"
+    return Figure("by-length", table, {"": lines(drawn, x, "score", "experiment", "metric")}, sample)
 
 
-def clipping_figures(rows: Sequence[Row]) -> list[Figure]:
+def _range(first: int, last: int) -> str:
+    return f"{first}–{last}" if first < last else str(first)
+
+
+def clipping_figure(rows: Sequence[Row]) -> Figure | None:
     """BLEU by clipping distance, if rows differ in it."""
     curves = [(name, curve) for name, curve in clipping_curves(rows) if len(curve) > 1]
-    names = [name for name, _ in curves]
-    if not curves:
-        return []
-    lines, grid = [], []
-    distances = sorted({row.clipping_distance or 0 for _, curve in curves for row in curve})
-    for number, (name, curve) in enumerate(curves):
-        bleu = [row.bleu for row in curve]
-        points = [(_place(row.clipping_distance or 0), one.mean) for row, one in zip(curve, bleu, strict=True)]
-        ends = [(one.mean - (one.error or 0), one.mean + (one.error or 0)) for one in bleu]
-        lines.append(Line(name, points, style(number), ends))
-        grid += [[name, str(row.clipping_distance), str(row.bleu), str(len(row.scores))] for row in curve]
-    panels = line_panels(
-        names, lines, BLEU, "clipping distance K", BLEU, categories=[(_place(k), str(k)) for k in distances]
-    )
-    return [
-        Figure(
-            "clipping-distance",
-            "BLEU by clipping distance",
-            "Beyond the distance K, an encoding treats all distances alike. Bars: standard deviation over seeds; of "
-            "one seed, the 95 % bootstrap interval. K is drawn on a logarithmic axis, on which 0 has a place.",
-            "Shaw et al. 2018, table 2",
-            _seeds(rows),
-            panels,
-            Grid(["encoding", "K", BLEU, "seeds"], grid),
-            legend(names),
-        )
-    ]
-
-
-def _place(distance: int) -> float:
-    return 0.0 if distance == 0 else 1 + math.log2(distance)
-
-
-def _seeds(rows: Sequence[Row]) -> str:
+    cells = [(name, row.clipping_distance, str(row.bleu), len(row.scores)) for name, curve in curves for row in curve]
+    if not cells:
+        return None
     counts = sorted({len(row.scores) for row in rows})
-    return f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} an experiment"
+    sample = f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} an experiment"
+    table = pd.DataFrame(cells, columns=["encoding", "K", BLEU, "seeds"])
+    with rc_context(STYLE):
+        drawing = Drawing(figsize=(7, 4), layout="constrained")
+        draw_clipping(drawing.subplots(), list(rows))
+    return Figure("clipping-distance", table, {"": drawing}, sample)
 
 
-def loss_figures(names: Sequence[str], losses: dict[int, list[list[tuple[int, float | None]]]]) -> list[Figure]:
+def loss_figure(losses: Mapping[str, Sequence[Any]]) -> Figure | None:
     """Loss on the validation set by update; of several seeds, the first whose log has it."""
-    first = [(name, first_of(losses[number])) for number, name in enumerate(names)]
-    known = [(name, found) for name, found in first if found is not None]
-    if not known:
+    known = {name: found for name, seeds in losses.items() if (found := next(filter(None, seeds), None))}
+    rows = [(name, updates, loss, "validation loss") for name, found in known.items() for updates, loss in found]
+    if not rows:
+        return None
+    drawn = pd.DataFrame(rows, columns=["experiment", "updates", "loss", "panel"])
+    drawing = lines(drawn, "updates", "loss", "experiment", "panel")
+    return Figure("loss", drawn.drop(columns="panel"), {"": drawing}, f"{len(known)} trainings")
+
+
+def model_figures(models: Models) -> list[Figure]:
+    """All figures of these models."""
+    if not models:
         return []
-    lines = [
-        Line(name, [(updates, loss) for updates, loss in found], style(number))
-        for number, (name, found) in enumerate(known)
-    ]
-    shown = [name for name, _ in known]
-    grid = [[name, f"{updates:,.0f}", cell(loss, ".3f")] for name, found in known for updates, loss in found]
-    return [
-        Figure(
-            "loss",
-            "Validation loss by update",
-            "What fairseq-train prints as valid_loss; of several seeds, the first's that has it. There is "
-            "none where the training had diverged.",
-            "fairseq's training log",
-            f"{len(known)} trainings",
-            line_panels(shown, lines, "validation loss", "updates", "loss"),
-            Grid(["experiment", "updates", "validation loss"], grid),
-            legend(shown),
-        )
-    ]
+    return [*_attention(models), *_logits(models), *learned_figures(models), *_shift(models)]
 
 
-def scale_of(values: Iterable[float | None], diverging: bool) -> tuple[svg.Limits, str]:
-    """One scale for all values, around zero if both sides count."""
-    low, high = svg.limits_of(list(values))
-    if diverging:
-        most = max(abs(low), abs(high))
-        return (-most, most), svg.DIVERGING
-    return (low, high), svg.SEQUENTIAL
+def _sample(models: Models) -> str:
+    found = {(model["sentences"], *model["tokens"].values(), model.get("skipped", 0)) for model in models.values()}
+    return "; ".join(
+        f"{sentences:,} sentences, {source:,} source and {target:,} target tokens"
+        + (f" ({skipped:,} longer sentences were left out)" if skipped else "")
+        for sentences, source, target, skipped in sorted(found)
+    )
+
+
+def attention_table(models: Models) -> pd.DataFrame:
+    """The statistics of each head."""
+    return pd.json_normalize(
+        [
+            {"experiment": name, "attention": where, "layer": layer, "head": number, **head}
+            for name, model in models.items()
+            for stack, where in STACKS.items()
+            for layer, heads in enumerate(model["attention"].get(stack) or [], 1)
+            for number, head in enumerate(heads["heads"], 1)
+        ]
+    )
+
+
+def _attention(models: Models) -> Iterator[Figure]:
+    """A grid of layers and heads of each model, of every statistic with one scale of colours."""
+    heads = attention_table(models)
+    for key, column in STATISTICS.items():
+        if column not in heads or heads[column].isna().all():
+            continue
+        name = TEXTS[f"attention-{key}"]["title"]
+        table = heads[["experiment", "attention", "layer", "head", column]].rename(columns={column: name})
+        norm = norm_of(table[name].dropna().astype(float), key == "mean-distance")
+        drawings = {
+            where: grids(part, "layer", "head", name, "experiment", norm)
+            for where, part in table.groupby("attention", sort=False)
+            if part[name].notna().any()
+        }
+        yield Figure(f"attention-{key}", table, drawings, _sample(models))
+
+
+def _logits(models: Models) -> Iterator[Figure]:
+    """Position logits by distance: a panel for each layer, a line for each head."""
+    parts = {
+        (name, where, f"layer {number}"): _heads(layer, "logit")
+        for name, model in models.items()
+        for stack, where in STACKS.items()
+        for number, layer in enumerate(model["position_logits"].get(stack) or [], 1)
+        if layer is not None
+    }
+    if parts:
+        table = _concatenated(parts, ["experiment", "attention", "layer"])
+        drawings = {
+            ": ".join(names): lines(part, DISTANCE, "logit", "head", "layer", one_scale=True)
+            for names, part in table.groupby(["experiment", "attention"], sort=False)
+        }
+        yield Figure("logits", table, drawings, _sample(models))
+
+
+def _heads(found: dict[str, Any], value: str) -> pd.DataFrame:
+    """Values by distance of each head."""
+    rows = [
+        (f"head {number}", distance, one)
+        for number, values in enumerate(found["heads"], 1)
+        for distance, one in zip(found["distances"], values, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["head", DISTANCE, value])
+
+
+def _concatenated(parts: Mapping[Any, pd.DataFrame], names: list[str]) -> pd.DataFrame:
+    """The tables below each other, their keys as the first columns."""
+    return pd.concat(parts, names=[*names, None]).reset_index(names).reset_index(drop=True)
+
+
+def learned_figures(models: Models) -> Iterator[Figure]:
+    """What encodings learned: scalars and vectors by distance, vectors by position, matrices, and single numbers."""
+    entries = [
+        (name, f"{one['stack']}, {layer}, {one['name']}", layer, one)
+        for name, model in models.items()
+        for one in model["learned"]
+        for layer in [_layer(one)]
+    ]
+    makers = {
+        "learned-scalars-by-distance": (("scalar by distance",), _scalars),
+        "learned-vectors-by-distance": (("vectors by distance",), _vectors),
+        "learned-vectors-by-position": (("vectors by position",), _vectors),
+        "learned-matrices": (("matrix",), _matrices),
+        "learned-numbers": (("scalars", "norm"), _numbers),
+    }
+    for key, (kinds, make) in makers.items():
+        if found := [entry for entry in entries if entry[3]["kind"] in kinds]:
+            sample = f"{len(found)} parameters of {len(models)} model{'s' if len(models) > 1 else ''}"
+            yield Figure(key, *make(found), sample)
+
+
+Entries = Sequence[tuple[str, str, str, dict[str, Any]]]  # a model, a parameter, its layer, and what it learned
+Drawn = tuple[pd.DataFrame, dict[str, Drawing]]
+
+
+def _layer(parameter: dict[str, Any]) -> str:
+    """The part of the stack that a parameter belongs to."""
+    if parameter["kind"] == "vectors by position":
+        return "input"
+    return "all layers" if parameter["layer"] is None else f"layer {parameter['layer'] + 1}"
+
+
+def _scalars(entries: Entries) -> Drawn:
+    parts = {(model, parameter): _heads(found, "value") for model, parameter, _, found in entries}
+    table = _concatenated(parts, ["experiment", "parameter"])
+    return table, {
+        model: lines(part, DISTANCE, "value", "head", "parameter")
+        for model, part in table.groupby("experiment", sort=False)
+    }
+
+
+def _vectors(entries: Entries) -> Drawn:
+    """Norms, with a line for each layer, and grids of cosines."""
+    by = "distance" if "distances" in entries[0][3] else "position"
+    axis = DISTANCE if by == "distance" else by
+    norms, cosines, rows = [], [], []
+    for model, parameter, layer, found in entries:
+        places, cosine = found[f"{by}s"], np.array(found["cosine"])
+        apart = [float(cosine.diagonal(offset).mean()) for offset in range(len(places))]
+        rows += [
+            (model, parameter, *values)
+            for values in zip(places, found["norms"], range(len(places)), apart, strict=True)
+        ]
+        if len(places) > 1:  # there is something to compare with
+            which = f"{found['stack']}, {found['name']}"
+            norms += [(model, which, layer, *values) for values in zip(places, found["norms"], strict=True)]
+            cosines += [(model, parameter, *values) for values in _cells(cosine, places)]
+    of_norms = pd.DataFrame(norms, columns=["experiment", "parameter", "layer", axis, "norm"])
+    of_pairs = pd.DataFrame(cosines, columns=["experiment", "parameter", axis, f"other {by}", "cosine"])
+    drawings = {
+        f"{model}: norm": lines(part, axis, "norm", "layer", "parameter", one_scale=True)
+        for model, part in of_norms.groupby("experiment", sort=False)
+    }
+    drawings |= {
+        f"{model}: cosine similarity": grids(part, axis, f"other {by}", "cosine", "parameter", CenteredNorm(0, 1))
+        for model, part in of_pairs.groupby("experiment", sort=False)
+    }
+    return pd.DataFrame(rows, columns=["experiment", "parameter", by, "norm", f"{by}s apart", "mean cosine"]), drawings
+
+
+def _cells(matrix: np.ndarray, labels: Sequence[float]) -> Iterator[tuple[float, float, float]]:
+    """The two labels and the value of each cell."""
+    for place, value in np.ndenumerate(matrix):
+        yield labels[place[0]], labels[place[1]], float(value)
+
+
+def _matrices(entries: Entries) -> Drawn:
+    rows, cells = [], []
+    for model, parameter, _, found in entries:
+        for head, matrix in enumerate(map(np.array, found["heads"]), 1):
+            offsets = range(min(MOST, matrix.shape[1]))
+            rows += [(model, parameter, head, offset, float(matrix.diagonal(offset).mean())) for offset in offsets]
+            cells += [
+                (f"{model}: {parameter}", f"head {head}", *one) for one in _cells(matrix, range(max(matrix.shape)))
+            ]
+    drawn = pd.DataFrame(cells, columns=["parameter", "head", "query i", "key j", "value"])
+    norm = norm_of(drawn["value"], diverging=True)
+    drawings = {
+        title: grids(part, "query i", "key j", "value", "head", norm)
+        for title, part in drawn.groupby("parameter", sort=False)
+    }
+    return pd.DataFrame(rows, columns=["experiment", "parameter", "head", "j - i", "mean"]), drawings
+
+
+def _numbers(entries: Entries) -> Drawn:
+    rows = []
+    for model, parameter, _, found in entries:
+        if found["kind"] == "norm":
+            text = f"{'×'.join(map(str, found['shape']))} values of norm {found['norm']:.3g}"
+        else:
+            values = np.ravel(found["values"])
+            more = f" and {len(values) - MOST:,} more" if len(values) > MOST else ""
+            text = ", ".join(f"{value:.3g}" for value in values[:MOST]) + more
+        rows.append((model, parameter, text))
+    return pd.DataFrame(rows, columns=["experiment", "parameter", "values"]), {}
+
+
+def _shift(models: Models) -> Iterator[Figure]:
+    """The shift test: how much depends on where the source begins."""
+    measures = {
+        "changed_outputs": "changed predictions (share)",
+        "cosine": "similarity of the encoder's states (cosine)",
+    }
+    rows = [
+        {"experiment": name, "k": str(one["k"]), "measure": title, "value": one[key]}
+        for name, model in models.items()
+        for key, title in measures.items()
+        for one in model["shift"]
+    ]
+    if rows:
+        table = pd.DataFrame(rows).astype({"value": float})
+        drawing = lines(table, "k", "value", "experiment", "measure")
+        yield Figure("shift", table, {"": drawing}, _sample(models))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
-from posenc_experiments.analysis import svg
 from posenc_experiments.analysis.figures import (
     Figure,
-    cell,
-    clipping_figures,
-    first_of,
-    length_figures,
-    loss_figures,
-    pooled,
+    clipping_figure,
+    length_figure,
+    loss_figure,
+    model_figures,
 )
-from posenc_experiments.analysis.model_figures import model_figures
 from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import RESAMPLES, read_texts
@@ -28,6 +26,14 @@ from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
 from posenc_experiments.evaluation.pooling import Comparison, Row, compared_rows, mean, shown_names, title
 
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
+#: the page's parts by the first words of their figures' keys
+SECTIONS = {
+    "by clipping loss": "Length, clipping distance and loss",
+    "attention": "Attention by layer and head",
+    "logits": "Position logits by distance",
+    "learned": "What was learned",
+    "shift": "Shift test",
+}
 
 
 @dataclass(frozen=True)
@@ -49,14 +55,14 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
     rows = [one.row for one in experiments]
     names = _different(shown_names(rows))
     shown = [*names, *(record["checkpoint"] for record in checkpoints)]
-    found = [first_of(record["model"] for record in one.records) for one in experiments]
+    found = [next((one["model"] for one in of_row.records if one["model"]), None) for of_row in experiments]
     found += [record["model"] for record in checkpoints]
-    models = [(name, model) for name, model in zip(_different(shown), found, strict=True) if model is not None]
-    figures = _score_figures(experiments, names) if rows else []
-    sections: list[tuple[str, str, Sequence[Figure]]] = [("scores", "Scores", [])] if rows else []
-    sections += [("lengths", "Length, clipping distance and loss", figures)] if figures else []
-    sections += _model_sections(models)
-    sections += [("systems", "Two systems", [])] if len(rows) > 1 else []
+    models = {name: model for name, model in zip(_different(shown), found, strict=True) if model is not None}
+    figures = [*(_score_figures(experiments, names) if rows else []), *model_figures(models)]
+    sections = {
+        key: (heading, [figure for figure in figures if figure.key.split("-")[0] in key.split()])
+        for key, heading in SECTIONS.items()
+    }
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("posenc_experiments.analysis", "page"),
         autoescape=True,
@@ -64,12 +70,13 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["cell"] = cell
     assert environment.loader is not None
     files = {name: environment.loader.get_source(environment, f"page.{name}")[0] for name in ("css", "js")}
     return environment.get_template("page.html").render(
         title=f"Analysis of {title(rows) if rows else 'checkpoints'}",
         subtitle=_subtitle(rows, models),
-        sections=sections,
+        sections={key: one for key, one in sections.items() if one[1]},
         headers=HEADERS,
         scores=_table(experiments, names),
         baseline=baseline,
@@ -77,12 +84,18 @@ def render(experiments: Sequence[Analysed], checkpoints: Sequence[Record] = (), 
         test=rows[0].first.test if rows else "",
         sentences=f"{experiments[0].records[0]['text']['tests'][rows[0].first.test]['sentences']:,}" if rows else "",
         data=_data(rows, names) if rows else {},
-        marker=svg.marker,
         style=Markup(files["css"]),
         script=Markup(files["js"]),
         versions=", ".join(f"{name} {version}" for name, version in versions().items()),
         settings=f"Bootstrap: {RESAMPLES:,} samples, seed {BOOTSTRAP_SEED}." if rows else "",
     )
+
+
+def cell(value: Any, form: str = ".3g") -> str:
+    """A number or a text of a table; a dash where there is none."""
+    if value is None or value != value:
+        return "–"
+    return str(value) if isinstance(value, str | int | np.integer) else format(value, form)
 
 
 def _different(names: Sequence[str]) -> list[str]:
@@ -93,44 +106,29 @@ def _different(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _subtitle(rows: Sequence[Row], models: Sequence[tuple[str, Any]]) -> str:
+def _subtitle(rows: Sequence[Row], models: Sized) -> str:
     trainings = sum(len(row.scores) for row in rows)
     found = {"experiments": len(rows), "trainings": trainings, "models whose attention was analysed": len(models)}
     return ", ".join(f"{count} {what}" for what, count in found.items() if count) + "."
 
 
 def _score_figures(experiments: Sequence[Analysed], names: Sequence[str]) -> list[Figure]:
-    rows = [one.row for one in experiments]
-    test = rows[0].first.test
-    texts = {
-        number: [record["text"]["tests"][test] for record in one.records] for number, one in enumerate(experiments)
-    }
-    losses = {
-        number: [record["text"]["valid_losses"] for record in one.records] for number, one in enumerate(experiments)
-    }
-    return [*length_figures(names, texts), *clipping_figures(rows), *loss_figures(names, losses)]
-
-
-def _model_sections(models: Sequence[tuple[str, Any]]) -> list[tuple[str, str, Sequence[Figure]]]:
-    figures = model_figures([name for name, _ in models], [model for _, model in models])
-    headings = {
-        "attention": "Attention by layer and head",
-        "logits": "Position logits by distance",
-        "learned": "What was learned",
-        "shift": "Shift test",
-    }
-    sections = [
-        (key + "-section", heading, [one for one in figures if one.key.split("-")[0] == key])
-        for key, heading in headings.items()
+    test = experiments[0].row.first.test
+    texts = {name: [record["text"] for record in one.records] for name, one in zip(names, experiments, strict=True)}
+    figures = [
+        length_figure({name: [text["tests"][test] for text in found] for name, found in texts.items()}),
+        clipping_figure([one.row for one in experiments]),
+        loss_figure({name: [text["valid_losses"] for text in found] for name, found in texts.items()}),
     ]
-    return [section for section in sections if section[2]]
+    return [figure for figure in figures if figure is not None]
 
 
 def _table(experiments: Sequence[Analysed], names: Sequence[str]) -> list[dict[str, Any]]:
     table = []
     for name, one in zip(names, experiments, strict=True):
         row = one.row
-        positions = pooled(record["text"]["position_parameters"] for record in one.records)
+        known = [found for record in one.records if (found := record["text"]["position_parameters"]) is not None]
+        positions = statistics.fmean(known) if known else None
         chrf = row.pooled(CHRF)
         cells = [
             (str(len(row.scores)), len(row.scores)),

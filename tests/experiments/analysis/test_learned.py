@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairseq_posenc import build_encoding
+from posenc_experiments.analysis.figures import learned_figures
 from posenc_experiments.analysis.learned import learned, learned_at_input
-from posenc_experiments.analysis.model_figures import learned_figures
 
 
 @pytest.fixture
@@ -140,8 +140,9 @@ def test_factors_on_the_weights_are_apart_from_the_bias(encodings):
 def test_what_layers_share_is_named_so_in_the_legend(encodings):
     for flags, legend in (((), ["layer 1", "layer 2"]), (("--position-sharing", "layer"), ["all layers"])):
         model = {"learned": learned(encodings("shaw", "--clipping-distance", "2", *flags))}
-        (figure,) = learned_figures(["shaw"], [model])
-        assert figure.legend == legend
+        (figure,) = learned_figures({"shaw": model})
+        norms = next(drawing for name, drawing in figure.drawings.items() if "norm" in name)
+        assert [text.get_text() for text in norms.legends[0].get_texts()] == legend
 
 
 def test_vectors_at_the_input_are_reported_by_position(build):
