@@ -25,7 +25,7 @@ from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.encodings.contract.registry import default_options, supports_urpe
 from fairseq_posenc.export.positions import CONVERTERS, REASONS
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.together import ALL_TESTS
+from posenc_experiments.evaluation.metrics import ALL_TESTS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

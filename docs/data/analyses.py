@@ -1,29 +1,61 @@
 """The tables of docs/analysis.md, from the analyses of Multi30k that are kept in results/."""
 
 import json
+import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-MULTI30K = Path(__file__).resolve().parents[2] / "results" / "multi30k" / "en-de"
-SETTINGS = {
-    "sinusoidal": "transformer_sinusoidal_iwslt_de_en",
-    "shaw-k16": "transformer_shaw_iwslt_de_en-clipping-distance-16",
-    "diet_rel": "transformer_diet_rel_iwslt_de_en",
-    "diet_rel-gain": "transformer_diet_rel_iwslt_de_en-bias-gain-auto",
-}
+from posenc_experiments.analysis.figures import learned_figures, length_figure
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+MULTI30K = RESULTS / "multi30k" / "en-de"
+NAMES = ("sinusoidal", "shaw-k16", "diet_rel", "diet_rel-gain")
+SHORT = RESULTS / "multi30k-short" / "en-de"
+#: the pictures that pages show
+PICTURES = (
+    *("analysis-by-length", "lengths-by-length"),
+    *("analysis-learned-vectors-shaw-k16-norm", "analysis-learned-vectors-shaw-k16-cosine-similarity"),
+    *("analysis-learned-scalars-diet_rel", "analysis-learned-scalars-diet_rel-gain"),
+)
 FAR = 5  # words: distances beyond this are far
 Model = dict[str, Any]
 Rows = tuple[list[str], list[list[str]]]
 
 
+@cache
+def records(directory: Path = MULTI30K) -> dict[str, dict[str, Any]]:
+    """What `analyse` found of the experiments of seed 1, by their names."""
+    paths = sorted(directory.glob("*/seed1/analysis.json"))
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    by_name = {record["experiment"]["name"]: record for record in found}
+    return {name: by_name[name] for name in NAMES} if directory == MULTI30K else by_name
+
+
 def models() -> dict[str, Model]:
-    """What `analyse` found of the models of seed 1."""
-    records = {name: MULTI30K / setting / "seed1" / "analysis.json" for name, setting in SETTINGS.items()}
-    return {name: json.loads(path.read_text(encoding="utf-8"))["model"] for name, path in records.items()}
+    """What it found of their models."""
+    return {name: record["model"] for name, record in records().items()}
+
+
+def draw(directory: Path) -> None:
+    """Draws the pictures of docs/analysis.md and docs/results.md, as the page of `analyse` has them."""
+    drawings = {}
+    for page, found, test in (
+        ("analysis", records(), "test_2016_flickr"),
+        ("lengths", records(SHORT), "test_2018_flickr"),
+    ):
+        texts = {name: [record["text"]["tests"][test]] for name, record in found.items()}
+        drawings[f"{page}-by-length"] = length_figure(texts).drawings[""]
+    for figure in learned_figures(models()):
+        for heading, drawing in figure.drawings.items():
+            name = f"analysis-{figure.key.partition('-by-')[0]}-{heading}"
+            drawings[re.sub(r"[^\w-]+", "-", name)] = drawing
+    for name in PICTURES:
+        drawings[name].savefig(directory / f"{name}.png", dpi=110)
 
 
 def vectors() -> Rows:

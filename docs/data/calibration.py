@@ -11,18 +11,18 @@ simulated difference of one row is found, by p alone and after the correction fo
 holds the references that docs/data/p_values.sh prepared.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import numpy as np
+import pandas as pd
 from simulation import Sources, simulate
 
-from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import Row, pool
-from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
+from posenc_experiments.evaluation.pooling import pool
+from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.significance import ALPHA, Difference, Resampled, all_differences, holm, resample
 from posenc_experiments.evaluation.together import all_tests
 
@@ -73,13 +73,12 @@ def _cells(sources: Sources) -> Cells:
     return {key: "" if value is None else value for key, value in sources._asdict().items()}
 
 
-def permuted(data: str, rows: Sequence[Row], baseline: str) -> Iterator[Cells]:
+def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iterator[Cells]:
     """The level on kept results of one test set, without rows that score less than half of the baseline."""
-    least = next(row.bleu.mean for row in rows if row.first.name == baseline) / 2
-    kept = [
-        row for row in sorted(rows, key=lambda row: row.bleu.mean) if len(row.scores) > 2 and row.bleu.mean >= least
-    ]
-    seeds = [[resample(score, BLEU) for score in row.scores] for row in kept]
+    rows = pool(results[results["test"] == test]).sort_values(BLEU, kind="stable")
+    least = rows[rows["name"] == baseline][BLEU].iloc[0] / 2
+    kept = [one for one, score in zip(rows["directories"], rows[BLEU], strict=True) if len(one) > 2 and score >= least]
+    seeds = [[resample(results, directory, test, BLEU) for directory in directories] for directories in kept]
     for pool_variance in (False, True):
         level = permuted_level(seeds, TABLES * ROWS, pool_variance)
         yield {"data": data, "seeds": 3, "rows": len(seeds), "test": name(pool_variance), "level": level}
@@ -129,18 +128,15 @@ def share(p_values: Sequence[float]) -> float:
 def main(data_dir: Path) -> None:
     rows = [*simulated(), *simulated_trainings()]
     for directory in ("multi30k/en-de", "quickstart"):
-        scores = read_experiments([RESULTS / directory], data_dir)
-        several = all_tests(scores) if directory != "quickstart" else []
-        by_test: dict[str, list[Row]] = {}
-        for row in pool([*scores, *several]):
-            by_test.setdefault(row.first.test, []).append(row)
-        for test, of_test in by_test.items():
-            rows += permuted(f"{directory} {test}", of_test, "sinusoidal")
+        results = read_results([RESULTS / directory], data_dir)
+        if directory != "quickstart":
+            results = pd.concat([results, all_tests(results)])
+        for test in dict.fromkeys(results["test"]):
+            # Of all tests together, the parts are read, too.
+            of_test = results if test == ALL_TESTS else results[results["test"] == test]
+            rows += permuted(f"{directory} {test}", of_test, test, "sinusoidal")
     path = HERE / "calibration.csv"
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    pd.DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\n")
     click.echo(path)
 
 

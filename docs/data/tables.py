@@ -2,7 +2,6 @@
 package: `python docs/data/tables.py`.
 """
 
-import csv
 import io
 import itertools
 import json
@@ -11,9 +10,12 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import analyses
+import pandas as pd
 import speed
 from rich.console import Console
 
@@ -22,17 +24,17 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import Accuracy
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
-from posenc_experiments.evaluation.pooling import Pooled, pool
-from posenc_experiments.evaluation.results import read_experiments
-from posenc_experiments.evaluation.significance import ALPHA
-from posenc_experiments.evaluation.together import ALL_TESTS
+from posenc_experiments.evaluation.comparison import difference, star
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED
+from posenc_experiments.evaluation.pooling import pool, scored
+from posenc_experiments.evaluation.report import number
+from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import SACREBLEU
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "results"
-Run = dict[str, str]
+Run = dict[str, Any]
 
 GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
 #: what `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
@@ -62,32 +64,26 @@ RELATIVE = "Adafactor"  # with steps relative to the parameter's size, rate 0.03
 VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
-def read(name: str) -> list[Run]:
-    """The runs in a file beside this one, one a row."""
-    with open(HERE / name, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def read(path: Path) -> list[Run]:
+    """The rows of a CSV as text."""
+    return list(pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records"))
+
+
+@cache
+def results_of(directory: str) -> pd.DataFrame:
+    """The results of the experiments in a directory of results/."""
+    return read_results([RESULTS / directory])
 
 
 def kept(directory: str, test: str) -> list[Run]:
-    """The runs in a directory of results/, with their scores on a test set."""
+    """The runs in a directory of results/, with their BLEU on a test set."""
+    found = results_of(directory)
+    of_test = found[(found["test"] == test) & (found["metric"] == BLEU)]
     return [
-        {
-            "encoding": found.encoding,
-            "flags": found.flag_words,
-            "seed": str(found.seed),
-            "bleu": str(found.metrics[BLEU].score),
-            "chrf": str(found.metrics[CHRF].score),
-            "valid_loss": str(found.valid_loss),
-            "parameters": f"{found.parameters:,}",
-        }
-        for found in read_experiments([RESULTS / directory])
-        if found.test == test
+        {"encoding": one.encoding, "flags": one.flags, "seed": str(one.seed), "bleu": one.score}
+        | {"name": one.name, "valid_loss": one.valid_loss}
+        for one in of_test.itertuples()
     ]
-
-
-def multi30k() -> dict[str, list[Run]]:
-    """The runs of Multi30k, English to German, by test set."""
-    return {test: kept(EN_DE, test) for test in MULTI30K}
 
 
 def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -> list[Run]:
@@ -96,10 +92,11 @@ def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -
     return [run for run in runs if wanted.items() <= run.items() and run.get("changed", "") == changed]
 
 
-def score(runs: list[Run], metric: str = "bleu") -> str:
-    """The mean of a metric with its standard deviation over seeds, and how many seeds there are."""
-    values = [float(run[metric]) for run in runs]
-    return f"{Pooled.of(values)} ({len(values)})" if values else ""
+def score(runs: list[Run]) -> str:
+    """Mean BLEU with its standard deviation over seeds, and how many seeds there are."""
+    values = [float(run["bleu"]) for run in runs]
+    spread = statistics.stdev(values) if len(values) > 1 else None
+    return f"{scored({BLEU: statistics.fmean(values), f'{BLEU} spread': spread})} ({len(values)})" if values else ""
 
 
 def loss(runs: list[Run]) -> str:
@@ -115,12 +112,11 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 def machines() -> dict[str, str]:
     """How BLEU of the same trainings differs between processors, beside how seeds differ."""
     of_cpu: dict[str, dict[tuple[str, str], float]] = {}
-    for run in read("machines.csv"):
+    for run in read(HERE / "machines.csv"):
         of_cpu.setdefault(run["cpu"], {})[run["name"], run["seed"]] = float(run["bleu"])
     here = of_cpu["AVX-512"]
-    all_kept = read_experiments([RESULTS / "quickstart"])
-    before = {(one.name, str(one.seed)): one.metrics[BLEU].score for one in all_kept}
-    before = {key: score for key, score in before.items() if key in here}
+    all_kept = {(one["name"], one["seed"]): one["bleu"] for one in kept("quickstart", "test")}
+    before = {key: score for key, score in all_kept.items() if key in here}
     names = dict.fromkeys(name for name, _ in before)
     seeds = [[score for (other, _), score in before.items() if other == name] for name in names]
     means = [_differences(before, here)[3 * number : 3 * number + 3] for number in range(len(names))]
@@ -143,11 +139,11 @@ def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str
 
 
 def learning() -> dict[str, str]:
-    quickstart, changed = kept("quickstart", "test"), read("learning.csv")
+    quickstart, changed = kept("quickstart", "test"), read(HERE / "learning.csv")
     gain = []
     for name in SCALARS:
         settings = [of(quickstart, name, flags) for flags in GAINS.values()]
-        gain.append([f"`{name}`", *(score(found) for found in settings), *(loss(found) for found in settings)])
+        gain.append([f"`{name}`", *map(score, settings), *map(loss, settings)])
     for name, flags in VECTORS.items():
         found = of(quickstart, name, flags)
         gain.append([f"`{name}`", score(found), "", "", loss(found), "", ""])
@@ -165,11 +161,11 @@ def learning() -> dict[str, str]:
         for run in changed
         if run["changed"] == RELATIVE
     ]
-    captions = multi30k()
+    captions = [kept(EN_DE, test) for test in MULTI30K]
     longer = [
-        [g, *(score(of(runs, "diet_rel", flags)) for runs in captions.values()), loss(found)]
+        [g, *(score(of(runs, "diet_rel", flags)) for runs in captions), loss(found)]
         for g, flags in (("1", ""), ("√d", "--bias-gain auto"), ("d", "--bias-gain 32"))
-        if (found := of(captions[MULTI30K[0]], "diet_rel", flags))
+        if (found := of(captions[0], "diet_rel", flags))
     ]
     return {
         "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
@@ -186,7 +182,7 @@ def reproducing() -> dict[str, str]:
         [run["layers"], f"{run['width']}, {run['ffn']}", run["batch_tokens"], run["updates"], run["lr"], run["dropout"]]
         + [run[key] for key in ("valid_bleu", "test_bleu", "valid_bleu_averaged", "test_bleu_averaged")]
         + [f"{float(run['cpu_seconds']) / 60:.1f}"]
-        for run in read("multi30k-settings.csv")
+        for run in read(HERE / "multi30k-settings.csv")
     ]
     scores = ["valid", "test_2016_flickr", "valid, last 3 averaged", "test, last 3 averaged"]
     return {"settings": table([*headers, *scores, "CPU minutes"], rows), "cost": cost(), "published": published()}
@@ -194,11 +190,9 @@ def reproducing() -> dict[str, str]:
 
 def published() -> str:
     """The scores of Multi30k's published setting."""
-    rows = [
-        [one.test, f"{one.metrics[TOKENIZED].score:.2f}", f"{one.bleu.score:.2f} ± {one.bleu.interval:.2f}"]
-        for one in read_experiments([RESULTS / "multi30k-lc"])
-    ]
-    return table(["test set", "tok. BLEU (lowercased)", "SacreBLEU, lowercased"], rows)
+    rows = pool(results_of("multi30k-lc")).to_dict("records")
+    cells = [[row["test"], f"{row[TOKENIZED]:.2f}", scored(row)] for row in rows]
+    return table(["test set", "tok. BLEU (lowercased)", "SacreBLEU, lowercased"], cells)
 
 
 def cost() -> str:
@@ -212,6 +206,22 @@ def cost() -> str:
     return table(["table", "billion target words", *GPUS], rows)
 
 
+def read_scores(path: Path) -> list[Run]:
+    """The rows of a CSV of `compare` or `table.sh`, with the keys of `pool`: also of BLEU by words of the source."""
+    rows = read(path)
+    names = {name: re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", name) for name in rows[0]}
+    keys = {name: " ".join(filter(None, (key[2] or BLEU, key[1]))) if key else name for name, key in names.items()}
+    return [{keys[name]: _value(text) for name, text in row.items()} for row in rows]
+
+
+def _value(text: str) -> float | str | None:
+    try:
+        return float(text)
+    except ValueError:
+        return text or None
+
+
+@cache
 def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
     """The rows of a file in a directory of results/, which `compare --baseline ... --format csv` wrote, by test set and
     experiment.
@@ -219,12 +229,10 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
     Raises:
         ValueError: they are not those of the experiments in results/.
     """
-    with open(RESULTS / directory / file, encoding="utf-8", newline="") as opened:
-        rows = list(csv.DictReader(opened))
-    pooled = pool(read_experiments([RESULTS / directory]))
-    current = {(row.first.test, row.first.name, str(row.bleu.mean)) for row in pooled}
+    rows, pooled = read_scores(RESULTS / directory / file), pool(results_of(directory))
     # Scores on all tests together need the references, which are not kept.
-    if current != {(row["test"], row["experiment"], row["bleu"]) for row in rows if row["test"] != ALL_TESTS}:
+    written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if row["test"] != ALL_TESTS}
+    if written != set(zip(pooled["test"], pooled["name"], pooled[BLEU], strict=True)):
         raise ValueError(f"results/{directory}/{file} is outdated: regenerate it as results/README.md says.")
     tests: dict[str, dict[str, Run]] = {}
     for row in rows:
@@ -232,48 +240,18 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
     return tests
 
 
-def with_error(row: Run, words: str = "") -> str:
-    """BLEU with its spread over seeds or its interval, of all sentences or of those with so many words."""
-    suffix = words and f" {words}"
-    error = row[f"bleu_spread{suffix}"] or row[f"bleu_interval{suffix}"]
-    return f"{float(row[f'bleu{suffix}']):.2f} ± {float(error):.2f}"
-
-
-def star(row: Run) -> str:
-    """A star if the row differs significantly from the baseline."""
-    return "*" if row["holm_p_value"] and float(row["holm_p_value"]) <= ALPHA else ""
-
-
-def difference(row: Run) -> str:
-    """The difference from the baseline with its interval, a star, and a sign if it is shown to be within the margin."""
-    if not row["difference"]:
-        return ""
-    low, high = row["difference_low"], row["difference_high"]
-    interval = f" [{float(low):+.2f}, {float(high):+.2f}]" if low else ""
-    return f"{float(row['difference']):+.2f}{interval}{star(row)}{'≈' * (row['equivalent'] == 'yes')}"
-
-
-def p_value(row: Run) -> str:
-    """p with Holm's correction."""
-    return row["holm_p_value"] and f"{float(row['holm_p_value']):.3f}"
-
-
 def results() -> dict[str, str]:
-    found = sorted(compared("quickstart")["test"].values(), key=lambda row: -float(row["bleu"]))
+    found = sorted(compared("quickstart")["test"].values(), key=lambda row: -row[BLEU])
     generated = [
         [
-            f"`{row['experiment']}`",
-            with_error(row),
-            difference(row),
-            p_value(row),
-            f"{float(row['chrf']):.2f}",
-            f"{int(row['parameters']):,}",
+            *(f"`{row['experiment']}`", scored(row), *test_of(row)),
+            *(f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"),
         ]
         for row in found
     ]
     of_all = compared(EN_DE)[ALL_TESTS]
     several, single = (
-        [name for name, row in of_all.items() if (" " in row["seeds"]) == more] for more in (True, False)
+        [name for name, row in of_all.items() if (" " in str(row["seeds"])) == more] for more in (True, False)
     )
     return {
         "quickstart": table(["experiment", "BLEU", "difference", "p", "chrF", "parameters"], generated),
@@ -287,12 +265,14 @@ def results() -> dict[str, str]:
 
 def multi30k_pairs(names: Collection[str]) -> str:
     """The differences between Multi30k's experiments and each baseline of PAIRED, on all tests together."""
-    of_baseline = {baseline: compared(EN_DE, f"compare-{baseline}.csv")[ALL_TESTS] for baseline in PAIRED}
-    rows = [
-        [f"`{name}`", *(cell(rows[name]) for rows in of_baseline.values() for cell in (difference, p_value))]
-        for name in names
-    ]
+    of_baseline = [compared(EN_DE, f"compare-{baseline}.csv")[ALL_TESTS] for baseline in PAIRED]
+    rows = [[f"`{name}`", *(cell for of_all in of_baseline for cell in test_of(of_all[name]))] for name in names]
     return table(["experiment", *(cell for name in PAIRED for cell in (f"from `{name}`", "p"))], rows)
+
+
+def test_of(row: Run) -> tuple[str, str]:
+    """The difference from the baseline, and p with Holm's correction."""
+    return difference(row), number(row["holm_p_value"], ".3f")
 
 
 #: the columns of simulated scores, and their headers
@@ -301,7 +281,7 @@ SOURCES = {"of_seed": "a seed", "of_system": "a sentence", "of_model": "a senten
 
 def scoring() -> dict[str, str]:
     """The level and the power of the test of a difference, as docs/data/calibration.py measured them."""
-    rows = read("calibration.csv")
+    rows = read(HERE / "calibration.csv")
     power, level, kept = [], [], []
     for one, pooled in zip(rows[::2], rows[1::2], strict=True):
         assert (one["test"], pooled["test"]) == ("welch", "pooled")
@@ -329,10 +309,9 @@ def scoring() -> dict[str, str]:
 
 def by_words(directory: str) -> str:
     """BLEU by words of the source, as `table.sh short` of a recipe wrote it."""
-    with open(RESULTS / directory / "short.csv", encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if not row["missing"]]
-    ranges = [name.removeprefix("bleu ") for name in rows[0] if name.startswith("bleu ")]
-    cells = [[f"`{row['experiment']}`", *(with_error(row, words) for words in ranges)] for row in rows]
+    rows = [row for row in read_scores(RESULTS / directory / "short.csv") if not row["missing"]]
+    ranges = [name.removeprefix("sentences ") for name in rows[0] if name.startswith("sentences ")]
+    cells = [[f"`{row['experiment']}`", *(scored(row, words) for words in ranges)] for row in rows]
     return table(["experiment", *(f"{words} words" for words in ranges)], cells)
 
 
@@ -341,7 +320,7 @@ def lengths() -> dict[str, str]:
     of_test = compared(SHORT)
     ratios = length_ratios(SHORT)
     deeper = [
-        [f"`{name}`", *(cell for test in DEEPER for cell in (with_error(of_test[test][name]), ratios[test, name]))]
+        [f"`{name}`", *(cell for test in DEEPER for cell in (scored(of_test[test][name]), ratios[test, name]))]
         for name in of_test[DEEPER[0]]
     ]
     return {
@@ -355,8 +334,8 @@ def lengths() -> dict[str, str]:
 def length_ratios(directory: str) -> dict[tuple[str, str], str]:
     """Words of the translations by words of the references, the mean over seeds, by test set and experiment."""
     found: dict[tuple[str, str], list[float]] = {}
-    for one in read_experiments([RESULTS / directory]):
-        bleu = json.loads(one.file(SACREBLEU).read_text(encoding="utf-8"))[0]
+    for one in results_of(directory).drop_duplicates(["directory", "test"]).itertuples():
+        bleu = json.loads((one.directory / f"{one.test}.{SACREBLEU}").read_text(encoding="utf-8"))[0]
         (ratio,) = re.findall(r"ratio = ([\d.]+)", bleu["verbose_score"])
         found.setdefault((one.test, one.name), []).append(float(ratio))
     return {key: f"{statistics.fmean(ratios):.3f}" for key, ratios in found.items()}
@@ -379,9 +358,9 @@ def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.c
         )
     rows = []
     for name in chosen:
-        whole = of_test[ALL_TESTS][name]
-        scores = [with_error(of_test[test][name]) + star(of_test[test][name]) for test in MULTI30K]
-        rows.append([f"`{name}`", *scores, with_error(whole), difference(whole), p_value(whole)])
+        whole, single = of_test[ALL_TESTS][name], [of_test[test][name] for test in MULTI30K]
+        scores = [scored(row) + star(row) for row in single]
+        rows.append([f"`{name}`", *scores, scored(whole), *test_of(whole)])
     headers = ["experiment", *COLUMNS, "difference", "p"]
     if not any(row[-1] for row in rows):  # of one seed
         headers, rows = headers[:-1], [row[:-1] for row in rows]
@@ -394,8 +373,9 @@ def readme() -> dict[str, str]:
 
 def draw(path: Path, directory: str, test: str) -> None:
     """Draws BLEU against clipping distance."""
-    runs = [one for one in read_experiments([RESULTS / directory]) if one.test == test and one.name in CLIPPING]
-    plot.plot(pool(sorted(runs, key=lambda one: CLIPPING.index(one.name))), path)
+    found = results_of(directory)
+    chosen = found[(found["test"] == test) & found["name"].isin(CLIPPING)]
+    plot.plot(pool(chosen.sort_values("name", key=lambda names: names.map(CLIPPING.index), kind="stable")), path)
 
 
 def draw_terminal(path: Path) -> None:
@@ -422,7 +402,7 @@ def options() -> dict[str, str]:
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
         alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
-    shape = read("shape.csv")
+    shape = read(HERE / "shape.csv")
     return {
         "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
         "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
@@ -432,7 +412,7 @@ def options() -> dict[str, str]:
 def contrast() -> dict[str, str]:
     """As `fairseq-posenc contrast --format csv` printed them: each phenomenon, and `relative` by distance."""
     rows: dict[tuple[str, str], list[Run]] = {}
-    for run in read("contrast.csv"):
+    for run in read(HERE / "contrast.csv"):
         if run["distance"] == "all" or run["phenomenon"] == "relative":
             rows.setdefault((run["phenomenon"], run["distance"]), []).append(run)
     models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
@@ -485,4 +465,5 @@ if __name__ == "__main__":
         page_path.write_text(page_text, encoding="utf-8")
     for picture, chosen in PLOTS.items():
         draw(IMAGES / picture, *chosen)
+    analyses.draw(IMAGES)
     draw_terminal(TERMINAL)

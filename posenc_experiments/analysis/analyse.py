@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pandas as pd
+
 from posenc_experiments.analysis.data import Data, data_of, required
-from posenc_experiments.analysis.page import Analysed, render
+from posenc_experiments.analysis.page import render
 from posenc_experiments.analysis.record import (
     ModelSettings,
     Record,
@@ -18,8 +20,8 @@ from posenc_experiments.analysis.record import (
 from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, require_output
-from posenc_experiments.evaluation.pooling import Row, comparable_groups, find_row, pool, row_names
-from posenc_experiments.evaluation.results import Score, read_experiments
+from posenc_experiments.evaluation.pooling import find_row, pool, require_comparable, row_names
+from posenc_experiments.evaluation.results import Result, of_tests, read_results
 from posenc_experiments.experiment.layout import ANALYSIS
 
 MOST_BYTES = 10_000_000
@@ -32,15 +34,15 @@ class Checkpoints:
     paths: Sequence[Path]
     data: Data
 
-    def on_test_of(self, rows: Sequence[Row]) -> Checkpoints:
-        """The same checkpoints, on the test set that the rows' models read; without rows on the data's subset.
+    def on_test_of(self, results: pd.DataFrame | None) -> Checkpoints:
+        """The same checkpoints, on the test set that these models read; without results on the data's subset.
 
         Raises:
             RecipeError: there is no such binarized data.
         """
-        if not rows:
+        if results is None:
             return replace(self, data=required(self.data))
-        read = data_of(rows[0].first, self.data.directory)
+        read = data_of(of_tests(results)[0], self.data.directory)
         assert read is not None  # since the directory is given
         return replace(self, data=required(replace(self.data, subset=read.subset)))
 
@@ -75,19 +77,20 @@ def analyse(
         RecipeError: an experiment cannot be read, or not be compared with the others.
     """
     require_output(output, "analysis.html")
-    scores = read_experiments(directories) if directories else []
-    rows = _rows(scores, test) if scores else []
-    number = _baseline(rows, baseline)
-    checkpoints = checkpoints and checkpoints.on_test_of(rows)
-    settings = ModelSettings(rows[0].first.test if rows and models else None, sentences, binarized, cpu)
-    by_directory: dict[Path, list[Score]] = {}
-    for score in scores:
-        by_directory.setdefault(score.directory, []).append(score)
+    results = read_results(directories) if directories else None
+    of_test = None if results is None else _comparable(results, test)
+    number = _baseline(of_test, baseline)
+    checkpoints = checkpoints and checkpoints.on_test_of(of_test)
+    read = None if of_test is None or not models else str(of_test["test"].iloc[0])
+    settings = ModelSettings(read, sentences, binarized, cpu)
+    experiments: dict[Path, list[Result]] = {}
+    for result in [] if results is None else of_tests(results):
+        experiments.setdefault(result.directory, []).append(result)
     if models:
-        _require_one_vocabulary(by_directory, settings, checkpoints)
+        _require_one_vocabulary(experiments, settings, checkpoints)
     records: dict[Path, Record] = {}
-    for done, (directory, mine) in enumerate(by_directory.items(), 1):
-        title = f"{mine[0].name} seed {mine[0].seed} ({done} of {len(by_directory)})"
+    for done, (directory, mine) in enumerate(experiments.items(), 1):
+        title = f"{mine[0].name} seed {mine[0].seed} ({done} of {len(experiments)})"
         path = _record_path(directory, ANALYSIS, output)
         records[directory] = analyse_experiment(mine, settings, path, _titled(say, title))
     bare = []
@@ -98,8 +101,7 @@ def analyse(
             found = analyse_checkpoint(path, checkpoints.data, asked, record, _titled(say, name))
             bare.append({**found, "checkpoint": name})
     say("analyse: comparing and drawing")
-    analysed = [Analysed(row, [records[score.directory] for score in row.scores]) for row in rows]
-    page = render(analysed, bare, number).encode("utf-8")
+    page = render(of_test, records, bare, number).encode("utf-8")
     if len(page) > MOST_BYTES:
         raise RecipeError(
             f"The page would have {len(page) / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}: name fewer directories, "
@@ -114,56 +116,53 @@ def _titled(say: Callable[[str], None], title: str) -> Callable[[str], None]:
     return lambda text: say(f"analyse: {title}: {text}")
 
 
-def _rows(scores: Sequence[Score], test: str | None) -> list[Row]:
-    """Comparable rows of one test set.
+def _comparable(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
+    """The results of one test set.
 
     Raises:
         RecipeError: the experiments are of several corpora or pairs, or of several limits of the training's lengths, or
             one lacks the test set, or has another source.
     """
-    first = scores[0]
-    for score in scores:
-        for what, several in (("corpus", "corpora"), ("pair", "pairs")):
-            if getattr(score, what) != getattr(first, what):
+    first = results.iloc[0]
+    for column, what in (
+        ("corpus", "are of different corpora"),
+        ("pair", "are of different pairs"),
+        ("train_max_words", "were trained with different train-max-words"),
+    ):
+        for directory, value in zip(results["directory"], results[column], strict=True):
+            if value != first[column]:
                 raise RecipeError(
-                    f"{first.directory} and {score.directory} are of different {several} ({getattr(first, what)} and "
-                    f"{getattr(score, what)}): analyse them apart."
+                    f"{first['directory']} and {directory} {what} ({first[column] or 'none'} and {value or 'none'}): "
+                    "analyse them apart."
                 )
-        if score.train_max_words != first.train_max_words:
+    chosen = test or first["test"]
+    for directory, tests in results.groupby("directory", sort=False)["test"]:
+        if chosen not in set(tests):
             raise RecipeError(
-                f"{first.directory} and {score.directory} were trained with different train-max-words "
-                f"({first.train_max_words or 'none'} and {score.train_max_words or 'none'}): analyse them apart."
+                f"{directory} has no scores of {chosen}; it has {', '.join(dict.fromkeys(tests))}: name another by "
+                "--test, or leave the directory out."
             )
-    chosen = test or first.test
-    have: dict[Path, list[str]] = {}
-    for score in scores:
-        have.setdefault(score.directory, []).append(score.test)
-    for directory, tests in have.items():
-        if chosen not in tests:
-            raise RecipeError(
-                f"{directory} has no scores of {chosen}; it has {', '.join(tests)}: name another by --test, or leave "
-                "the directory out."
-            )
-    wanted = [score for score in scores if score.test == chosen]
-    rows = comparable_groups(pool(wanted))[0]
-    for score in wanted:
-        read_texts(score)  # refuses missing and cut files before the models are read
-    return rows
+    of_test = results[results["test"] == chosen]
+    require_comparable(of_test)
+    for result in of_tests(of_test):
+        read_texts(result)  # refuses missing and cut files before the models are read
+    return of_test
 
 
-def _baseline(rows: Sequence[Row], name: str | None) -> int:
+def _baseline(results: pd.DataFrame | None, name: str | None) -> int:
     """The number of the row with this name; the first without a name.
 
     Raises:
         RecipeError: no row has it.
     """
+    rows = None if results is None else pool(results)
     if name is None:
         return 0
-    row = find_row(rows, name) if rows else None
-    if row is None:
-        names = ", ".join(row_names(rows)) or "none"
+    number = None if rows is None else find_row(rows, name)
+    if number is None:
+        names = "none" if rows is None else ", ".join(row_names(rows))
         raise RecipeError(f"--baseline {name}: there is no such experiment here; there are {names}.")
-    return next(number for number, other in enumerate(rows) if other is row)
+    return number
 
 
 def _record_path(directory: Path, name: str, output: Path) -> Path:
@@ -174,7 +173,7 @@ def _record_path(directory: Path, name: str, output: Path) -> Path:
 
 
 def _require_one_vocabulary(
-    experiments: dict[Path, list[Score]], settings: ModelSettings, checkpoints: Checkpoints | None
+    experiments: dict[Path, list[Result]], settings: ModelSettings, checkpoints: Checkpoints | None
 ) -> None:
     """Refuses models that read different tokens: their distances are not comparable.
 
@@ -182,8 +181,8 @@ def _require_one_vocabulary(
         RecipeError: dictionaries differ.
     """
     data = {
-        str(path): data_of(next(score for score in scores if score.test == settings.test), settings.binarized)
-        for path, scores in experiments.items()
+        str(path): data_of(next(one for one in results if one.test == settings.test), settings.binarized)
+        for path, results in experiments.items()
     }
     data |= {str(path): checkpoints.data for path in checkpoints.paths} if checkpoints else {}
     known = {name: one.vocabulary() for name, one in data.items() if one is not None}

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+import pandas as pd
+
 from posenc_experiments.analysis.contrastive_sets import ALL, Contrast
 from posenc_experiments.analysis.pairs import Pair
 from posenc_experiments.analysis.targets import Model, score_targets, unknown_words
 from posenc_experiments.evaluation.metrics import CONFIDENCE
-from posenc_experiments.evaluation.report import Column, Report, Table
+from posenc_experiments.evaluation.report import Report, Table
 
 #: the highest distance of each bucket but the last
 BUCKETS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
@@ -40,15 +42,6 @@ class Accuracy:
     def __str__(self) -> str:
         low, high = self.interval
         return f"{100 * self.share:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the table: a part of the set, and each model's accuracy on it."""
-
-    phenomenon: str
-    distance: str
-    accuracies: Sequence[Accuracy]
 
 
 def preferences(
@@ -102,52 +95,49 @@ def report(
         names: of the models.
         found: for each model, its `preferences`.
     """
-    lines = list(_lines(contrasts, found))
-    columns = [
-        Column[Line]("phenomenon", lambda line: line.phenomenon, left=True),
-        Column[Line]("distance", lambda line: line.distance),
-        Column[Line]("pairs", lambda line: f"{line.accuracies[0].pairs:,}"),
-        *(
-            Column[Line](name, lambda line, number=number: str(line.accuracies[number]))  # type: ignore[misc]
-            for number, name in enumerate(names)
-        ),
-    ]
+    parts = list(_parts(contrasts))
+    of_models = {
+        name: [Accuracy(sum(right[number] for number in numbers), len(numbers)) for _, _, numbers in parts]
+        for name, right in zip(names, found, strict=True)
+    }
+    columns = {
+        "phenomenon": [phenomenon for phenomenon, _, _ in parts],
+        "distance": [distance for _, distance, _ in parts],
+        "pairs": [f"{len(numbers):,}" for _, _, numbers in parts],
+        **{name: list(map(str, accuracies)) for name, accuracies in of_models.items()},
+    }
     what = "mean" if normalize else "sum"
     notes = [
         f"Accuracy in %: pairs whose correct target has the higher {what} of token log-probabilities; in brackets the "
         "95 % Wilson interval.",
         "Distance in words of the target, as the set gives it.",
     ]
-    records = [
+    data = [
         {
-            **{"model": name, "phenomenon": line.phenomenon, "distance": line.distance, "pairs": accuracy.pairs},
-            **{"correct": accuracy.correct, "accuracy": accuracy.share},
-            **dict(zip(("low", "high"), accuracy.interval, strict=True)),
+            **{"model": name, "phenomenon": phenomenon, "distance": distance, "pairs": accuracies[at].pairs},
+            **{"correct": accuracies[at].correct, "accuracy": accuracies[at].share},
+            **dict(zip(("low", "high"), accuracies[at].interval, strict=True)),
         }
-        for line in lines
-        for name, accuracy in zip(names, line.accuracies, strict=True)
+        for at, (phenomenon, distance, _) in enumerate(parts)
+        for name, accuracies in of_models.items()
     ]
-    return Report([Table(lines, columns, notes, title)], records)
+    return Report([Table(columns, notes, title)], pd.DataFrame(data))
 
 
-def _lines(contrasts: Sequence[Contrast], found: Sequence[Sequence[bool]]) -> Iterator[Line]:
-    """For each phenomenon, in the set's order, a line of all its pairs and one of each bucket; then the whole set."""
-
-    def line(phenomenon: str, distance: str, numbers: Sequence[int]) -> Line:
-        return Line(
-            phenomenon, distance, [Accuracy(sum(of[number] for number in numbers), len(numbers)) for of in found]
-        )
-
+def _parts(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, str, Sequence[int]]]:
+    """A phenomenon, a distance, and the numbers of their pairs: for each phenomenon, in the set's order, all its pairs
+    and those of each bucket; then the whole set.
+    """
     phenomena: dict[str, list[int]] = {}
     for number, contrast in enumerate(contrasts):
         phenomena.setdefault(contrast.phenomenon, []).append(number)
     for phenomenon, numbers in phenomena.items():
-        yield line(phenomenon, ALL, numbers)
+        yield phenomenon, ALL, numbers
         buckets: dict[str, list[int]] = {}
         for number in sorted(numbers, key=lambda number: contrasts[number].distance or 0):
             distance = contrasts[number].distance
             if distance is not None:
                 buckets.setdefault(bucket(distance), []).append(number)
         for name, members in buckets.items():
-            yield line(phenomenon, name, members)
-    yield line(ALL, ALL, range(len(contrasts)))
+            yield phenomenon, name, members
+    yield ALL, ALL, range(len(contrasts))

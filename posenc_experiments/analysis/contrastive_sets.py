@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from posenc_experiments.analysis.pairs import lines_of
 from posenc_experiments.base.errors import RecipeError
@@ -74,32 +73,19 @@ def _table(path: Path) -> Iterator[Contrast]:
 
 
 def _lingeval97(path: Path) -> Iterator[Contrast]:
+    where = str(path)
     try:
-        entries = json.loads("\n".join(lines_of(path)))
-    except (ValueError, RecursionError) as error:
+        for number, entry in enumerate(json.loads("\n".join(lines_of(path))), 1):
+            where = f"{path}, entry {number}"
+            source, correct = (entry[key] for key in ("source", "reference"))
+            for count, error in enumerate(entry["errors"], 1):
+                where = f"{path}, entry {number}, error {count}"
+                distance = None if error.get("distance") is None else int(error["distance"])
+                yield Contrast(error["type"], distance, source, correct, error["contrastive"], where)
+    except json.JSONDecodeError as error:
         raise RecipeError(f"{path} is not JSON ({error}): download it again.") from None
-    if not isinstance(entries, list):
-        raise RecipeError(f"{path} is not LingEval97: it holds no list of entries.")
-    for number, entry in enumerate(entries, 1):
-        where = f"{path}, entry {number}"
-        source, correct = (_text(entry, key, where) for key in ("source", "reference"))
-        errors = entry.get("errors")
-        if not isinstance(errors, list):
-            raise RecipeError(f"{where}: its 'errors' are not a list, as LingEval97's are.")
-        for count, value in enumerate(errors, 1):
-            place = f"{where}, error {count}"
-            phenomenon, contrastive = (_text(value, key, place) for key in ("type", "contrastive"))
-            distance = value.get("distance")
-            if distance is not None and (type(distance) is not int or distance < 0):
-                raise RecipeError(f"{place}: its 'distance' is {distance!r}, not a number of words.")
-            yield Contrast(phenomenon, distance, source, correct, contrastive, place)
-
-
-def _text(value: Any, key: str, where: str) -> str:
-    found = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, str):
-        raise RecipeError(f"{where}: it has no text {key!r}, as LingEval97's have.")
-    return found
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise RecipeError(f"{where}: this is not as LingEval97 has it ({error!r}): download it again.") from None
 
 
 def _distil_lingeval(path: Path) -> Iterator[Contrast]:

@@ -15,7 +15,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
 from posenc_experiments.data import prepare
 from posenc_experiments.data.lengths import index_file, read_sizes
-from posenc_experiments.evaluation.results import Score
+from posenc_experiments.evaluation.results import Result, text_file
 from posenc_experiments.experiment.layout import GENERATE_SCRIPT
 
 
@@ -43,9 +43,9 @@ class Data:
         """Checksums of the dictionaries."""
         return prepare.vocabulary(self.directory, self.source, self.target)
 
-    def has_vocabulary_of(self, score: Score) -> bool:
+    def has_vocabulary_of(self, result: Result) -> bool:
         """Whether an experiment was trained with these dictionaries, as far as it records them."""
-        return score.vocabulary in (None, self.vocabulary())
+        return result.vocabulary in (None, self.vocabulary())
 
     def contents(self) -> list[Any]:
         """What identifies this data and subset."""
@@ -63,26 +63,26 @@ class Data:
         return None if len(sizes) != lines else np.asarray(sizes > read_sizes(train).max(initial=0))
 
 
-def data_of(score: Score, binarized: Path | None) -> Data | None:
+def data_of(result: Result, binarized: Path | None) -> Data | None:
     """The data that an experiment's test set was translated from, as TEST.generate.sh names it, or the same subset in
     `binarized`; None if it is not there, or was prepared again with other dictionaries.
 
     Raises:
         RecipeError: `binarized` lacks a file, or its dictionaries are not those of the experiment's training.
     """
-    source, _, target = score.pair.partition("-")
-    words = script_words(score.file(GENERATE_SCRIPT))
+    source, _, target = result.pair.partition("-")
+    words = script_words(text_file(result, GENERATE_SCRIPT))
     subset = words[words.index("--gen-subset") + 1] if "--gen-subset" in words[:-1] else "test"
     if binarized is None:
         named = [following for word, following in pairwise(words) if word == "fairseq_cli.generate"]
         if not named:
             return None
         data = Data(Path(named[0]), source, target, subset)
-        return None if data.missing() or not data.has_vocabulary_of(score) else data
+        return None if data.missing() or not data.has_vocabulary_of(result) else data
     data = required(Data(binarized, source, target, subset))
-    if not data.has_vocabulary_of(score):
+    if not data.has_vocabulary_of(result):
         raise RecipeError(
-            f"--data {binarized}: these are not the dictionaries that {score.directory} was trained with; name the "
+            f"--data {binarized}: these are not the dictionaries that {result.directory} was trained with; name the "
             "data of its training."
         )
     return data

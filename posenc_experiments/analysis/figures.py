@@ -20,7 +20,7 @@ from posenc_experiments.analysis.texts import METRICS
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.plot import clipping_curves
 from posenc_experiments.evaluation.plot import draw as draw_clipping
-from posenc_experiments.evaluation.pooling import Row
+from posenc_experiments.evaluation.pooling import scored
 
 Records = Mapping[str, Sequence[dict[str, Any]]]  # what was found of the seeds of an experiment, by its name
 Models = Mapping[str, dict[str, Any]]  # what analyse_model found, by the name of the experiment or checkpoint
@@ -89,18 +89,22 @@ def _range(first: int, last: int) -> str:
     return f"{first}–{last}" if first < last else str(first)
 
 
-def clipping_figure(rows: Sequence[Row]) -> Figure | None:
-    """BLEU by clipping distance, if rows differ in it."""
-    curves = [(name, curve) for name, curve in clipping_curves(rows) if len(curve) > 1]
-    cells = [(name, row.clipping_distance, str(row.bleu), len(row.scores)) for name, curve in curves for row in curve]
+def clipping_figure(rows: pd.DataFrame) -> Figure | None:
+    """BLEU by clipping distance, if comparable rows differ in it."""
+    cells = [
+        (name, int(row["K"]), scored(row), len(row["seeds"]))
+        for name, curve in clipping_curves(rows).items()
+        for row in curve.to_dict("records")
+        if len(curve) > 1
+    ]
     if not cells:
         return None
-    counts = sorted({len(row.scores) for row in rows})
-    sample = f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} an experiment"
-    table = pd.DataFrame(cells, columns=["encoding", "K", BLEU, "seeds"])
     with rc_context(STYLE):
         drawing = Drawing(figsize=(7, 4), layout="constrained")
-        draw_clipping(drawing.subplots(), list(rows))
+        draw_clipping(drawing.subplots(), rows)
+    counts = sorted(set(map(len, rows["seeds"])))
+    sample = f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} an experiment"
+    table = pd.DataFrame(cells, columns=["encoding", "K", BLEU, "seeds"])
     return Figure("clipping-distance", table, {"": drawing}, sample)
 
 

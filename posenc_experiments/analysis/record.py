@@ -19,7 +19,7 @@ from posenc_experiments.analysis.texts import RESAMPLES, by_length, read_texts
 from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
-from posenc_experiments.evaluation.results import Score
+from posenc_experiments.evaluation.results import Result, text_file
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 from posenc_experiments.training.train_log import TrainLog
 
@@ -45,15 +45,15 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(package) for name, package in names.items()}
 
 
-def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: Path, say: Say) -> Record:
-    """The record of an experiment with these scores, one for each test set; written to `path` unless it is there.
+def analyse_experiment(results: Sequence[Result], settings: ModelSettings, path: Path, say: Say) -> Record:
+    """The record of an experiment with these results, one for each test set; written to `path` unless it is there.
 
     A model's figures of an earlier call stay in that file where this call finds none.
     """
-    directory, first = scores[0].directory, scores[0]
-    files = ExperimentDirectory(directory)
+    first = results[0]
+    files = ExperimentDirectory(first.directory)
     known = read_record(path)
-    data = {score.test: data_of(score, settings.binarized) for score in scores}
+    data = {result.test: data_of(result, settings.binarized) for result in results}
     record: Record = {
         "experiment": {key: getattr(first, key) for key in ("corpus", "pair", "setup", "name", "arch", "seed")},
         "fingerprint": first.fingerprint,
@@ -63,20 +63,20 @@ def analyse_experiment(scores: Sequence[Score], settings: ModelSettings, path: P
     if first.train_max_words:
         record["settings"]["train_max_words"] = first.train_max_words
     # Only what is not a default, so that kept records stay.
-    if (tokenizer := tokenizer_of(first.bleu.signature)) != "13a":
+    if (tokenizer := tokenizer_of(first.signature)) != "13a":
         record["settings"]["tokenize"] = tokenizer
-    if is_unspaced(first.source_language):
-        record["settings"]["length_unit"] = unit(first.source_language)
-    inputs = fingerprint([_text_inputs(scores, data, files), record["versions"], record["settings"], FIGURES])
+    if is_unspaced(language := first.pair.split("-")[0]):
+        record["settings"]["length_unit"] = unit(language)
+    inputs = fingerprint([_text_inputs(results, data, files), record["versions"], record["settings"], FIGURES])
     record["text"] = _kept(known, "text", inputs)
     if record["text"] is None:
         say("texts")
         figures = {
-            "tests": {score.test: _analyse_texts(score, data[score.test]) for score in scores},
+            "tests": {result.test: _analyse_texts(result, data[result.test]) for result in results},
             "valid_losses": valid_losses(files.train_log),
             "position_parameters": position_parameters(files.command, first.arch),
         }
-        record["text"] = _part(inputs, figures)
+        record["text"] = _as_read({"inputs": inputs, **figures})
     of_test = None if settings.test is None else data[settings.test]
     earlier, model = known.get("model"), None
     if of_test is not None and files.averaged.is_file():
@@ -125,7 +125,7 @@ def _model(checkpoint: Path, data: Data, settings: ModelSettings, known: Record,
         progress=every_ten_seconds(lambda text: say(f"model: {text}"), "sentences"),
         cpu=settings.cpu,
     )
-    return _part(inputs, {**made_by, "subset": data.subset, "vocabulary": data.vocabulary(), **found})
+    return _as_read({"inputs": inputs, **made_by, "subset": data.subset, "vocabulary": data.vocabulary(), **found})
 
 
 def read_record(path: Path) -> Record:
@@ -137,23 +137,19 @@ def read_record(path: Path) -> Record:
     return found if isinstance(found, dict) else {}
 
 
-def _part(inputs: str, figures: Record) -> Record:
-    """A part of a record: the fingerprints of its inputs and of its figures, and the figures."""
-    as_read = json.loads(json.dumps(figures))  # with keys that are text
-    return {"inputs": inputs, "contents": fingerprint(as_read), **figures}
+def _as_read(figures: Record) -> Record:
+    """The same as JSON has it, with keys that are text."""
+    return dict(json.loads(json.dumps(figures)))
 
 
 def _kept(known: Record, name: str, inputs: str) -> Record | None:
-    """A part that an earlier call made from the same inputs; None if there is none, or it was changed since."""
+    """A part that an earlier call made from the same inputs; None if there is none."""
     found = known.get(name)
-    if not isinstance(found, dict):
-        return None
-    figures = {key: value for key, value in found.items() if key not in ("inputs", "contents")}
-    return found if found == _part(inputs, figures) else None
+    return found if isinstance(found, dict) and found.get("inputs") == inputs else None
 
 
-def _text_inputs(scores: Sequence[Score], data: dict[str, Data | None], files: ExperimentDirectory) -> list[Any]:
-    paths = [score.file(kind) for score in scores for kind in (SOURCES, REFERENCES, HYPOTHESES)]
+def _text_inputs(results: Sequence[Result], data: dict[str, Data | None], files: ExperimentDirectory) -> list[Any]:
+    paths = [text_file(result, kind) for result in results for kind in (SOURCES, REFERENCES, HYPOTHESES)]
     paths += [files.train_log, files.command]
     lengths = [
         None if one is None else [one.index(split, one.source) for split in ("train", one.subset)]
@@ -163,9 +159,9 @@ def _text_inputs(scores: Sequence[Score], data: dict[str, Data | None], files: E
     return [[path.name, file_hash(path) if path.is_file() else None] for path in paths]
 
 
-def _analyse_texts(score: Score, data: Data | None) -> Record:
-    texts = read_texts(score)
-    limit = score.train_max_words
+def _analyse_texts(result: Result, data: Data | None) -> Record:
+    texts = read_texts(result)
+    limit = result.train_max_words
     if limit is not None:
         # In the unit of the limit, so that the limit is a boundary of buckets; a short sentence may have many tokens.
         longer: NDArray[np.bool_] | None = texts.source_lengths > limit
@@ -173,7 +169,7 @@ def _analyse_texts(score: Score, data: Data | None) -> Record:
         longer = None if data is None else data.longer_than_training(len(texts.sources))
     return {
         "sentences": len(texts.sources),
-        "length_unit": f"source {unit(score.source_language)}",
+        "length_unit": f"source {unit(result.pair.split('-')[0])}",
         **{name: make(numbers) for name, (numbers, make) in texts.scores().items()},
         "by_length": by_length(texts, longer, limit),
     }

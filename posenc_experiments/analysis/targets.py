@@ -17,7 +17,8 @@ from posenc_experiments.analysis.data import data_of
 from posenc_experiments.analysis.pairs import Pair
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data import prepare, text
-from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.evaluation.pooling import long_name
+from posenc_experiments.evaluation.results import of_tests, read_results
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
 
@@ -59,17 +60,17 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
     """
     found: list[tuple[str, str, Path, Path]] = []
     directories = [path for path in paths if path.is_dir()]
-    for score in read_experiments(directories) if directories else []:
-        checkpoint = ExperimentDirectory(score.directory).averaged
-        data = data_of(score, binarized)
+    for result in of_tests(read_results(directories)) if directories else []:
+        checkpoint = ExperimentDirectory(result.directory).averaged
+        data = data_of(result, binarized)
         if not checkpoint.is_file():
             raise RecipeError(f"{checkpoint} is missing: run the stages train..average, or leave the directory out.")
         if data is None:
             raise RecipeError(
-                f"{score.directory}: the binarized data that it was trained on is not there, or was prepared again "
+                f"{result.directory}: the binarized data that it was trained on is not there, or was prepared again "
                 "with other dictionaries: name it with --data."
             )
-        model = score.long_name, f"seed {score.seed}", checkpoint, data.directory
+        model = long_name(result), f"seed {result.seed}", checkpoint, data.directory
         if model not in found:  # an experiment has a score for each test set
             found.append(model)
     for path in (path for path in paths if not path.is_dir()):

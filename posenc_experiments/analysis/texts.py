@@ -14,7 +14,7 @@ from sacrebleu.metrics import bleu, chrf
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, CONFIDENCE, sacrebleu_metric
-from posenc_experiments.evaluation.results import Score, read_test_texts
+from posenc_experiments.evaluation.results import Result, read_test_texts
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
@@ -104,9 +104,9 @@ def length_ratio(lengths: Numbers) -> float:
     return float(translated / max(wanted, 1))
 
 
-def read_texts(score: Score) -> Texts:
-    """Reads the files of a score's test set; RecipeError if they cannot be read."""
-    return Texts(*read_test_texts(score), score.bleu.signature, score.pair)
+def read_texts(result: Result) -> Texts:
+    """Reads the files of a result's test set; RecipeError if they cannot be read."""
+    return Texts(*read_test_texts(result), result.signature, result.pair)
 
 
 def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = None) -> list[tuple[int, int]]:

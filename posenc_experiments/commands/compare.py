@@ -56,20 +56,25 @@ def main(
         raise click.BadParameter(f"{margin} is not a number above 0, such as 0.5.", param_hint="--margin")
     if plot is not None:
         require_output(plot, "compare.png", "--plot")
-    from posenc_experiments.evaluation import comparison, pooling, results, together
+    import pandas as pd
+
+    from posenc_experiments.evaluation.comparison import report
     from posenc_experiments.evaluation.plot import plot as draw
+    from posenc_experiments.evaluation.pooling import Comparison, pool, with_seeds
+    from posenc_experiments.evaluation.results import read_results
+    from posenc_experiments.evaluation.together import all_tests as together
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
-    test = None if baseline is None else pooling.Comparison(baseline, metric, pool_variance, margin)
-    scores = results.read_experiments(directories, data_dir)
+    test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin)
+    results = read_results(directories, data_dir)
     if seeds is not None:
-        scores, lacking = pooling.with_seeds(scores, choose_seeds(seeds))
+        results, lacking = with_seeds(results, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
     if all_tests:
-        scores = [*scores, *together.all_tests(scores, metric)]
-    rows = pooling.pool(scores, test)
-    click.echo(comparison.report(rows).format(style), nl=False)
+        results = pd.concat([results, together(results, metric)])
+    rows = pool(results, test)
+    click.echo(report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

@@ -11,7 +11,7 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_directory
-from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
     HYPOTHESES,
@@ -40,7 +40,7 @@ def main(output: Path, results: Path) -> None:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
-    read_experiments(finished)  # refuses damaged files
+    read_results(finished)  # refuses damaged files
     commands = {experiment: _command(experiment, output) for experiment in finished}
     for experiment, command in commands.items():
         kept = results / experiment.relative_to(output)

@@ -18,12 +18,15 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         if not ScoreStage().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Imported here, because it imports sacrebleu, which would slow down --help and --dry-run.
-    from posenc_experiments.evaluation import comparison, plot, pooling, results
+    from posenc_experiments.evaluation.comparison import report
+    from posenc_experiments.evaluation.plot import plot
+    from posenc_experiments.evaluation.pooling import pool
+    from posenc_experiments.evaluation.results import read_results
 
-    rows = pooling.pool(results.read_experiments(directories))
-    text = comparison.report(rows).format("text")
+    rows = pool(read_results(directories))
+    text = report(rows).format("text")
     with atomic_path(folder / "compare.txt") as temporary:
         temporary.write_text(text, encoding="utf-8")
-    picture = plot.plot(rows, folder / "compare.png")
+    picture = plot(rows, folder / "compare.png")
     run.say("\n" + text)
     run.say(f"Plot: {picture}")

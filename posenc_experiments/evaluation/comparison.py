@@ -1,37 +1,50 @@
-"""Tables of pooled scores, with notes that explain the numbers."""
+"""Tables of pooled results, with notes that explain the numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import combinations
+from typing import Any
+
+import pandas as pd
 
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
 from posenc_experiments.evaluation.pooling import (
+    GROUP,
     OLD,
-    Pooled,
-    Row,
-    Tested,
+    Comparison,
     comparable_groups,
     find_row,
-    mean,
+    metrics_of,
     row_names,
+    scored,
     shown_names,
     title,
+    words_of,
 )
-from posenc_experiments.evaluation.report import Column, Report, Table, number
+from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.identity import as_list
 
+#: the columns of the CSV of a test, which are there without one, too
+TESTED = (
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p_value",
+    "holm_p_value",
+    "equivalent",
+    "one_seed_p_value",
+)
 
-def report(rows: Sequence[Row]) -> Report:
-    """Tables of scores, one for each corpus, pair and test set."""
+
+def report(rows: pd.DataFrame) -> Report:
+    """Tables of what `pool` made, one for each corpus, pair and test set."""
     tables = [
-        Table(group, _columns(group), [*notes(group), *_test_notes(group)], title(group))
-        for group in comparable_groups(rows)
+        Table(_columns(group), [*notes(group), *_test_notes(group)], title(group)) for group in comparable_groups(rows)
     ]
-    more = [name for name in _other_metrics(rows) if name not in (CHRF, TOKENIZED)]
-    return Report(tables, [_record(row, more) for row in rows])
+    return Report(tables, _data(rows))
 
 
 def p_note(tests: int) -> str:
@@ -40,165 +53,132 @@ def p_note(tests: int) -> str:
     return f"p: t test over seeds and sentences, two-sided{correction}."
 
 
-def _columns(rows: list[Row]) -> list[Column[Row]]:
-    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
-    several = any(len(row.scores) > 1 for row in rows)
-    tested = [row.tested for row in rows if row.tested is not None]
-    baseline = find_row(rows, tested[0].test.baseline) if tested else None
-    with_error = {TOKENIZED, *(one.test.metric for one in tested)}
-    return [
-        Column("experiment", lambda row: names[id(row)], left=True),
-        Column("seeds", lambda row: str(len(row.scores)), shown=several),
-        Column(BLEU, lambda row: str(row.bleu)),
-        *(
-            Column(_header(rows, name), lambda row, name=name: _score(row.pooled(name), name in with_error))  # type: ignore[misc]
-            for name in _other_metrics(rows)
-        ),
-        Column("difference", lambda row: "baseline" if row is baseline else _difference(row), shown=bool(tested)),
-        Column(
-            "p",
-            lambda row: number(row.tested.holm_p_value if row.tested else None, ".3f"),
-            shown=any(one.tests for one in tested),
-        ),
-        Column(
-            "one seed's p",
-            lambda row: number(row.tested.sacrebleu_p_value if row.tested else None, ".3f"),
-            shown=any(one.sacrebleu_p_value is not None for one in tested),
-        ),
-        Column("parameters", lambda row: number(row.first.parameters, ",.0f")),
-        Column("train words/s", lambda row: number(row.words_per_second, ",.0f")),
-    ]
+def _test_of(rows: pd.DataFrame) -> Comparison | None:
+    """How comparable rows were tested; None if they were not."""
+    return next((one for one in rows.get("tested", ()) if one is not None), None)
 
 
-def _other_metrics(rows: Sequence[Row]) -> list[str]:
-    """The metrics of comparable rows beside BLEU, in the order of columns."""
-    return [name for name in dict.fromkeys(name for row in rows for name in row.metrics) if name != BLEU]
+def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
+    test, records = _test_of(rows), rows.to_dict("records")
+    baseline = None if test is None else find_row(rows, test.baseline)
+    # chrF and the like have no error, unless they are tested.
+    with_error = {BLEU, TOKENIZED, *([] if test is None else [test.metric])}
+    columns = {"experiment": shown_names(rows)}
+    if any(len(seeds) > 1 for seeds in rows["seeds"]):
+        columns["seeds"] = [str(len(seeds)) for seeds in rows["seeds"]]
+    for name in metrics_of(rows):
+        header = _tokenized_name(rows) if name == TOKENIZED else name
+        columns[header] = [scored(row, name) if name in with_error else number(row[name], ".2f") for row in records]
+    if test is not None:
+        columns["difference"] = ["baseline" if at == baseline else difference(row) for at, row in enumerate(records)]
+        for header, key in (("p", "holm_p_value"), ("one seed's p", "one_seed_p_value")):
+            if rows[key].notna().any():
+                columns[header] = [number(value, ".3f") for value in rows[key]]
+    columns["parameters"] = [number(value, ",.0f") for value in rows["parameters"]]
+    columns["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
+    return columns
 
 
-def _header(rows: Sequence[Row], metric: str) -> str:
-    return _tokenized_name(rows) if metric == TOKENIZED else metric
-
-
-def _score(pooled: Pooled | None, with_error: bool) -> str:
-    """The cell of a metric: chrF and the like without an error, unless they are tested."""
-    return str(pooled or "") if with_error else number(mean(pooled), ".2f")
-
-
-def _difference(row: Row) -> str:
-    """The cell of a row's difference from the baseline: `+1.29 [+0.62, +1.96]*`."""
-    one = row.tested
-    if one is None:
+def difference(row: Any) -> str:
+    """The cell of a row's difference from the baseline: `+1.29 [+0.62, +1.96]*`; empty if there is none."""
+    if row["difference"] is None:
         return ""
-    interval = "" if one.interval is None else " [{:+.2f}, {:+.2f}]".format(*one.interval)
-    return f"{one.difference:+.2f}{interval}{'*' * one.significant}{'≈' * bool(one.equivalent)}"
+    low, high = row["difference_low"], row["difference_high"]
+    interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
+    return f"{row['difference']:+.2f}{interval}{star(row)}{'≈' if row['equivalent'] in (True, 'yes') else ''}"
 
 
-def _test_record(tested: Tested | None) -> dict[str, object]:
-    low, high = (tested and tested.interval) or (None, None)
-    return {
-        "metric": tested and tested.test.metric,
-        "difference": tested and tested.difference,
-        "difference_low": low,
-        "difference_high": high,
-        "p_value": tested and tested.p_value,
-        "holm_p_value": tested and tested.holm_p_value,
-        "equivalent": None if tested is None or tested.equivalent is None else "yes" if tested.equivalent else "no",
-        "one_seed_p_value": tested and tested.sacrebleu_p_value,
+def star(row: Any) -> str:
+    """A star if a row differs significantly from the baseline."""
+    return "*" if row["holm_p_value"] is not None and row["holm_p_value"] <= ALPHA else ""
+
+
+def _data(rows: pd.DataFrame) -> pd.DataFrame:
+    """The data of the CSV. BLEU, chrF and tokenized BLEU are in every CSV, other metrics where a row has them."""
+    more = [name for name in metrics_of(rows) if name not in (BLEU, CHRF, TOKENIZED)]
+    names = {CHRF: "chrf", TOKENIZED: "tokenized_bleu_historical", **{name: name.lower() for name in more}}
+    tests = rows.get("tested", pd.Series([None] * len(rows), dtype=object))
+    equivalent = {True: "yes", False: "no"}
+    columns = {
+        **{key: rows[key] for key in [*GROUP, "setup"]},
+        "experiment": rows["name"],
+        **{key: rows[key] for key in ("arch", "flags")},
+        "seeds": rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
+        **{f"bleu{suffix.replace(' ', '_')}": rows[f"{BLEU}{suffix}"] for suffix in ("", " interval", " spread")},
+        **{short: rows.get(name) for name, short in names.items()},
+        **{key: rows[key] for key in ("parameters", "words_per_second")},
+        "metric": tests.map(lambda test: test and test.metric),
+        **{key: rows.get(key) for key in TESTED},
+        **{f"{short}_signature": rows.get(f"{name} signature") for name, short in ({BLEU: "bleu"} | names).items()},
+        "fingerprint": rows["fingerprint"],
+        "verified": rows["verified"].map(equivalent),
     }
+    if columns["equivalent"] is not None:
+        columns["equivalent"] = columns["equivalent"].map(equivalent)
+    return pd.DataFrame(columns, dtype=object)
 
 
-def _record(row: Row, metrics: Sequence[str]) -> dict[str, object]:
-    """A row of the CSV; `metrics` are those of all rows that are not in every CSV."""
-    first, bleu = row.first, row.bleu
-    signatures = {name: metric.signature for name, metric in first.metrics.items()}
-    return {
-        **dict(zip(("corpus", "pair", "test"), row.group, strict=True)),
-        "setup": first.setup,
-        "experiment": first.name,
-        "arch": first.arch,
-        "flags": first.flag_words,
-        "seeds": " ".join(str(score.seed) for score in row.scores),
-        "bleu": bleu.mean,
-        "bleu_interval": bleu.interval,
-        "bleu_spread": bleu.spread,
-        "chrf": mean(row.pooled(CHRF)),
-        "tokenized_bleu_historical": mean(row.pooled(TOKENIZED)),
-        **{name.lower(): mean(row.pooled(name)) for name in metrics},
-        "parameters": first.parameters,
-        "words_per_second": row.words_per_second,
-        **_test_record(row.tested),
-        "bleu_signature": first.bleu.signature,
-        "chrf_signature": signatures.get(CHRF),
-        "tokenized_bleu_historical_signature": signatures.get(TOKENIZED),
-        **{f"{name.lower()}_signature": signatures.get(name) for name in metrics},
-        "fingerprint": first.fingerprint,
-        "verified": "yes" if row.verified else "no",
-    }
+def _signatures(rows: pd.DataFrame) -> dict[str, str]:
+    """The signature of each metric, which comparable rows share."""
+    return {name: rows[f"{name} signature"].dropna().iloc[0] for name in metrics_of(rows)}
 
 
-def _tokenized_name(rows: Sequence[Row]) -> str:
+def _tokenized_name(rows: pd.DataFrame) -> str:
     """The column header for the tokenized BLEU of comparable rows."""
-    found = [score.metrics[TOKENIZED] for row in rows for score in row.scores if TOKENIZED in score.metrics]
-    return f"{TOKENIZED} ({TOKENIZED_KINDS['lowercase' if any(metric.lowercased for metric in found) else 'split']})"
+    lowercased = "|case:lc|" in _signatures(rows)[TOKENIZED]
+    return f"{TOKENIZED} ({TOKENIZED_KINDS['lowercase' if lowercased else 'split']})"
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
+def notes(rows: pd.DataFrame) -> list[str]:
     """The notes under a table: the meaning of ±, warnings and SacreBLEU's signatures."""
-    scores = [score for row in rows for score in row.scores]
-    several = len(scores) > len(rows)
-    interval = any(row.bleu.interval is not None for row in rows)
-    lowercased = any(score.bleu.lowercased for score in scores)
-    old = any(row.first.made_from is None for row in rows)
-    unverified = [name for row, name in zip(rows, row_names(rows), strict=True) if not row.verified]
-    references = dict.fromkeys(score.bleu.reference for score in scores if score.bleu.reference)
-    signatures = {name: metric.signature for score in scores for name, metric in score.metrics.items()}
-    target = scores[0].pair.split("-")[-1]
+    several = any(len(seeds) > 1 for seeds in rows["seeds"])
+    signatures, target = _signatures(rows), rows["pair"].iloc[0].split("-")[-1]
+    unverified = [name for verified, name in zip(rows["verified"], row_names(rows), strict=True) if not verified]
     unsplit = [name for name, one in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
-    better = default_tokenizer(target).replace("13a", "flores200 or char")
-    tokenized = f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU."
-    every = [
-        (interval, f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}."),
-        (several, "Several seeds: mean ± standard deviation over the seeds."),
-        (TOKENIZED in signatures, tokenized),
-        (lowercased, "BLEU and chrF ignore case (case:lc), because these models write lowercase."),
-        (
-            bool(unsplit),
+    found = []
+    if rows[f"{BLEU} interval"].notna().any():
+        found.append(f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}.")
+    if several:
+        found.append("Several seeds: mean ± standard deviation over the seeds.")
+    if TOKENIZED in signatures:
+        found.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
+    if "|case:lc|" in signatures[BLEU]:
+        found.append("BLEU and chrF ignore case (case:lc), because these models write lowercase.")
+    if unsplit:
+        found.append(
             f"Warning: {', '.join(unsplit)} split at blanks, which {target} does not have between words: use chrF, "
-            f"or BLEU with score.tokenize = {better}.",
-        ),
-        (
-            old,
+            f"or BLEU with score.tokenize = {default_tokenizer(target).replace('13a', 'flores200 or char')}."
+        )
+    if rows["made_from"].isna().any():
+        found.append(
             f"{OLD}: trained before experiments recorded what their results depend on: its seeds are not pooled, and "
-            "it may differ from other rows in unknown settings.",
-        ),
-        *((True, note) for note in (*_environments(rows), *_hidden_differences(rows))),
-        (
-            bool(unverified),
+            "it may differ from other rows in unknown settings."
+        )
+    found += [*_environments(rows), *_hidden_differences(rows)]
+    if unverified:
+        found.append(
             f"Not verified: {', '.join(unverified)}; the scores do not record the hashes of their files, or files are "
-            "missing. Run the stage score again to verify them.",
-        ),
-        *((True, f"Reference: {reference}") for reference in references),
-        *((True, f"{name}: {signatures[name]}") for name in (BLEU, *_other_metrics(rows)) if name in signatures),
-    ]
-    return [note for shown, note in every if shown]
+            "missing. Run the stage score again to verify them."
+        )
+    found += [f"Reference: {one}" for one in dict.fromkeys(one for row in rows["references"] for one in row)]
+    return [*found, *(f"{name}: {signature}" for name, signature in signatures.items())]
 
 
-def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
+def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
     """The notes on the tests of comparable rows against a baseline."""
-    tested = [row.tested for row in rows if row.tested is not None]
-    if not tested:
+    test = _test_of(rows)
+    if test is None:
         return
-    test = tested[0].test
     yield f"difference: {test.metric} less that of {test.baseline}, *: p <= {ALPHA}" + (
         f", ≈: within {test.margin:g} of it (two one-sided tests at {ALPHA}, not corrected)."
         if test.margin is not None
         else "."
     )
-    several = next((one for one in tested if one.tests), None)
-    if several is not None:
-        pooling = several.pooling
+    several = rows[rows["tests"].notna()]
+    if len(several):
+        tests, pooling = several["tests"].iloc[0], several["pooling"].iloc[0]
         yield "[...]: 95 % confidence interval of the difference, for other seeds and sentences."
-        yield p_note(several.tests)
+        yield p_note(tests)
         if pooling is not None:
             spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"
             yield (
@@ -208,60 +188,60 @@ def _test_notes(rows: Sequence[Row]) -> Iterable[str]:
                 if pooling.allowed
                 else f"The seeds' variances are not pooled, because they differ ({spread})."
             )
-        if test.pool_variance and (far := several.tests + 1 - (pooling.rows if pooling is not None else 1)):
+        if test.pool_variance and (far := tests + 1 - (pooling.rows if pooling is not None else 1)):
             yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
-    if any(one.sacrebleu_p_value is not None for one in tested):
+    if rows["one_seed_p_value"].notna().any():
         yield (
             "one seed's p: SacreBLEU's paired bootstrap of one translation each. It says whether these two models "
             "would rank so on other sentences, not whether the settings differ: another seed differs, too."
         )
-    untested = [row for row in rows if row.tested is None and row is not find_row(rows, test.baseline)]
+    baseline = find_row(rows, test.baseline)
+    untested = [
+        name
+        for at, (name, one) in enumerate(zip(shown_names(rows), rows["tested"], strict=True))
+        if one is None and at != baseline
+    ]
     if untested:
-        yield f"Not tested, because not all seeds have {test.metric}: {', '.join(shown_names(untested))}."
+        yield f"Not tested, because not all seeds have {test.metric}: {', '.join(untested)}."
     if test.metric == TER:
         yield "TER counts errors: less is better."
 
 
-def _environments(rows: Sequence[Row]) -> Iterable[str]:
+def _environments(rows: pd.DataFrame) -> Iterable[str]:
     """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
-    for row, name in zip(rows, shown_names(rows), strict=True):
-        keys = dict.fromkeys(key for score in row.scores for key in score.environment)
+    for environments, name in zip(rows["environments"], shown_names(rows), strict=True):
         values = {
-            key: list(
-                dict.fromkeys(spelled(one) for score in row.scores for one in as_list(score.environment.get(key)))
-            )
-            for key in keys
+            key: dict.fromkeys(spelled(value) for one in environments for value in as_list(one.get(key)))
+            for key in dict.fromkeys(key for one in environments for key in one)
         }
         differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
         if differing:
             yield f"{name} was trained with different code or libraries: {', '.join(differing)}."
 
 
-def _hidden_differences(rows: Sequence[Row]) -> Iterable[str]:
+def _hidden_differences(rows: pd.DataFrame) -> Iterable[str]:
     """Warnings about settings that differ between rows of one setup, but show in neither architecture nor flags."""
     # Imported here, because it imports torch and fairseq, which would slow down other tables.
     from fairseq_posenc.arguments import MODEL_FLAGS
 
-    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
-    found: dict[str, dict[str, list[str]]] = {}  # setting that differs -> value -> names of rows
-    for one, other in combinations((row for row in rows if row.first.made_from is not None), 2):
-        if one.first.setup != other.first.setup:
+    found: dict[str, dict[str, dict[str, None]]] = {}  # setting that differs -> value -> names of rows
+    named = zip(shown_names(rows), rows.itertuples(), strict=True)
+    for both in combinations([(name, row) for name, row in named if row.made_from is not None], 2):
+        one, other = (row for _, row in both)
+        if one.setup != other.setup:
             continue
-        flags = [
-            name
-            for name in one.first.flags.keys() | other.first.flags.keys()
-            if one.first.flags.get(name) != other.first.flags.get(name)
-        ]
-        if "bias-gain" in one.first.flags | other.first.flags:  # `auto` is a different number for each encoding
+        flags = [flag.split()[0].removeprefix("--") for flag in {*_flags(one)} ^ {*_flags(other)}]
+        if "--bias-gain" in one.flags + other.flags:  # `auto` is a different number for each encoding
             flags += ["bias-gain", "input-gain"]
-        for difference in differences(one.first.made_from, other.first.made_from):
-            if not is_explained(difference, flags, one.first.arch != other.first.arch, MODEL_FLAGS):
-                path, *values = difference
+        for path, *values in differences(one.made_from, other.made_from):
+            if not is_explained((path, *values), flags, one.arch != other.arch, MODEL_FLAGS):
                 of_value = found.setdefault(" ".join(path), {})
-                for row, value in zip((one, other), values, strict=True):
-                    of_rows = of_value.setdefault(spelled(value), [])
-                    if names[id(row)] not in of_rows:
-                        of_rows.append(names[id(row)])
+                for (name, _), value in zip(both, values, strict=True):
+                    of_value.setdefault(spelled(value), {})[name] = None
     for what, of_value in found.items():
         listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
         yield f"Warning: rows differ in more than their names say, {what} ({listing})."
+
+
+def _flags(row: Any) -> list[str]:
+    return words_of(row.flags) if row.flags else []

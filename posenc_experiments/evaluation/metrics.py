@@ -6,6 +6,8 @@ from posenc_experiments.base.languages import AT_BLANKS, NEEDS, require_tokenize
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
+#: the name of all test sets together; no test set has a blank in its name
+ALL_TESTS = "all tests"
 #: the metrics of SacreBLEU, by their names in its output
 SACREBLEU_NAMES = {"BLEU": BLEU, "chrF2": CHRF, "chrF2++": CHRF_WORDS, "TER": TER}
 #: seed of the bootstrap, SacreBLEU's default

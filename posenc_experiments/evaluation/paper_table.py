@@ -8,6 +8,7 @@ row of the experiment `*` stands for a row of each experiment of the recipe that
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.data.tsv import read_rows
-from posenc_experiments.evaluation.by_words import WordRange, parse_word_range
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
 from posenc_experiments.experiment.experiment import Experiment
 
@@ -23,6 +23,28 @@ COLUMNS = ("row", "pair", "conf", "experiment", "test", "metric", "paper")
 OPTIONAL = ("words",)
 NO_FIGURE = "-"
 EVERY = "*"  # experiment
+
+
+@dataclass(frozen=True)
+class WordRange:
+    """A range of numbers of words."""
+
+    first: int
+    last: int | None  # None: any number from `first` on
+
+    def __contains__(self, number: int) -> bool:
+        return self.first <= number and (self.last is None or number <= self.last)
+
+    def __str__(self) -> str:
+        return f"{self.first}-{'' if self.last is None else self.last}"
+
+
+def parse_word_range(text: str) -> WordRange:
+    """Reads `1-14` or `15-`; ValueError if it is neither."""
+    found = re.fullmatch(r"(\d+)-(\d*)", text)
+    if not found or (found[2] and int(found[1]) > int(found[2])):
+        raise ValueError(f"'{text}' is not a range of source words; write one such as 1-14, or 15- for all from 15 on")
+    return WordRange(int(found[1]), int(found[2]) if found[2] else None)
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import pandas as pd
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_posenc.architectures import SIZES
 from fairseq_posenc.arguments import SIDES, encoding_of
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.model import PositionTransformer
-from posenc_experiments.evaluation.report import Column, Report, Table
+from posenc_experiments.evaluation.report import Report, Table
 from posenc_experiments.experiment.fairseq_flags import Refused, read
 from posenc_experiments.experiment.unallocated import ModelError, build_unallocated
 
 VOCABULARY = 32768
-COLUMNS = ("arch", "source_encoding", "target_encoding", "encoder", "decoder", "cross", "input", "total", "share")
+#: the parts of a model that position parameters are counted in, and the whole
+PARTS = ("encoder", "decoder", "cross", "input", "total")
 NOTE = (
     "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
     "their part of the total, in %. Parameters that layers or embeddings share count once."
@@ -57,18 +59,6 @@ class Description:
     def encoding(self) -> str:
         """The encodings of encoder and decoder, or one if both are the same."""
         return ", ".join(dict.fromkeys((self.source_encoding, self.target_encoding)))
-
-
-TABLE_COLUMNS: list[Column[Description]] = [
-    Column("architecture", lambda row: row.arch, left=True),
-    Column("encoding", lambda row: row.encoding, left=True),
-    Column("encoder", lambda row: f"{row.encoder:,}"),
-    Column("decoder", lambda row: f"{row.decoder:,}"),
-    Column("cross", lambda row: f"{row.cross:,}"),
-    Column("input", lambda row: f"{row.input:,}"),
-    Column("total", lambda row: f"{row.total:,}"),
-    Column("share", lambda row: f"{row.share:.3f}"),
-]
 
 
 def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY) -> Description:
@@ -127,5 +117,8 @@ def _parse(arch: str, flags: Sequence[str]) -> Namespace:
 
 def report(rows: Sequence[Description]) -> Report:
     """A report with one row for each model."""
-    records = [{column: getattr(row, column) for column in COLUMNS} for row in rows]
-    return Report([Table(rows, TABLE_COLUMNS, [NOTE])], records)
+    columns = {"architecture": [row.arch for row in rows], "encoding": [row.encoding for row in rows]}
+    columns |= {part: [f"{getattr(row, part):,}" for row in rows] for part in PARTS}
+    columns["share"] = [f"{row.share:.3f}" for row in rows]
+    data = pd.DataFrame([{**asdict(row), "share": row.share} for row in rows])
+    return Report([Table(columns, [NOTE], left=2)], data)

@@ -1,21 +1,22 @@
 """Plots BLEU against clipping distance."""
 
 import itertools
-import json
-from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
-from posenc_experiments.evaluation.pooling import Row, comparable_groups, shared_flags, shown_names, title
+from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.pooling import comparable_groups, shared_flags, shown_names, title, words_of
 
+CLIPPING = "--clipping-distance"
 #: line styles, one for each ten of matplotlib's colours, C0 to C9
 LINES = ("--", ":", "-.", (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
 
 
-def plot(rows: Sequence[Row], path: Path) -> Path:
+def plot(rows: pd.DataFrame, path: Path) -> Path:
     """Writes a plot of BLEU against clipping distance, with one panel for each corpus, pair and test set.
 
     Encodings without a clipping distance are horizontal lines.
@@ -42,55 +43,56 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def clipping_curves(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Curves of comparable rows that differ in the clipping distance only, each with a name, sorted by the distance."""
-    curves: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    same = {"clipping-distance", *(flag.split()[0].removeprefix("--") for flag in shared_flags(rows))}
-    for row in rows:
-        if row.clipping_distance is not None:
-            other = {name: value for name, value in row.first.flags.items() if name not in same}
-            curves[(row.first.setup or "", row.first.arch, json.dumps(other, sort_keys=True))].append(row)
-    longest = max((len(curve) for curve in curves.values()), default=0)
-    # A single distance is a horizontal line, unless no encoding has more than one.
+def clipping_curves(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Curves of comparable rows that differ in the clipping distance only, by their names, sorted by the distance `K`.
+
+    A single distance is no curve, unless no encoding has more than one.
+    """
+    flags = [words_of(one) for one in rows["flags"]]
+    distances = [next((int(flag.split()[1]) for flag in own if flag.startswith(CLIPPING)), None) for own in flags]
+    same = {CLIPPING, *(flag.split()[0] for flag in shared_flags(rows))}
+    rest = [" ".join(flag for flag in own if flag and flag.split()[0] not in same) for own in flags]
+    setup = rows["setup"].map(lambda one: one or "") if rows["setup"].nunique(dropna=False) > 1 else ""
+    clipped = rows.assign(K=distances, setup=setup, rest=rest).dropna(subset="K").sort_values("K", kind="stable")
+    curves = dict(iter(clipped.groupby(["setup", "arch", "rest"], sort=False)))
+    longest = max(map(len, curves.values()), default=0)
     drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
-    labelled = []
-    for (setup, arch, rest), curve in drawn.items():
-        words = [
-            *([setup] if setup and len({row.first.setup for row in rows}) > 1 else []),
-            curve[0].first.encoding,
-            *([rest] if sum(key[:2] == (setup, arch) for key in drawn) > 1 else []),
+    names = {
+        (setup, arch, rest): [
+            setup,
+            curve["encoding"].iloc[0],
+            rest if sum(key[:2] == (setup, arch) for key in drawn) > 1 else "",
         ]
-        labelled.append((" ".join(words), sorted(curve, key=lambda row: row.clipping_distance or 0)))
-    return labelled
+        for (setup, arch, rest), curve in drawn.items()
+    }
+    # In the order of the rows.
+    return {
+        " ".join(filter(None, names[key])): drawn[key] for key in sorted(drawn, key=lambda one: min(drawn[one].index))
+    }
 
 
-def draw(axes: Any, rows: list[Row]) -> None:
+def draw(axes: Any, rows: pd.DataFrame) -> None:
     """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
-    names = dict(zip(map(id, rows), shown_names(rows), strict=True))
-    drawn = clipping_curves(rows)
-    numbers = itertools.count()
-    distances: set[int] = set()
-    shown: dict[int, Any] = {}  # curves and lines for the legend, by the id of their first row
-    for label, curve in drawn:
-        first = next(row for row in rows if row in curve)
-        distances.update(row.clipping_distance or 0 for row in curve)
-        errors = [row.bleu.error or 0.0 for row in curve]
-        xs, ys = [row.clipping_distance for row in curve], [row.bleu.mean for row in curve]
-        shown[id(first)] = axes.errorbar(
-            xs, ys, yerr=errors, marker="o", capsize=3, color=f"C{next(numbers)}", label=label
-        )
-    in_curves = [row for _, curve in drawn for row in curve]
-    for row in rows:
-        if row not in in_curves:
+    names, curves, numbers = shown_names(rows), clipping_curves(rows), itertools.count()
+    shown: dict[int, Any] = {}  # curves and lines for the legend, by the number of their first row
+    spread, interval = (rows[f"{BLEU} {what}"] for what in ("spread", "interval"))
+    errors = spread.where(spread.notna(), interval).astype(float).fillna(0.0)
+    for label, curve in curves.items():
+        style = {"marker": "o", "capsize": 3, "color": f"C{next(numbers)}", "label": label}
+        ys = curve[BLEU].astype(float)
+        shown[min(curve.index)] = axes.errorbar(curve["K"], ys, yerr=errors[curve.index], **style)
+    in_curves = {number for curve in curves.values() for number in curve.index}
+    for number in range(len(rows)):
+        if number not in in_curves:
             line, colour = divmod(next(numbers), 10)
             style = {"linestyle": LINES[line % len(LINES)], "color": f"C{colour}"}
-            shown[id(row)] = axes.axhline(row.bleu.mean, label=names[id(row)], **style)
-    if distances:
+            shown[number] = axes.axhline(rows[BLEU][number], label=names[number], **style)
+    if distances := sorted({int(distance) for curve in curves.values() for distance in curve["K"]}):
         axes.set_xscale("symlog", base=2, linthresh=1)
-        axes.set_xticks(sorted(distances), [str(distance) for distance in sorted(distances)])
+        axes.set_xticks(distances, [str(distance) for distance in distances])
         axes.set_xticks([], minor=True)
         # By itself matplotlib leaves much room beside 0 and none beside the largest distance.
-        least, most = min(distances), max(distances)
+        least, most = distances[0], distances[-1]
         axes.set_xlim(least / 1.4 if least > 1 else least - 0.4, max(most * 1.4, 0.4))
     else:
         axes.set_xticks([])
@@ -98,7 +100,7 @@ def draw(axes: Any, rows: list[Row]) -> None:
     axes.set_ylabel("BLEU")
     axes.set_title(title(rows), wrap=True)
     axes.grid(alpha=0.3)
-    handles = [shown[id(row)] for row in rows if id(row) in shown]
+    handles = [shown[number] for number in sorted(shown)]
     if columns := _legend_columns(len(rows)):
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", ncols=columns)
     else:

@@ -1,11 +1,9 @@
-"""Reports: tables with notes as text or Markdown, and the same rows as CSV."""
+"""Tables with notes as text, Markdown or LaTeX, and their data as CSV."""
 
-import csv
-import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
@@ -14,7 +12,6 @@ FORMATS = ("text", "markdown", "csv", "latex")
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 #: what tabulate does not write for LaTeX; two hyphens of a flag would be a dash
 _LATEX = {"±": r"$\pm$", "≈": r"$\approx$", "--": "-{}-"}
-Line = TypeVar("Line")
 
 
 def number(value: float | None, form: str) -> str:
@@ -23,33 +20,25 @@ def number(value: float | None, form: str) -> str:
 
 
 @dataclass(frozen=True)
-class Column(Generic[Line]):
-    """A column of a table."""
+class Table:
+    """A table: the cells of each column by its header, a title, and notes that explain the numbers."""
 
-    header: str
-    cell: Callable[[Line], str]
-    shown: bool = True
-    left: bool = False  # aligned to the left, not to the right
-
-
-@dataclass(frozen=True)
-class Table(Generic[Line]):
-    """A table: lines in columns, a title, and notes that explain the numbers."""
-
-    lines: Sequence[Line]
-    columns: Sequence[Column[Line]]
+    columns: Mapping[str, Iterable[str]]
     notes: Sequence[str]
     title: str = ""
+    left: int = 1  # the number of columns that are aligned to the left: the first ones, and "missing"
 
     def render(self, style: str) -> str:
         """The table with its title and notes, as text, Markdown or LaTeX (with the package booktabs)."""
-        columns = [column for column in self.columns if column.shown]
         grid = tabulate(
-            [[column.cell(line) for column in columns] for line in self.lines],
-            [column.header for column in columns],
+            list(zip(*self.columns.values(), strict=True)),
+            list(self.columns),
             tablefmt=_TABULATE[style],
             disable_numparse=True,
-            colalign=["left" if column.left else "right" for column in columns],
+            colalign=[
+                "left" if place < self.left or header == "missing" else "right"
+                for place, header in enumerate(self.columns)
+            ],
         )
         title = f"**{self.title}**" if style == "markdown" and self.title else self.title
         bullet = "- " if style == "markdown" and len(self.notes) > 1 else ""
@@ -64,17 +53,13 @@ class Table(Generic[Line]):
 
 @dataclass(frozen=True)
 class Report:
-    """The tables of one call, and their data."""
+    """The tables of one call, and their data with unrounded numbers, a pandas.DataFrame."""
 
-    tables: Sequence[Table[Any]]
-    records: Sequence[dict[str, object]]  # one for each line of all tables, with unrounded numbers, for CSV
+    tables: Sequence[Table]
+    data: Any
 
     def format(self, style: str) -> str:
         """The report in one of FORMATS."""
-        if style != "csv":
-            return "\n".join(table.render(style) for table in self.tables)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(self.records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.records)
-        return text.getvalue()
+        if style == "csv":
+            return str(self.data.to_csv(index=False, lineterminator="\n"))
+        return "\n".join(table.render(style) for table in self.tables)

@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sacrebleu.significance import _compute_p_value, estimate_ci
 from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, sacrebleu_metric
-from posenc_experiments.evaluation.results import Score, read_lines, read_sentence_scores
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BOOTSTRAP_SEED, CONFIDENCE, sacrebleu_metric
+from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, text_file
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 SAMPLES = 1000  # of the sentences, as in SacreBLEU
@@ -173,54 +174,43 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def resample(score: Score, metric: str) -> Resampled:
-    """A metric of a score, and of samples of its sentences.
+def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
+    """A metric of an experiment on a test set or on all together, and of samples of its sentences.
 
     The samples are SacreBLEU's; they depend on the environment variable SACREBLEU_SEED, by default 12345.
 
     Args:
-        metric: a name in the score's metrics, or in those of the test sets that it is of.
+        results: what `read_results` found.
 
     Raises:
         RecipeError: a file is missing.
     """
-    parts = score.parts or (score,)
-    of_parts = [one.metrics[metric] for one in parts]
-    files = [one.sentences for one in of_parts if one.sentences is not None]
-    if files:
-        values = [value for file in files for value in read_sentence_scores(file)[1]]
-        return resample_statistics(np.array(values)[:, None], _mean, _random_seed())
-    return _resampled_files(_translation_files(parts), metric, of_parts[0].signature, _random_seed())
-
-
-class Files(NamedTuple):
-    """Files of hypotheses and references, each with the time of its last change."""
-
-    hypotheses: tuple[tuple[Path, int], ...]
-    references: tuple[tuple[Path, int], ...]
-
-
-def _translation_files(scores: Sequence[Score]) -> Files:
-    kinds = [[one.file(kind) for one in scores] for kind in (HYPOTHESES, REFERENCES)]
-    try:
-        return Files(*(tuple((path, path.stat().st_mtime_ns) for path in paths) for paths in kinds))
-    except FileNotFoundError as error:
-        prepare = "run its recipe with --stages download,prepare and add --data-dir data, or "
-        instead = prepare if Path(error.filename) in kinds[1] else ""
-        raise RecipeError(
-            f"{error.filename} is missing, and --baseline and --all-tests need it: {instead}run the stages translate "
-            "and score again."
-        ) from None
-
-
-def _random_seed() -> int:
+    mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
+    parts = list(mine[mine["test"] != ALL_TESTS if test == ALL_TESTS else mine["test"] == test].itertuples())
     seed = os.environ.get("SACREBLEU_SEED", "")
-    return int(seed) if seed.isdecimal() else BOOTSTRAP_SEED
+    random = int(seed) if seed.isdecimal() else BOOTSTRAP_SEED
+    if parts[0].sentences is not None:
+        values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
+        return resample_statistics(np.array(values)[:, None], _mean, random)
+    texts = [[line for part in parts for line in _lines(part, kind)] for kind in (HYPOTHESES, REFERENCES)]
+    return _resampled(*map(tuple, texts), metric, parts[0].signature, random)
+
+
+def _lines(part: Result, kind: str) -> list[str]:
+    path = text_file(part, kind)
+    if not path.is_file():
+        prepare = "run its recipe with --stages download,prepare and add --data-dir data, or "
+        raise RecipeError(
+            f"{path} is missing, and --baseline and --all-tests need it: {prepare if kind == REFERENCES else ''}run "
+            "the stages translate and score again."
+        )
+    return read_lines(path)
 
 
 @lru_cache(maxsize=512)
-def _resampled_files(files: Files, metric: str, signature: str, seed: int) -> Resampled:
-    hypotheses, references = ([line for path, _ in paths for line in read_lines(path)] for paths in files)
+def _resampled(
+    hypotheses: tuple[str, ...], references: tuple[str, ...], metric: str, signature: str, seed: int
+) -> Resampled:
     return resample_lines(sacrebleu_metric(metric, signature), hypotheses, references, seed)
 
 

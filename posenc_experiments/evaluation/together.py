@@ -1,57 +1,40 @@
-"""Scores of an experiment on all its test sets together, as if they were one."""
+"""Scores of experiments on all their test sets together, as if they were one."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
+import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
-from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.results import Metric, Score
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
 from posenc_experiments.evaluation.significance import resample
 
-#: the name of all test sets together; no test set has a blank in its name
-ALL_TESTS = "all tests"
 
-
-def all_tests(scores: Sequence[Score], metric: str = BLEU) -> list[Score]:
-    """The scores of the experiments on all their test sets together, in the same order: BLEU and one other metric.
+def all_tests(results: pd.DataFrame, metric: str = BLEU) -> pd.DataFrame:
+    """The results of the experiments on all their test sets together, in the same order: BLEU and one other metric.
 
     Raises:
         RecipeError: experiments of one corpus and pair have different test sets; or none has several; or a file is
             missing.
     """
-    parts: dict[Path, list[Score]] = defaultdict(list)
-    for score in scores:
-        parts[score.directory].append(score)
-    firsts: dict[tuple[str, str], list[Score]] = {}
-    for mine in parts.values():
-        first = firsts.setdefault((mine[0].corpus, mine[0].pair), mine)
-        wanted, own = ([one.test for one in scored] for scored in (first, mine))
+    firsts: dict[tuple[str, str], pd.DataFrame] = {}
+    rows = []
+    for directory, mine in results.groupby("directory", sort=False):
+        first = firsts.setdefault((mine["corpus"].iloc[0], mine["pair"].iloc[0]), mine)
+        wanted, own = (list(dict.fromkeys(one["test"])) for one in (first, mine))
         if wanted != own:
             raise RecipeError(
-                f"--all-tests: {first[0].directory} has {', '.join(wanted)}, and {mine[0].directory} has "
+                f"--all-tests: {first['directory'].iloc[0]} has {', '.join(wanted)}, and {directory} has "
                 f"{', '.join(own)}: run the stages translate and score again, or leave one out."
             )
-    several = [mine for mine in parts.values() if len(mine) > 1]
-    if not several:
+        for name in dict.fromkeys((BLEU, metric)) if len(own) > 1 else ():
+            parts = mine[mine["metric"] == name]
+            if len(parts) == len(own):
+                found = resample(results, directory, ALL_TESTS, name)
+                together = {
+                    "test": ALL_TESTS,
+                    **{"score": found.score, "interval": found.interval, "verified": bool(parts["verified"].all())},
+                    **{"source_hash": None, "reference_hash": fingerprint(list(parts["reference_hash"]))},
+                }
+                rows.append(parts.iloc[0].to_dict() | together)
+    if not rows:
         raise RecipeError("--all-tests: no experiment here has several test sets: leave the option out.")
-    return [_together(mine, dict.fromkeys((BLEU, metric))) for mine in several]
-
-
-def _together(parts: Sequence[Score], metrics: Iterable[str]) -> Score:
-    whole = replace(
-        parts[0],
-        test=ALL_TESTS,
-        references=fingerprint([one.references for one in parts]),
-        sources=None,  # those of the single test sets are compared
-        verified=all(one.verified for one in parts),
-        parts=tuple(parts),
-    )
-    found = {}
-    for name in metrics:
-        if all(name in one.metrics for one in parts):
-            resampled = resample(whole, name)
-            found[name] = Metric(resampled.score, resampled.interval, parts[0].metrics[name].signature)
-    return replace(whole, metrics=found)
+    return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)

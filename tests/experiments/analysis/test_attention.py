@@ -113,36 +113,6 @@ def test_positions_that_add_nothing_have_no_logits():
     assert layer.position_logits() is None
 
 
-def test_diagonal_attention():
-    weights = torch.eye(6)[None]
-    assert attention.mean_distance(weights).eq(0).all()
-    assert attention.share_at(weights, 0).eq(1).all()
-    assert attention.entropy(weights).eq(0).all()
-    assert attention.locality(weights).eq(1).all()
-
-
-def test_attention_to_the_word_before():
-    weights = torch.eye(6).roll(-1, 1)[None]
-    assert attention.mean_distance(weights)[0, 1:].eq(-1).all()
-    assert attention.mean_absolute_distance(weights)[0, 1:].eq(1).all()
-    assert attention.share_at(weights, -1)[0].tolist() == [0, 1, 1, 1, 1, 1]
-    assert attention.locality(weights)[0, 1:].eq(0.5).all()
-
-
-def test_uniform_attention():
-    visible = torch.ones(6, 6, dtype=torch.bool)
-    weights = torch.full((1, 6, 6), 1 / 6, dtype=torch.float64)
-    assert attention.entropy(weights)[0].tolist() == pytest.approx([math.log(6)] * 6)
-    assert attention.relative_entropy(weights, visible)[0].tolist() == pytest.approx([1] * 6)
-    assert attention.symmetry(weights).tolist() == [[1]]
-
-
-def test_uniform_causal_attention_is_uniform_among_what_it_sees():
-    visible = torch.ones(6, 6).tril().bool()
-    weights = visible.double() / visible.sum(1, keepdim=True)
-    assert attention.relative_entropy(weights[None], visible)[0].tolist() == pytest.approx([1] * 5)
-
-
 def test_rank():
     column, row = torch.randn(7, 1), torch.randn(1, 5)
     assert attention.logit_rank((column @ row)[None]).tolist() == [[1 / 5]]

@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import write_json
-from posenc_experiments.evaluation.paper import make_lines, report
+from posenc_experiments.evaluation.paper import Line, make_line, report
 from posenc_experiments.evaluation.paper_table import Planned
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tables import HEADER, ROW, rows, write_table
@@ -28,6 +28,10 @@ def finish(experiment: Experiment, bleu: float, historical: float | None = None,
         value = {"name": "BLEU", "score": historical, "signature": "sig:old", "confidence_var": interval}
         write_json(experiment.test_file("test", "historical.json"), [value])
     experiment.markers.set_done("score", experiment.score_inputs(), [experiment.test_file("test", "sacrebleu.json")])
+
+
+def make_lines(rows: list[Planned], *failed: Path) -> list[Line]:
+    return [make_line(planned, set(failed)) for planned in rows]
 
 
 @pytest.fixture
@@ -109,7 +113,7 @@ def test_the_lowercased_score_needs_its_setting(recipe: Path) -> None:
 def test_the_reason_of_a_missing_score_is_shown(made: list[Planned]) -> None:
     first, second = (planned.experiments[0] for planned in made)
     assert [line.missing for line in make_lines(made)] == ["not trained", "not trained"]
-    assert [line.missing for line in make_lines(made, [first.directory])] == ["failed", "not trained"]
+    assert [line.missing for line in make_lines(made, first.directory)] == ["failed", "not trained"]
     write_json(second.about, second.description())
     write_json(second.directory / "training.json", {})
     second.markers.set_done("train", second.train_inputs(), [second.directory / "training.json"])
@@ -118,10 +122,10 @@ def test_the_reason_of_a_missing_score_is_shown(made: list[Planned]) -> None:
     assert [line.missing for line in make_lines(made)] == ["training not finished", "not scored"]
     finish(first, 24.0)
     lines = make_lines(made)
-    assert [line.score is None for line in lines] == [False, True]
+    assert [line.scored.get(line.metric) for line in lines] == [24.0, None]
     # Scores of other settings are not shown.
     first.markers.set_done("score", "other inputs", [])
-    assert make_lines(made)[0].score is None
+    assert make_lines(made)[0].scored == {}
 
 
 def test_signatures_that_differ_are_warned_of(made: list[Planned]) -> None:

@@ -136,26 +136,6 @@ def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     assert all(float(row["ter"]) >= 0 and row["chrf++"] for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("0.5\n0.5\n0.5\n", "line 1 must be '# ' and the metric's signature"),
-        ("# comet\n0.5\nbad\n0.5\n", "line 3 is 'bad', not a number"),
-        ("# comet\n0.5\nnan\n0.5\n", "line 3 is 'nan', not a number"),
-        ("# comet\n0.5\n", "has 1 scores, and"),
-    ],
-)
-def test_scores_of_another_tool_are_checked(tmp_path: Path, content: str, words: str) -> None:
-    experiment = translated(tmp_path, REFERENCE, HYPOTHESES, CONF)
-    score.ScoreStage().run(experiment)
-    path = experiment.test_file("test", "COMET.scores")
-    path.write_text(content)
-    result = CliRunner().invoke(group, ["compare", str(experiment.directory)])
-    assert result.exit_code == 1
-    assert f"{path}" in result.output.replace("\n", "")
-    assert words in result.output.replace("\n", " ")
-
-
 def test_a_dry_run_shows_every_score(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path, TESTSET + "  tokenized: split\n")
     run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))

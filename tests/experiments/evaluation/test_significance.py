@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,11 @@ from click.testing import CliRunner, Result
 from scipy import stats
 from simulation import Sources, simulate
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.pooling import Comparison, pool
-from posenc_experiments.evaluation.report import Column, Table
-from posenc_experiments.evaluation.results import read_experiments, read_lines
+from posenc_experiments.evaluation.report import Table
+from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
 from posenc_experiments.evaluation.significance import (
     Difference,
     Pooling,
@@ -38,6 +38,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compare(made: Path, *options: str) -> Result:
     return CliRunner().invoke(group, ["compare", str(made), "--baseline", "sinusoidal", *options])
+
+
+def compared(made: Path, **options: Any) -> list[dict[Any, Any]]:
+    return list(pool(read_results([made]), Comparison("sinusoidal", **options)).to_dict("records"))
 
 
 @pytest.mark.parametrize(
@@ -131,19 +135,22 @@ def test_samples_are_those_of_sacrebleu(made: Path, monkeypatch: pytest.MonkeyPa
     from sacrebleu.metrics import bleu
 
     monkeypatch.setenv("SACREBLEU_SEED", "7")
-    score = read_experiments([made])[0]
-    found = resample(score, BLEU)
+    results = read_results([made])
+    score = of_tests(results)[0]
+    found = resample(results, score.directory, "test", BLEU)
     sentences = np.random.default_rng(7).choice(500, size=(1000, 500), replace=True)
-    texts = [read_lines(score.file(kind)) for kind in ("hyp", "ref")]
+    texts = [read_lines(score.directory / f"test.{kind}") for kind in ("hyp", "ref")]
     for number in (0, 999):
         hypotheses, references = ([lines[one] for one in sentences[number]] for lines in texts)
         wanted = bleu.BLEU().corpus_score(hypotheses, [references]).score
         assert found.samples[number] == pytest.approx(wanted, abs=1e-4)
-    assert found.score == pytest.approx(score.bleu.score, abs=0.005)
+    assert found.score == pytest.approx(score.score, abs=0.005)
 
 
 def test_equal_translations_do_not_differ(made: Path) -> None:
-    row = [resample(score, BLEU) for score in read_experiments([made]) if score.name == "sinusoidal"]
+    results = read_results([made])
+    directories = dict.fromkeys(results[results["name"] == "sinusoidal"]["directory"])
+    row = [resample(results, directory, "test", BLEU) for directory in directories]
     same = difference(row, row)
     assert (same.value, same.p_value) == (0, 1)
     assert sacrebleu_p(row[0], row[0]) == 1
@@ -152,43 +159,28 @@ def test_equal_translations_do_not_differ(made: Path) -> None:
 
 def test_rows_may_have_other_seeds(made: Path) -> None:
     """Three, two and one: a row with one seed stops no table, and has SacreBLEU's p."""
-    rows = {row.first.name: row.tested for row in pool(read_experiments([made]), Comparison("sinusoidal", margin=0.5))}
+    rows = {row["name"]: row for row in compared(made, margin=0.5)}
     diet, nopos = rows["diet_rel"], rows["nopos"]
-    assert rows["sinusoidal"] is None
-    assert diet is not None
-    assert diet.tests == 1
-    assert diet.p_value == diet.holm_p_value
-    assert diet.equivalent is False
-    assert nopos is not None
-    assert nopos.difference < -50
-    assert (nopos.interval, nopos.p_value, nopos.equivalent, nopos.significant) == (None, None, None, False)
-    assert nopos.sacrebleu_p_value == pytest.approx(1 / 1001)
-
-
-def test_a_missing_reference_is_named(tmp_path: Path) -> None:
-    made = make_experiments(tmp_path, {SINUSOIDAL: 1, DIET: 1})
-    scores = read_experiments([made])
-    scores[0].file("ref").unlink()
-    with pytest.raises(
-        RecipeError,
-        match=rf"^{scores[0].file('ref')} is missing, and --baseline and --all-tests need it: run its recipe with --st",
-    ):
-        pool(scores, Comparison("sinusoidal"))
+    assert rows["sinusoidal"]["difference"] is None
+    assert diet["tests"] == 1
+    assert diet["p_value"] == diet["holm_p_value"]
+    assert diet["equivalent"] is False
+    assert nopos["difference"] < -50
+    assert {nopos[key] for key in ("difference_low", "p_value", "holm_p_value", "equivalent")} == {None}
+    assert nopos["one_seed_p_value"] == pytest.approx(1 / 1001)
 
 
 def test_a_table_shows_differences_intervals_and_how_many_tests(tmp_path: Path) -> None:
     made = make_experiments(tmp_path, {SINUSOIDAL: 3, DIET: 3, "transformer_nopos_tiny": 3})
     text = compare(made, "--margin", "20").stdout
-    rows = pool(read_experiments([made]), Comparison("sinusoidal", margin=20))
-    tested = {row.first.name: row.tested for row in rows if row.tested is not None}
-    assert [one.holm_p_value for one in tested.values()] == holm([one.p_value or 0 for one in tested.values()])
+    tested = {row["name"]: row for row in compared(made, margin=20) if row["difference"] is not None}
+    p_values = [row["p_value"] for row in tested.values()]
+    assert [row["holm_p_value"] for row in tested.values()] == holm(p_values)
     lines = {line.split()[0]: line for line in text.splitlines() if line}
     for name, mark in (("diet_rel", "≈"), ("nopos", "*")):
-        one = tested[name]
-        assert one.interval is not None
-        low, high = one.interval
-        assert f"{one.difference:+.2f} [{low:+.2f}, {high:+.2f}]{mark} " in lines[name]
-        assert low < one.difference < high
+        value, low, high = (tested[name][f"difference{end}"] for end in ("", "_low", "_high"))
+        assert f"{value:+.2f} [{low:+.2f}, {high:+.2f}]{mark} " in lines[name]
+        assert low < value < high
     assert "Holm's correction for 2 tests." in text
     assert "≈: within 20 of it (two one-sided tests at 0.05, not corrected)." in text
     text = compare(made, "--pool-variance").stdout
@@ -210,10 +202,8 @@ def test_csv_and_latex(made: Path) -> None:
         rule in text for rule in ("\\toprule", "\\midrule", "\\bottomrule", "diet\\_rel", "$\\pm$", "$\\approx$")
     )
     assert not set("±≈") & set("".join(line for line in text.splitlines() if not line.startswith("%")))
-    table = Table(
-        ["t5 --urpe true", "-8.25 [-8.87, +0.1] en-de"], [Column("50 % & {x}_y", str)], notes=["100 %"], title="a_b"
-    )
-    rendered = table.render("latex")
+    cells = ["t5 --urpe true", "-8.25 [-8.87, +0.1] en-de"]
+    rendered = Table({"50 % & {x}_y": cells}, notes=["100 %"], title="a_b").render("latex")
     assert "50 \\% \\& \\{x\\}\\_y" in rendered
     assert "t5 -{}-urpe true" in rendered
     assert "$-$8.25 [$-$8.87, +0.1] en-de" in rendered

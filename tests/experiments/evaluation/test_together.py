@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.results import Score, read_experiments
-from posenc_experiments.evaluation.significance import difference, resample, sacrebleu_p
-from posenc_experiments.evaluation.together import ALL_TESTS, all_tests
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
+from posenc_experiments.evaluation.pooling import pool
+from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.significance import Resampled, difference, resample, sacrebleu_p
+from posenc_experiments.evaluation.together import all_tests
 from tests.experiments.analysis.quickstart import make_experiments
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
@@ -60,22 +62,19 @@ def joined(made: Path) -> Path:
     return root
 
 
-def by_setting(scores: list[Score]) -> dict[str, list[Score]]:
-    return {name: [score for score in scores if score.name == name] for name in ("sinusoidal", "diet_rel")}
-
-
 def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
-    found, wanted = by_setting(all_tests(read_experiments([made]))), by_setting(read_experiments([joined]))
-    for name, scores in found.items():
-        assert [round(score.bleu.score, 2) for score in scores] == [score.bleu.score for score in wanted[name]]
-        intervals = [score.bleu.interval for score in wanted[name]]
-        assert [score.bleu.interval for score in scores] == pytest.approx(intervals, abs=0.005)
-        assert {score.bleu.signature for score in scores} == {score.bleu.signature for score in wanted[name]}
-    ours, theirs = (
-        [[resample(score, BLEU) for score in one[name]] for name in ("sinusoidal", "diet_rel")]
-        for one in (found, wanted)
-    )
-    assert difference(ours[0], ours[1]) == difference(theirs[0], theirs[1])
+    parts, wanted = read_results([made]), read_results([joined])
+    found, whole = all_tests(parts), wanted[wanted["metric"] == BLEU]
+    assert list(found["score"].round(2)) == list(whole["score"])
+    assert list(found["interval"]) == pytest.approx(list(whole["interval"]), abs=0.005)
+    assert list(found["signature"]) == list(whole["signature"])
+
+    def seeds(results: pd.DataFrame, test: str) -> list[list[Resampled]]:
+        of_test = pool(results[results["test"] == "test"])
+        return [[resample(results, one, test, BLEU) for one in seeds] for seeds in of_test["directories"]]
+
+    ours, theirs = seeds(parts, ALL_TESTS), seeds(wanted, "test")
+    assert difference(*ours) == difference(*theirs)
     assert sacrebleu_p(ours[0][0], ours[1][0]) == sacrebleu_p(theirs[0][0], theirs[1][0]) < 1
 
 
@@ -87,15 +86,15 @@ def test_compare_adds_a_table(made: Path) -> None:
     words = ["compare", str(made), "--all-tests", "--seeds", "1", "--format", "csv"]
     rows = list(csv.DictReader(CliRunner().invoke(group, words).stdout.splitlines()))
     (row,) = (row for row in rows if (row["test"], row["experiment"]) == (ALL_TESTS, "sinusoidal"))
-    assert (
-        float(row["bleu"]) == all_tests([score for score in read_experiments([made]) if score.seed == 1])[1].bleu.score
-    )
+    together = all_tests(read_results([made]))
+    chosen = together[(together["seed"] == 1) & (together["name"] == "sinusoidal")]
+    assert [float(row["bleu"])] == list(chosen["score"])
     assert row["chrf"] == ""
 
 
 def test_one_test_set_is_refused(joined: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--all-tests: no experiment here has several test sets: leave"):
-        all_tests(read_experiments([joined]))
+        all_tests(read_results([joined]))
 
 
 def test_other_test_sets_are_refused(made: Path, tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_other_test_sets_are_refused(made: Path, tmp_path: Path) -> None:
     missing = next(root.rglob("transformer_sinusoidal_tiny/seed2"))
     (missing / "other.sacrebleu.json").unlink()
     with pytest.raises(RecipeError, match=rf"^--all-tests: .* has other, test, and {missing} has test: run the stages"):
-        all_tests(read_experiments([root]))
+        all_tests(read_results([root]))
 
 
 def test_a_missing_reference_is_named(made: Path, tmp_path: Path) -> None:
@@ -113,4 +112,4 @@ def test_a_missing_reference_is_named(made: Path, tmp_path: Path) -> None:
     with pytest.raises(
         RecipeError, match=rf"^{missing} is missing, and --baseline and --all-tests need it: run its recipe"
     ):
-        all_tests(read_experiments([root]))
+        all_tests(read_results([root]))

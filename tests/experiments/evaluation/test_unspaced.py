@@ -15,8 +15,8 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.markers import read_json, write_json
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import score
-from posenc_experiments.evaluation.by_words import parse_word_range, score_buckets
-from posenc_experiments.evaluation.results import read_experiments
+from posenc_experiments.evaluation.paper import make_line
+from posenc_experiments.evaluation.paper_table import Planned, TableRow, WordRange
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
@@ -138,8 +138,9 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
     for kind, lines in (("src", sources), ("ref", JAPANESE["test"][:3])):
         experiment.test_file("test", kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     score.ScoreStage().run(experiment)
-    found = score_buckets(read_experiments([experiment.directory]), map(parse_word_range, ("1-5", "6-")))
-    assert [bucket.sentences for bucket in found.values()] == [2, 1]
+    words = (WordRange(1, 5), WordRange(6, None))
+    row = TableRow("row", "zh-ja", "conf", "shaw", "test", "sacrebleu", None, "line 2", words)
+    assert make_line(Planned(row, [experiment]), set()).sentences == {"1-5": 2, "6-": 1}
     result = CliRunner().invoke(
         group, ["analyse", str(experiment.directory), "--no-models", "--output", str(tmp_path / "page.html")]
     )
@@ -148,9 +149,8 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
     assert record["settings"]["length_unit"] == "characters"
     assert [bucket["from"] for bucket in record["text"]["tests"]["test"]["by_length"]] == [2, 3, 6]
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "characters of the source" in page
-    assert "source characters" in page
-    assert "source words" not in page
+    assert "source length in characters" in page
+    assert "source length in words" not in page
 
 
 def test_chinese_and_named_tokenizers(tmp_path: Path) -> None:

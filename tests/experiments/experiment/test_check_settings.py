@@ -135,9 +135,7 @@ def test_the_origin_of_the_flag_is_named(prepared: Run, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--max-epoch after --: --max-epoch 1 with"):
         check_settings(checked(prepared, "train", extra={"max-epoch": "1"}))
     run = conf(tmp_path, ("--clipping-distance 2", f"--clipping-distance 2 --finetune-from-model {tmp_path}"))
-    with pytest.raises(
-        RecipeError, match=rf"shaw-k2: --finetune-from-model {tmp_path}: this is a directory"
-    ):
+    with pytest.raises(RecipeError, match=rf"shaw-k2: --finetune-from-model {tmp_path}: this is a directory"):
         check_settings(checked(run, "train"))
     check_settings(checked(run, "train", name="sinusoidal"))
 

@@ -199,16 +199,16 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
 
 def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path) -> None:
     from posenc_experiments.base.errors import RecipeError
-    from posenc_experiments.evaluation.results import read_experiments
+    from posenc_experiments.evaluation.results import read_results
 
     conf, output = made / "recipe" / "tiny.yaml", tmp_path / "output"
     shutil.copytree(made / "output", output)
-    assert read_experiments([output])[0].verified
+    assert read_results([output])["verified"].all()
     options: list[str | Path] = [*directories(made, output), "--stages", "translate"]
     process = run_pipeline(conf, *options, "--set", "generate.max-len-b=1", "--set", "generate.beam=5")
     assert process.returncode == 0, process.stderr
     with pytest.raises(RecipeError, match=r"test\.hyp is not the file that was scored .*: run the stage score"):
-        read_experiments([output])
+        read_results([output])
 
 
 @pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json"])
