@@ -8,7 +8,8 @@ import pytest
 
 #: files with many tests, or with tests that start trainings or other processes; `scripts/test.sh --quick` skips them
 LONG = (
-    *("attention/test_backends.py", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
+    *("attention/", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
+    *("encodings/test_causality.py", "encodings/test_gain.py"),
     "experiments/analysis/test_page.py",
     *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "evaluation/test_parameters.py")),
     *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
@@ -16,8 +17,8 @@ LONG = (
         f"experiments/{name}.py"
         for name in ("experiment/test_check_settings", "experiment/test_frozen", "workflow/test_pipeline")
     ),
-    *(f"test_{name}.py" for name in ("checks", "documents", "entry_points", "lengths", "model", "setup")),
-    *(f"test_{name}.py" for name in ("starts", "training")),
+    *(f"test_{name}.py" for name in ("augmentation", "checks", "documents", "entry_points", "lengths", "live")),
+    *(f"test_{name}.py" for name in ("model", "setup", "starts", "training")),
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from tests.toy import PACKAGE, SOURCE, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
+from tests.toy import PACKAGE, SOURCE, binarize, generate, hypotheses, make_corpus, run_fairseq, train
 
 SEPARATOR = "<sep>"
 FLAGS = ("--segment-separator", SEPARATOR, "--num-segments", "2", "--cross-attention-positions", "true")
@@ -51,34 +51,9 @@ def test_documents_train_and_translate_by_every_entry_point(documents, data, che
     assert hypotheses(interactive.stdout) == expected
 
 
-def test_a_checkpoint_with_other_segments_is_refused(data, checkpoint):
-    run = generate(data, checkpoint, "--model-overrides", "{'num_segments': 3}", user_dir=PACKAGE, check=False)
-    assert run.returncode != 0
-    assert "trained with other positions" in run.stderr
-
-
 def test_a_separator_that_is_not_in_the_dictionary_is_refused(data, tmp_path):
     flags = ("--segment-separator", "<doc>")
     run = train(data, tmp_path, "transformer_diet_rel_tiny", *flags, user_dir=PACKAGE, check=False)
     assert run.returncode != 0
     assert "--segment-separator <doc> is not in the source dictionary" in run.stdout + run.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_hydra_train_mixes_encodings(data, tmp_path):
-    model = {
-        "_name": "transformer_t5_tiny",
-        "source_position_encoding": "shaw",
-        "clipping_distance": 3,
-        "cross_attention_positions": "true",
-        "segment_separator": f"'{SEPARATOR}'",
-    }
-    words = ", ".join(f"{key}: {value}" for key, value in model.items())
-    settings = ["optimization.max_update=2"]
-    hydra_train(data, tmp_path, f"{{{words}}}", *settings, environment={"HYDRA_FULL_ERROR": "1"})
-    tables = {name: tensor.shape for name, tensor in load_checkpoint(tmp_path / "checkpoint_last.pt")["model"].items()}
-    assert tables["encoder.layers.0.self_attn.position_encoding.relative_keys"] == (2, 7, 32)
-    assert tables["decoder.layers.1.self_attn.position_encoding.relative_bias"] == (2, 32)
-    assert tables["decoder.layers.1.encoder_attn.position_encoding.relative_bias"] == (2, 32)
-    assert tables["decoder.layers.1.encoder_attn.position_encoding.segments.segment_bias"] == (2, 2, 2)
-    assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9

@@ -1,14 +1,12 @@
 """Every entry point of fairseq as users call it: command lines in subprocesses, on a toy corpus."""
 
 import json
-import math
 import os
 import re
 import subprocess
 import sys
 
 import pytest
-import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from tests.toy import PACKAGE, TINY, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
@@ -105,13 +103,12 @@ def test_a_fine_tuned_model_is_not_fine_tuned_again_when_it_is_loaded(data, stoc
     assert "trained with other positions" in run.stderr
 
 
-@pytest.mark.parametrize("multiple", [[], ["--required-batch-size-multiple", "8"]])
-def test_generate_never_loses_a_sentence(data, shaw, multiple):
+def test_generate_never_loses_a_sentence(data, shaw):
     for subset, lines in LINES.items():
         run = run_fairseq(
             "generate",
             *(data, "--path", shaw[0] / "checkpoint_last.pt", "--gen-subset", subset, "--beam", "2", "--cpu"),
-            *("--max-tokens", "500", *multiple),
+            *("--max-tokens", "500", "--required-batch-size-multiple", "8"),
             user_dir=PACKAGE,
         )
         assert sorted(hypotheses(run.stdout)) == list(range(lines))
@@ -133,9 +130,8 @@ def test_every_way_of_generating(data, shaw):
     checkpoint = shaw[0] / "checkpoint_last.pt"
     for flags in (
         ["--sampling", "--sampling-topk", "5", "--nbest", "2", "--seed", "2"],
-        ["--diversity-rate", "0.5"],
         ["--prefix-size", "2"],
-        ["--nbest", "2", "--lenpen", "0.6"],
+        ["--print-alignment", "hard"],
     ):
         run = generate(data, checkpoint, *flags, user_dir=PACKAGE)
         assert sorted(hypotheses(run.stdout)) == list(range(9)), flags
@@ -143,10 +139,6 @@ def test_every_way_of_generating(data, shaw):
             targets = dict(re.findall(r"^T-(\d+)\t(.*)$", run.stdout, re.M))
             for number, text in hypotheses(run.stdout).items():
                 assert text.split()[:2] == targets[str(number)].split()[:2]
-
-
-def test_print_alignment(data, shaw):
-    run = generate(data, shaw[0] / "checkpoint_last.pt", "--print-alignment", "hard", user_dir=PACKAGE)
     alignments = re.findall(r"^A-\d+\t(.*)$", run.stdout, re.M)
     assert len(alignments) == 9
     assert all(re.fullmatch(r"(\d+-\d+ ?)*", text) for text in alignments)
@@ -178,7 +170,7 @@ print("FOUND " + json.dumps(model.translate(lines, beam=2, max_len_b=20)))
     assert found == [expected[number] for number in range(9)]
 
 
-def test_the_papers_length_penalty_in_generate_and_interactive_and_python(corpus, data, shaw):
+def test_the_papers_length_penalty_in_generate_and_interactive(corpus, data, shaw):
     """Compares printed scores: H lines have the score in base 2, P lines log2 of each token's probability."""
     checkpoint = shaw[0] / "checkpoint_last.pt"  # trained with --task translation
     flags = ["--lenpen", "0.6", "--nbest", "2"]
@@ -197,28 +189,6 @@ def test_the_papers_length_penalty_in_generate_and_interactive_and_python(corpus
     run = run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=lines)
     assert hypotheses(run.stdout) == expected_text
     assert re.findall(r"^H-0\t(\S+)", run.stdout, re.M)[0][:6] == re.findall(r"^H-0\t(\S+)", wu, re.M)[0][:6]
-
-    program = f"""
-import json, sys
-sys.path.insert(0, {str(PACKAGE.parent)!r})
-from fairseq_posenc.model import PositionTransformer
-model = PositionTransformer.from_pretrained(
-    {str(checkpoint.parent)!r},
-    {checkpoint.name!r},
-    {str(data)!r},
-    task={{"_name": {PENALTY_TASK!r}, "data": {str(data)!r}}},
-)
-assert model.task.cfg._name == {PENALTY_TASK!r}
-sentences = [model.encode(line) for line in {lines.splitlines()!r}]
-found = model.generate(sentences, beam=2, max_len_b=20, lenpen=0.6)
-print("FOUND " + json.dumps([[model.decode(row[0]["tokens"]), float(row[0]["score"])] for row in found]))
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr[-3000:]
-    found = json.loads(run.stdout.split("FOUND ")[1])
-    assert [text for text, _ in found] == [expected_text[number] for number in range(9)]
-    best = {int(number): float(score) for number, score in reversed(re.findall(r"^H-(\d+)\t(\S+)", wu, re.M))}
-    assert [score / math.log(2) for _, score in found] == pytest.approx([best[n] for n in range(9)], abs=1e-4)
 
 
 def test_hydra_train_uses_preset_and_flags(data, tmp_path):
@@ -252,22 +222,12 @@ def test_a_named_checkpoint_must_exist(data, shaw, tmp_path):
     assert f"--restore-file {missing} does not exist; name a file" in run.stdout + run.stderr
 
 
-def test_hydra_train_refuses_an_unknown_key(data, tmp_path):
-    model = "{_name: transformer_shaw_tiny, clip_distance: 3}"
-    run = hydra_train(data, tmp_path, model, "optimization.max_update=1", check=False)
-    assert run.returncode != 0
-    assert "model.clip_distance is not an option of transformer_shaw_tiny" in run.stdout + run.stderr
-
-
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--fp16", "--fp16-no-flatten-grads"],
         ["--memory-efficient-fp16"],
-        ["--amp"],
-        ["--checkpoint-activations"],
-        ["--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5"],
-        ["--store-ema", "--ema-decay", "0.9"],
+        ["--amp", "--store-ema", "--ema-decay", "0.9"],
+        ["--checkpoint-activations", "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5"],
         ["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4"],
     ],
     ids=lambda flags: flags[0].lstrip("-"),
@@ -308,12 +268,11 @@ def test_two_processes_resume_and_equal_one_with_twice_the_batches(data, shaw, t
     assert together == pytest.approx(alone, abs=2e-3)
 
 
-@pytest.mark.parametrize("arch", [SHAW, "transformer_diet_rel_tiny"])
-def test_fine_tunes_from_a_stock_checkpoint(data, stock, tmp_path, arch):
-    run = posenc_train(data, tmp_path, arch, "--finetune-from-model", stock[0])
+def test_fine_tunes_from_a_stock_checkpoint(data, stock, tmp_path):
+    run = posenc_train(data, tmp_path, SHAW, "--finetune-from-model", stock[0])
     assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
     # A second start resumes from its own last checkpoint.
-    again = losses(posenc_train(data, tmp_path, arch, "--finetune-from-model", stock[0], "--max-update", "3"))
+    again = losses(posenc_train(data, tmp_path, SHAW, "--finetune-from-model", stock[0], "--max-update", "3"))
     assert sorted(again) == [3]
     assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9
 
@@ -329,64 +288,13 @@ def test_fine_tuning_with_a_suffix_starts_and_resumes_from_files_with_that_suffi
     assert "trained with other positions" in run.stdout + run.stderr
 
 
-def test_hydra_train_fine_tunes(data, stock, tmp_path):
-    sizes = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
-    same = ", ".join(f"{stack}_{name}: {size}" for stack in ("encoder", "decoder") for name, size in sizes.items())
-    model = f"{{_name: transformer_shaw_tiny, {same}}}"
-    settings = ["optimization.max_update=1", f"checkpoint.finetune_from_model={stock[0]}"]
-    run = hydra_train(data, tmp_path, model, *settings)
-    assert "fresh position parameters" in run.stdout + run.stderr
-
-
-@pytest.mark.parametrize(
-    ("arch", "flags"), [(SHAW, ["--clipping-distance", "5"]), ("transformer_diet_rel_tiny", [])], ids=["K", "encoding"]
-)
-def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path, arch, flags):
+def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path):
     last = shaw[0] / "checkpoint_last.pt"
     (tmp_path / "checkpoint_last.pt").write_bytes(last.read_bytes())
-    run = posenc_train(data, tmp_path, arch, *flags, check=False)
+    run = posenc_train(data, tmp_path, SHAW, "--clipping-distance", "5", check=False)
     assert run.returncode != 0
     assert "trained with other positions" in run.stdout + run.stderr
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == last.read_bytes()
-
-
-def test_generating_with_other_positions_is_refused(data, shaw):
-    overrides = ["--model-overrides", "{'clipping_distance': 5}"]
-    run = generate(data, shaw[0] / "checkpoint_last.pt", *overrides, user_dir=PACKAGE, check=False)
-    assert run.returncode != 0
-    assert "trained with other positions" in run.stderr
-
-
-def test_damaged_checkpoints_end_in_one_clear_sentence(data, shaw, tmp_path):
-    whole = (shaw[0] / "checkpoint_last.pt").read_bytes()
-    damaged = tmp_path / "cut.pt"
-    damaged.write_bytes(whole[: len(whole) // 2])
-    run = generate(data, damaged, user_dir=PACKAGE, check=False)
-    assert run.returncode != 0
-    last = run.stderr.strip().splitlines()[-1]
-    assert last.startswith("Error: ")
-    assert "Traceback" not in run.stderr
-    assert str(damaged) in last
-    assert "truncated" in last
-
-
-class Evil:
-    def __reduce__(self):
-        return os.system, ("touch EXPLOITED",)
-
-
-def test_pickle_that_would_run_code_is_refused_by_every_entry_point(data, shaw, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    state = load_checkpoint(shaw[0] / "checkpoint_last.pt")
-    torch.save({**state, "extra_state": Evil()}, tmp_path / "checkpoint_last.pt")
-    for run in (
-        generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE, check=False),
-        posenc_train(data, tmp_path, SHAW, "--clipping-distance", "4", check=False),
-    ):
-        assert run.returncode != 0
-        assert "system" in run.stderr
-        assert "weights_only=False" not in run.stderr.strip().splitlines()[-1]
-    assert not (tmp_path / "EXPLOITED").exists()
 
 
 def test_the_error_of_an_invalid_value_names_the_flag(data, tmp_path):

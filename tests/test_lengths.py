@@ -6,7 +6,6 @@ import torch
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right, translate
-from tests.toy import PACKAGE, binarize, generate, make_corpus, train
 
 LIMITS = ("--max-source-positions", "12", "--max-target-positions", "12")
 
@@ -44,13 +43,3 @@ def test_any_length_within_the_limit_is_correct_in_a_batch_and_in_incremental_de
         step, _ = model.decoder(previous[0][None, :t], encoder_out=encoder_out, incremental_state=incremental)
         torch.testing.assert_close(step[0, 0], alone[0, t - 1], rtol=0, atol=1e-6)
     assert translate(model, task, sources[0][None])[0][0]["positional_scores"].isfinite().all()
-
-
-def test_fairseq_generate_refuses_sentences_longer_than_the_tables(tmp_path):
-    data = binarize(make_corpus(tmp_path / "text"), tmp_path / "data")
-    limits = ("--max-source-positions", "6", "--max-target-positions", "30")
-    train(data, tmp_path / "model", "transformer_diet_abs_tiny", *limits, user_dir=PACKAGE)
-    run = generate(data, tmp_path / "model" / "checkpoint_last.pt", user_dir=PACKAGE, check=False)
-    assert run.returncode != 0
-    assert "is invalid" in run.stderr
-    assert "max_positions=(6, 30)" in run.stderr

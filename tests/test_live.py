@@ -9,7 +9,6 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 
-from fairseq_posenc.attention.module import PositionAttention
 from fairseq_posenc.attention.observing import Observed, Place, attentions, observing
 from posenc_experiments.analysis.attention import LayerStatistics
 from posenc_experiments.analysis.model import add_sentences
@@ -90,25 +89,13 @@ def test_distances_are_those_of_analyses(arch: str, flags: tuple[str, ...], norm
     assert {name.removeprefix("norm/") for name in shown if name.startswith("norm/")} == set(norms)
 
 
-def test_norms_are_of_what_acts() -> None:
-    model = make_model("diet_rel", "--bias-gain", "3", "--input-positions", "learned", every=1)
-    layer, table = model.decoder.layers[1].self_attn.position_encoding, model.encoder.embed_positions.weight
-    norms = [torch.cat([p.detach().flatten() for p in layer.parameters()]).norm(), table.detach().norm()]
-    wanted = [3 * float(norm) for norm in norms]
-    (shown,) = train_in_process(model, 1)  # updates after the log change them little
-    assert [shown["norm/decoder.2"], shown["norm/encoder.input"]] == pytest.approx(wanted, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("arch", "flags"),
     [
-        ("shaw", ("--position-sharing", "layer", "--dropout", "0.1")),
         ("shaw", ("--checkpoint-activations", "--attention-dropout", "0.1")),
-        # These cache learned values for all layers of a pass.
+        # It caches learned values for all layers of a pass.
         ("diet_abs", ("--attention-backend", "blocks")),
-        ("t5", ("--cross-attention-positions", "true", "--dropout", "0.1")),
         ("deberta", ("--share-key-projection", "true", "--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4")),
-        ("linformer", ()),
         ("rotary", ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")),
     ],
 )
@@ -122,51 +109,6 @@ def test_training_is_the_same_to_the_bit(arch: str, flags: tuple[str, ...]) -> N
     assert states[0].keys() == states[1].keys()
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
-
-
-def test_every_so_many_updates_one_batch_is_observed() -> None:
-    model = make_model("shaw", every=2)
-    seen = []
-    attention = model.encoder.layers[0].self_attn
-    original = PositionAttention.register_forward_pre_hook
-
-    def count(module: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.append(model.position_log._update)
-        return original(module, *args, **kwargs)
-
-    attention.register_forward_pre_hook = count.__get__(attention)
-    shown = train_in_process(model, 5)
-    assert seen == [2, 4]
-    assert "distance/encoder.1" not in shown[0]
-    assert shown[1]["distance/encoder.1"] == shown[2]["distance/encoder.1"] != shown[3]["distance/encoder.1"]
-    model.eval()
-    model(**make_batch(1)["net_input"])
-    assert seen == [2, 4]
-
-
-def test_half_precision_is_observed() -> None:
-    model = make_model("shaw", every=1)
-    expected = analysed(model, make_batch(0))
-    with metrics.aggregate("half") as shown:
-        model.bfloat16().train().set_num_updates(0)
-        model(**make_batch(0)["net_input"])
-    assert {name: shown.get_smoothed_value(name) for name in expected} == pytest.approx(expected, abs=0.05)
-
-
-def test_an_error_ends_the_observation() -> None:
-    model = make_model("shaw", every=1).train()
-    model.set_num_updates(0)
-    inputs = make_batch(0)["net_input"]
-    with pytest.raises(IndexError):
-        model(**{**inputs, "src_tokens": inputs["src_tokens"] + 1000})
-    assert not any(module._forward_pre_hooks for module in attentions(model).values())
-
-
-@pytest.mark.parametrize("value", ["-1", "often"])
-def test_a_wrong_number_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        build_model("transformer_shaw_tiny", "--log-positions", value)
-    assert f"--log-positions: must be {'0 or more' if value == '-1' else 'a whole number'}" in capsys.readouterr().err
 
 
 def test_fairseqs_log_and_tensorboard_show_it_and_a_training_resumes(tmp_path: Path) -> None:

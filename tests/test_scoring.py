@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.scoring import log_probabilities, pair_batches
+from fairseq_posenc.scoring import log_probabilities
 from fairseq_posenc.trained import Trained
 from tests.models import build_model, enlarge_positions, make_task, sentences
 
@@ -44,25 +44,6 @@ def test_every_encoding_scores_as_without_a_batch(name):
         found = log_probabilities(one, sources, targets, max_tokens=max_tokens)
         for value, score in zip(expected, found, strict=True):
             np.testing.assert_allclose(score, value, rtol=0, atol=1e-6)
-
-
-def test_a_source_is_encoded_once_for_its_targets():
-    one = trained("shaw")
-    seen = []
-    one.model.encoder.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["src_tokens"].shape), with_kwargs=True
-    )
-    log_probabilities(one, *pairs())
-    assert seen == [(3, 12)]
-
-
-def test_pairs_of_one_source_share_a_batch():
-    # In the order of lengths, the 4-token pairs of the second source would stand between those of the first.
-    sources = [torch.tensor([5, 2]), torch.tensor([6, 2])]
-    lengths = [3, 5, 4, 4]
-    targets = [torch.full((length,), 7) for length in lengths]
-    groups = list(pair_batches([sources[number] for number in (0, 0, 1, 1)], targets, max_tokens=10))
-    assert sorted(map(sorted, groups)) == [[0, 1], [2, 3]]
 
 
 def test_progress_counts_every_target():

@@ -1,7 +1,6 @@
 """Trains, averages and translates with every encoding on real text. Takes minutes each, so only with -m slow."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +13,19 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from tests.models import batch
-from tests.toy import PACKAGE, run_fairseq
+from tests.toy import PACKAGE, train
 
 ROOT = Path(__file__).resolve().parents[1]
-UPDATES = 300
 SMALL = (
-    *("--encoder-layers", "2", "--decoder-layers", "2", "--share-all-embeddings"),
-    *("--encoder-embed-dim", "128", "--decoder-embed-dim", "128"),
+    *("--encoder-embed-dim", "128", "--decoder-embed-dim", "128", "--share-all-embeddings"),
     *("--encoder-ffn-embed-dim", "256", "--decoder-ffn-embed-dim", "256"),
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
     *("--encoder-normalize-before", "--decoder-normalize-before"),
     *("--max-source-positions", "256", "--max-target-positions", "256"),
+    *("--adam-betas", "(0.9, 0.98)", "--lr", "0.003", "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "100"),
+    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1", "--max-tokens", "1000"),
+    *("--max-update", "300", "--save-interval-updates", "100", "--validate-interval-updates", "100"),
+    *("--log-format", "json", "--log-interval", "20"),
 )
 MODELS = [
     *((name, ()) for name in ENCODINGS),
@@ -44,25 +45,10 @@ pytestmark = pytest.mark.slow
 def multi30k(shared, tmp_path_factory):
     """Multi30k en-de, prepared as in the recipe."""
     data = tmp_path_factory.mktemp("data")
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "posenc_experiments", "run"),
-            *(
-                "--conf",
-                str(ROOT / "recipes/multi30k/multi30k.yaml"),
-                "--pair",
-                "en-de",
-                "--source",
-                str(shared / "data/multi30k"),
-                "--data-dir",
-                str(data),
-            ),
-            *("--stages", "download,prepare", "--cpus", "1"),
-        ],
-        check=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
+    conf = ROOT / "recipes/multi30k/multi30k.yaml"
+    words = ["--conf", conf, "--pair", "en-de", "--source", shared / "data/multi30k", "--data-dir", data]
+    command = [sys.executable, "-m", "posenc_experiments", "run", *words, "--stages", "download,prepare", "--cpus", "1"]
+    subprocess.run(command, check=True, cwd=ROOT)
     return data / "multi30k/en-de/prepared/binarized"
 
 
@@ -70,41 +56,17 @@ def multi30k(shared, tmp_path_factory):
     ("name", "flags"), MODELS, ids=lambda value: value if isinstance(value, str) else "".join(value)
 )
 def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
-    run = run_fairseq(
-        "train",
-        multi30k,
-        *("--arch", architecture_name(name, "iwslt_de_en"), *SMALL, *flags, "--save-dir", tmp_path, "--cpu"),
-        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "0.003", "--lr-scheduler", "inverse_sqrt"),
-        *("--warmup-updates", "100", "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
-        *("--max-tokens", "1000", "--max-update", str(UPDATES), "--seed", "1", "--num-workers", "0"),
-        *(
-            "--save-interval-updates",
-            "100",
-            "--validate-interval-updates",
-            "100",
-            "--required-batch-size-multiple",
-            "1",
-        ),
-        *("--data-buffer-size", "0", "--no-progress-bar", "--log-format", "json", "--log-interval", "20"),
-        user_dir=PACKAGE,
-    )
-    rows = [
-        json.loads(line[line.index("{") :])
-        for line in run.stderr.splitlines() + run.stdout.splitlines()
-        if '{"' in line
-    ]
+    arch = architecture_name(name, "iwslt_de_en")
+    run = train(multi30k, tmp_path, arch, *SMALL, *flags, validate=True, user_dir=PACKAGE)
+    lines = run.stderr.splitlines() + run.stdout.splitlines()
+    rows = [json.loads(line[line.index("{") :]) for line in lines if '{"' in line]
     losses = [float(row["loss"]) for row in rows if "loss" in row]
     valid = [float(row["valid_loss"]) for row in rows if "valid_loss" in row]
     assert losses[-1] < losses[0] - 1
     assert valid[0] > valid[1] > valid[2]
     average = tmp_path / "average.pt"
-    subprocess.run(
-        [
-            *(sys.executable, str(ROOT / "scripts/average_checkpoints.py"), "--last-updates", "2"),
-            *("--output", str(average), str(tmp_path)),
-        ],
-        check=True,
-    )
+    script = ROOT / "scripts/average_checkpoints.py"
+    subprocess.run([sys.executable, script, "--last-updates", "2", "--output", average, tmp_path], check=True)
     print(f"{name} {' '.join(flags)}: training loss {losses[0]} to {losses[-1]}, validation {valid}")
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(average)], arg_overrides={"data": str(multi30k)}
