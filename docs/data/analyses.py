@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc_experiments.analysis.figures import learned_figures, length_figure
+from posenc_experiments.evaluation.kept import unpacked
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MULTI30K = RESULTS / "multi30k" / "en-de"
@@ -30,7 +31,9 @@ Rows = tuple[list[str], list[list[str]]]
 @cache
 def records(directory: Path = MULTI30K) -> dict[str, dict[str, Any]]:
     """What `analyse` found of the experiments of seed 1, by their names."""
-    paths = sorted(directory.glob("*/seed1/analysis.json"))
+    kept = unpacked(directory)
+    assert kept is not None
+    paths = sorted(kept.glob("*/seed1/analysis.json"))
     found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     by_name = {record["experiment"]["name"]: record for record in found}
     return {name: by_name[name] for name in NAMES} if directory == MULTI30K else by_name

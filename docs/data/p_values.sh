@@ -30,6 +30,7 @@ done
 
 # The quickstart's pairs, ENCODING:FLAGS OF THE BASELINE:FLAGS OF THE OTHER, each a test of its own.
 pairs=results/quickstart/pairs.csv
+read_name='import json, sys, zipfile as z; print(json.loads(z.ZipFile(sys.argv[1]).read("seed1/experiment.json"))["name"])'
 for names in \
     {diet_rel,t5,tupe_rel,kerple_log,kerple_power,gated_t5,huang1,huang2,learned}_tiny::-bias-gain-auto \
     {diet_rel,t5}_tiny:-bias-gain-auto:-bias-gain-16 alibi_tiny-alibi-slopes-learned::-bias-gain-auto \
@@ -37,8 +38,8 @@ for names in \
     shaw_tiny-clipping-distance-16::-relative-{keys,values}-false; do
     IFS=: read -r encoding flags others <<<"results/quickstart/xa-xb/transformer_$names"
     one="$encoding$flags"
-    "$PYTHON" scripts/compare.py "$one" "$encoding$others" --data-dir data --format csv --baseline \
-        "$("$PYTHON" -c 'import json, sys; print(json.load(open(sys.argv[1]))["name"])' "$one/seed1/experiment.json")"
+    "$PYTHON" scripts/compare.py "$one.zip" "$encoding$others.zip" --data-dir data --format csv --baseline \
+        "$("$PYTHON" -c "$read_name" "$one.zip")"
 done | awk 'NR == 1 || !/^corpus,/' >"$pairs.tmp"
 mv "$pairs.tmp" "$pairs"
 

@@ -1,16 +1,18 @@
-"""`fairseq-posenc keep-results`: copies the results of experiments that fit under version control.
+"""`fairseq-posenc keep-results`: packs the results of experiments that fit under version control.
 
 These are settings, commands, translations, scores and analyses, but not checkpoints, logs and references.
 """
 
 import shlex
 import shutil
+import tempfile
+from itertools import groupby
 from pathlib import Path
 
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_directory
+from posenc_experiments.evaluation.kept import SUFFIX, pack
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
@@ -28,10 +30,11 @@ KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL, SENTENCES)  # of each test set
 @click.argument("output", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("results", type=click.Path(path_type=Path, file_okay=False))
 def main(output: Path, results: Path) -> None:
-    """Copies the results of every scored experiment in OUTPUT to the same path in RESULTS.
+    """Packs the results of every scored experiment in OUTPUT into archives at the same path in RESULTS.
 
-    Results are settings, translations, scores and analyses. OUTPUT is a recipe's --output-dir. In the command of the
-    training, paths become those of a run from the repository with the default directories.
+    There is one archive for each experiment, with a directory for each seed; seeds that it has already stay. Results
+    are settings, translations, scores and analyses. OUTPUT is a recipe's --output-dir. In the command of the training,
+    paths become those of a run from the repository with the default directories.
     """
     output, target = output.resolve(), results.resolve()
     found = sorted(find_experiments(output))
@@ -42,14 +45,17 @@ def main(output: Path, results: Path) -> None:
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
     read_results(finished)  # refuses damaged files
     commands = {experiment: _command(experiment, output) for experiment in finished}
-    for experiment, command in commands.items():
-        kept = results / experiment.relative_to(output)
-        files = ExperimentDirectory(experiment)
-        with atomic_directory(kept) as temporary:
+    with tempfile.TemporaryDirectory() as temporary:
+        for experiment, command in commands.items():
+            directory = Path(temporary) / experiment.relative_to(output)
+            directory.mkdir(parents=True)
+            files = ExperimentDirectory(experiment)
             for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
                 if file.is_file():
-                    shutil.copyfile(file, temporary / file.name)
-            (temporary / files.command.name).write_text(command, encoding="utf-8")
+                    shutil.copyfile(file, directory / file.name)
+            (directory / files.command.name).write_text(command, encoding="utf-8")
+        for place, seeds in groupby(finished, lambda one: one.parent.relative_to(output)):
+            pack(results / f"{place}{SUFFIX}", [Path(temporary) / place / seed.name for seed in seeds])
     click.echo(f"{len(finished)} experiments kept in {results}")
 
 

@@ -19,6 +19,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_dir
 from posenc_experiments.data import text
+from posenc_experiments.evaluation.kept import unpacked
 from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
@@ -44,7 +45,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
     """Reads the results of experiments: a row for each experiment directory (a seed), test set and metric.
 
     Args:
-        paths: experiment directories, or directories that hold some at any depth.
+        paths: experiment directories, archives of kept results, or directories that hold some of both at any depth.
         data_dir: a recipe's --data-dir; its prepared text replaces references that are missing in the directories.
 
     Returns:
@@ -70,9 +71,10 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
     named: list[Path] = []
     found: list[Path] = []
     for path in paths:
-        if not path.is_dir():
+        copy = unpacked(path)
+        if not path.is_dir() and copy is None:
             raise RecipeError(f"{path} is not a directory: name experiment directories, or one that holds them.")
-        experiments = find_experiments(path)
+        experiments = [one for place in (path, copy) if place is not None for one in find_experiments(place)]
         (named if experiments == [path] else found).extend(experiments)
         for one in experiments:
             if one.resolve() not in rows:

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from posenc_experiments.evaluation.kept import unpacked
+
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "results" / "quickstart" / "xa-xb"
 #: directories of settings, with how many seeds are taken
@@ -39,10 +41,12 @@ def corpus() -> Path:
 
 def make_experiments(root: Path, settings: dict[str, int] = SETTINGS) -> Path:
     """Experiment directories as the pipeline leaves them, but for the models."""
+    kept = unpacked(KEPT)
+    assert kept is not None
     for setting, seeds in settings.items():
         for seed in range(1, seeds + 1):
             directory = root / "quickstart" / "xa-xb" / setting / f"seed{seed}"
-            shutil.copytree(KEPT / setting / f"seed{seed}", directory)
+            shutil.copytree(kept / setting / f"seed{seed}", directory)
             shutil.copy(corpus() / "test.xa", directory / "test.src")
             shutil.copy(corpus() / "test.xb", directory / "test.ref")
             lines = [VALID.format(epoch, 4 - epoch / 2 - seed / 10, 100 * epoch) for epoch in (1, 2, 3)]

@@ -1,18 +1,21 @@
-"""scripts/keep_results.py copies results of scored experiments, without paths of the machine."""
+"""scripts/keep_results.py packs results of scored experiments, without paths of the machine."""
 
 import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import write_command
-from posenc_experiments.experiment.layout import find_experiments
+from posenc_experiments.evaluation.results import read_results
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
+ARCHIVE = "quickstart/xa-xb/transformer_sinusoidal_tiny.zip"
 FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
 
 
@@ -26,7 +29,8 @@ def output(tmp_path: Path) -> Path:
     """The directory of one scored experiment, that of a result in this repository, and of one without scores."""
     output = tmp_path / "output"
     experiment = output / HERE
-    shutil.copytree(ROOT / "results" / HERE, experiment)
+    with zipfile.ZipFile(ROOT / "results" / ARCHIVE) as archive:
+        archive.extractall(experiment.parent, [name for name in archive.namelist() if name.startswith("seed1/")])
     (experiment / "done").mkdir(parents=True)
     (experiment / "done/score.json").touch()
     (output / "quickstart/xa-xb/transformer_unfinished_tiny/seed1").mkdir(parents=True)
@@ -50,27 +54,33 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_results_are_copied_with_paths_of_the_repository(tmp_path: Path, output: Path) -> None:
-    for _ in range(2):  # the second call replaces what the first kept
-        assert keep(output, tmp_path / "results").returncode == 0
-    assert files_of(tmp_path / "results").keys() == {
-        f"{HERE}/{name}" for name in (*FILES, "command.sh", "analysis.json")
-    }
-    kept = tmp_path / "results" / HERE
-    assert (kept / "command.sh").read_text() == (
-        "#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\n"
-        "exec python -m fairseq_cli.train data/quickstart-short/xa-xb/prepared/binarized --user-dir fairseq_posenc "
-        "--adam-betas '(0.9, 0.98)' --finetune-from-model output/q/a-b/other/seed1/averaged.pt "
-        f"--save-dir output/{HERE}/checkpoints\n"
-    )
-
-
-def test_what_a_killed_call_left_is_no_experiment(tmp_path: Path, output: Path) -> None:
+def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output: Path) -> None:
+    kept = tmp_path / "results" / ARCHIVE
     assert keep(output, tmp_path / "results").returncode == 0
-    kept = tmp_path / "results" / HERE
-    for left in ("seed1.123.tmp", "seed1.old"):
-        shutil.copytree(kept, kept.with_name(left))
-    assert find_experiments(tmp_path / "results") == [kept]
+    first = kept.read_bytes()
+    shutil.copytree(output / HERE, (output / HERE).with_name("seed12"))
+    assert keep(output, tmp_path / "results").returncode == 0  # adds a seed, and replaces what the first kept
+    with zipfile.ZipFile(kept) as archive:
+        names = {f"{seed}/{name}" for seed in ("seed1", "seed12") for name in (*FILES, "command.sh", "analysis.json")}
+        assert {name for name in archive.namelist() if name.split("/")[0] in {"seed1", "seed12"}} == names
+        assert archive.read("seed1/command.sh").decode() == (
+            "#!/usr/bin/env bash\nset -euo pipefail\nexport OMP_NUM_THREADS=1\n"
+            "exec python -m fairseq_cli.train data/quickstart-short/xa-xb/prepared/binarized --user-dir fairseq_posenc "
+            "--adam-betas '(0.9, 0.98)' --finetune-from-model output/q/a-b/other/seed1/averaged.pt "
+            f"--save-dir output/{HERE}/checkpoints\n"
+        )
+    shutil.rmtree((output / HERE).with_name("seed12"))
+    kept.unlink()
+    assert keep(output, tmp_path / "results").returncode == 0
+    assert kept.read_bytes() == first  # equal results make equal archives
+
+
+def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> None:
+    assert keep(output, tmp_path / "results").returncode == 0
+    kept = tmp_path / "results" / ARCHIVE
+    kept.write_bytes(kept.read_bytes()[:200])
+    with pytest.raises(RecipeError, match=f"{kept} is no archive of kept results"):
+        read_results([tmp_path / "results"])
 
 
 @pytest.mark.parametrize("where", ["output", "output/kept", "."])
@@ -109,9 +119,12 @@ def test_without_a_scored_experiment_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_kept_results_name_their_commit_and_no_absolute_path() -> None:
-    kept = sorted((ROOT / "results").rglob("experiment.json"))
+    kept = sorted((ROOT / "results").rglob("*.zip"))
     assert kept
     for path in kept:
-        assert json.loads(path.read_text(encoding="utf-8"))["environment"]["commit"]
-        command = (path.parent / "command.sh").read_text(encoding="utf-8")
-        assert not [word for word in command.split() if word.startswith("/") and word != "/usr/bin/env"]
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.endswith("/experiment.json"):
+                    assert json.loads(archive.read(name))["environment"]["commit"]
+                    command = archive.read(name.replace("experiment.json", "command.sh")).decode()
+                    assert not [word for word in command.split() if word.startswith("/") and word != "/usr/bin/env"]
