@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def _panels(count: int, across: int, size: tuple[float, float], **shared: bool) -> tuple[Drawing, Iterator[Axes]]:
+def _panels(count: int, across: int, size: tuple[float, float], **shared: Any) -> tuple[Drawing, Iterator[Axes]]:
     """A drawing of so many panels, of a width and height in inches each, with room for labels and a legend."""
     columns, (width, height) = min(count, across), size
     rows = -(-count // columns)
@@ -119,8 +119,10 @@ def grids(table: pd.DataFrame, row: str, column: str, value: str, panel: str, no
         axis.set(title=title, xlabel=column, ylabel=row)
     width, height = drawing.get_size_inches()
     bar = drawing.add_axes((0.55 / width, 1 - 0.15 / height, 1 / width, 0.1 / height))
-    ends = norm.vmin, norm.vmax
-    bar.imshow(np.linspace(*ends, 64)[None], colours, norm, aspect="auto", interpolation="none", extent=(0, 1, 0, 1))
+    ends = [float(end) for end in (norm.vmin, norm.vmax) if end is not None]
+    bar.imshow(
+        np.linspace(ends[0], ends[1], 64)[None], colours, norm, aspect="auto", interpolation="none", extent=(0, 1, 0, 1)
+    )
     bar.set(xticks=[], yticks=[])
     for place, end, side in zip((-0.05, 1.05), ends, ("right", "left"), strict=True):
         bar.text(place, 0.5, f"{end:.3g}", horizontalalignment=side, verticalalignment="center")

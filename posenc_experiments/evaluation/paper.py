@@ -160,7 +160,7 @@ def _notes(lines: Sequence[Line]) -> list[str]:
     if any(line.row.paper is not None for line in lines):
         names = dict.fromkeys(paper_name(line.row.metric) for line in lines)
         notes.append(f"The paper's figures are compared with {' and '.join(names)}.")
-    shown = [
+    shown: list[tuple[str, str, Sequence[Line]]] = [
         (paper_name(name), TOKENIZED, [line for line in lines if line.row.metric == name])
         for name, kind in PAPER_METRICS.items()
         if kind is not None
