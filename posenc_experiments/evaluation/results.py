@@ -11,9 +11,7 @@ import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
@@ -32,6 +30,9 @@ from posenc_experiments.experiment.layout import (
     ExperimentDirectory,
     find_experiments,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEAL = "seal"
 #: what an experiment's description says of it
@@ -67,6 +68,9 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
     Raises:
         RecipeError: a directory holds no score, or a file in it is damaged.
     """
+    # Here, because stages import this file, and --help and --dry-run need not wait for it.
+    import pandas as pd
+
     rows: dict[Path, list[dict[str, Any]]] = {}  # by the experiment's real path
     named: list[Path] = []
     found: list[Path] = []
