@@ -86,7 +86,7 @@ def render(
     )
 
 
-def cell(value: Any, form: str = ".3g") -> str:
+def cell(value: Any, form: str = ".4g") -> str:
     """A number or a text of a table; a dash where there is none."""
     if value is None or value != value:
         return "–"
