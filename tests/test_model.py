@@ -326,37 +326,6 @@ def test_stock_checkpoint_fine_tunes_into_every_encoding(name):
         assert not is_new or "position" in key
 
 
-#: the value of position parameters with which an encoding has no effect, if there is one
-NEUTRAL = {
-    **dict.fromkeys(("shaw", "relative_key", "diet_rel", "diet_abs", "t5", "transformer_xl", "xlnet", "huang4"), 0.0),
-    **dict.fromkeys(("huang1", "huang2", "huang3"), 1.0),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "cross"),
-    [(name, False) for name in NEUTRAL]
-    + [(name, True) for name in NEUTRAL if ENCODINGS[name].facts.supports_cross_attention],
-)
-def test_with_neutral_tables_the_fine_tuned_model_equals_stock(task, pairs, name, cross):
-    stock = build_model("transformer_tiny", "--no-token-positional-embeddings")
-    flags = ["--cross-attention-positions", str(cross).lower()]
-    ours = build_model(architecture_name(name, "tiny"), *flags, seed=2)
-    with fine_tuning():
-        ours.load_state_dict(stock.state_dict())
-    with torch.no_grad():
-        for key, parameter in ours.named_parameters():
-            if ".position_encoding." in key:
-                parameter.fill_(NEUTRAL[name])
-    sources, targets = pairs
-    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
-    # fairseq's own cross-attention computes the softmax in single precision
-    atol = 1e-6 if cross else 1e-10
-    torch.testing.assert_close(logits(ours, source, previous), logits(stock, source, previous), rtol=0, atol=atol)
-    for mine, theirs in zip(translate(ours, task, source), translate(stock, task, source), strict=True):
-        assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
-
-
 def test_fine_tuning_keeps_position_parameters_of_the_same_shape():
     learned = build_model("transformer_learned_tiny").state_dict()
     ours = build_model("transformer_shaw_tiny", "--input-positions", "learned", seed=2)
@@ -471,13 +440,6 @@ def test_a_checkpoint_records_the_encoding_and_options_that_are_not_at_their_def
 def test_invalid_flags_are_refused_when_the_model_is_built(name, flags, message):
     with pytest.raises(ValueError, match=message):
         build_model(f"transformer_{name}_tiny", *flags)
-
-
-@pytest.mark.parametrize("inputs", ["none", "sinusoidal", "learned"])
-def test_encodings_in_attention_combine_with_any_input_positions(task, pairs, inputs):
-    model = build_model("transformer_shaw_tiny", "--input-positions", inputs)
-    assert (model.encoder.embed_positions is None) == (model.decoder.embed_positions is None) == (inputs == "none")
-    assert any("embed_positions" in name for name, _ in model.named_parameters()) == (inputs == "learned")
 
 
 # Mixed encodings, cross-attention, segments
