@@ -114,7 +114,6 @@ def test_what_is_written(served, checkpoint):
     assert record["positions"]["encoding"] == "shaw"
     assert record["quantization"] == "float32"
     assert record["verification"]["identical"] == verification.identical == 20
-    assert verification.passed
 
 
 def test_weights_are_quantized_after_the_comparison(served, checkpoint, tmp_path):
