@@ -562,7 +562,7 @@ def test_names_of_nothing_are_refused(copy: Path, tmp_path: Path) -> None:
 
 
 def test_missing_references_are_those_of_the_prepared_data(copy: Path, tmp_path: Path) -> None:
-    options = [copy, "--seeds", "1", "--baseline", "sinusoidal", "--format", "csv"]
+    options: list[str | Path] = [copy, "--seeds", "1", "--baseline", "sinusoidal", "--format", "csv"]
     wanted = compare(*options).stdout
     prepared = tmp_path / "data" / "tiny" / "en-de" / "prepared"
     prepared.mkdir(parents=True)
