@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 #: generous, because on a busy machine a training needs minutes to start; only a test that fails waits so long
@@ -27,3 +28,8 @@ def wait_until(condition: Callable[[], object], *processes: subprocess.Popen[Any
             process.kill()
             process.wait()
         raise
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process holds this lock."""
+    return subprocess.run(["flock", "--nonblock", lock, "true"], check=False).returncode != 0

@@ -1,1 +1,1 @@
-"""The basis of all other folders: errors, the recipe, the options of a call, markers of finished stages."""
+"""The basis of all other folders: errors, the recipe, the options of a call, records of finished stages."""

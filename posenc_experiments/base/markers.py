@@ -1,6 +1,6 @@
-"""Markers of finished stages, hashes of their inputs, atomic writes and locks: together they make stages resumable.
+"""Records of finished steps, hashes of their inputs, atomic writes and locks: together they make steps resumable.
 
-A stage writes to temporary names, renames them, and only then writes `done/<stage>.json`. So a marker guarantees
+A step writes to temporary names, renames them, and only then writes its record into `done.json`. So a record guarantees
 complete outputs, and a run that was killed at any time can be started again.
 """
 
@@ -23,6 +23,7 @@ from posenc_experiments.base.errors import RecipeError
 
 #: what the names of unfinished and of replaced files and directories end with
 TEMPORARY, REPLACED = ".tmp", ".old"
+DONE = "done.json"  # in a directory: the inputs and outputs of the steps that finished there
 
 
 def fingerprint(value: Any) -> str:
@@ -178,33 +179,35 @@ def replace_directory(temporary: Path, final: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-class Markers:
-    """The `done/<stage>.json` files of one directory."""
+def is_done(directory: Path, step: str, inputs: str = "") -> bool:
+    """Whether `step` finished in `directory` with these inputs (a fingerprint), and its outputs exist in full size."""
+    try:
+        record = json.loads((directory / DONE).read_text(encoding="utf-8"))[step]
+        return record["inputs"] == inputs and all(
+            (directory / name).stat().st_size == size for name, size in record["outputs"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
 
-    def path(self, stage: str) -> Path:
-        return self.directory / "done" / f"{stage}.json"
+def set_done(directory: Path, step: str, inputs: str = "", outputs: Iterable[Path] | None = None) -> None:
+    """Records that `step` is done; call it last. Its outputs are all files of the directory, unless they are named."""
+    every = (path for path in directory.rglob("*") if path.is_file() and path.name not in (DONE, ".lock"))
+    files = every if outputs is None else outputs
+    sizes = {str(path.relative_to(directory)): path.stat().st_size for path in files}
+    write_json(directory / DONE, {**_records(directory), step: {"inputs": inputs, "outputs": sizes}})
 
-    def is_done(self, stage: str, inputs: str) -> bool:
-        """Whether `stage` finished with these inputs (a fingerprint) and its outputs still exist in full size."""
-        try:
-            marker = json.loads(self.path(stage).read_text(encoding="utf-8"))
-            return marker["inputs"] == inputs and all(
-                (self.directory / name).stat().st_size == size for name, size in marker["outputs"].items()
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
 
-    def set_done(self, stage: str, inputs: str, outputs: Iterable[Path]) -> None:
-        """Marks `stage` as done; call it last."""
-        sizes = {str(path.relative_to(self.directory)): path.stat().st_size for path in outputs}
-        write_json(self.path(stage), {"stage": stage, "inputs": inputs, "outputs": sizes})
+def forget(directory: Path, *steps: str) -> None:
+    """Records that steps are not done; call it before changing their outputs."""
+    records = _records(directory)
+    if records.keys() & set(steps):
+        write_json(directory / DONE, {step: record for step, record in records.items() if step not in steps})
 
-    def clear(self, stage: str) -> None:
-        """Marks `stage` as not done; call it before changing the outputs."""
-        self.path(stage).unlink(missing_ok=True)
+
+def _records(directory: Path) -> dict[str, Any]:
+    path = directory / DONE
+    return dict(read_json(path)) if path.is_file() else {}
 
 
 @contextmanager
@@ -216,31 +219,14 @@ def locked(directory: Path) -> Iterator[int]:
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    with _held(descriptor, fcntl.LOCK_EX, directory):
-        yield descriptor
-
-
-@contextmanager
-def shared(directory: Path) -> Iterator[int]:
-    """Locks `directory` for reading: other readers may share it, writers may not; yields the lock's file descriptor."""
-    try:
-        descriptor = os.open(directory / ".lock", os.O_RDONLY)  # another user may own the file
-    except FileNotFoundError:
-        descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_CREAT, 0o644)
-    with _held(descriptor, fcntl.LOCK_SH, directory):
-        yield descriptor
-
-
-@contextmanager
-def _held(descriptor: int, kind: int, directory: Path) -> Iterator[None]:
     try:
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RecipeError(
                 f"{directory} is in use by another run: wait for it to end, stop it, or give another "
                 f"--output-dir or --data-dir."
             ) from None
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

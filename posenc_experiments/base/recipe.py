@@ -72,6 +72,7 @@ class Corpus:
     generator_options: str = ""
     takes_source: bool = False  # the generator has an option --source DIR, a directory with what it makes the text from
     text: Path | None = None  # a directory of the user's own text: train.en, train.de...
+    checksums: dict[str, str] = field(default_factory=dict)  # of the user's own text, by split
 
     def __post_init__(self) -> None:
         require_name(self.name)
@@ -91,6 +92,7 @@ class Corpus:
         for key in ("sources", "archives", "counts", "generator"):
             path = getattr(self, key)
             require(path is None or path.is_file(), key, f"there is no file {path}")
+        require(self.text is None or bool(self.checksums), "text", "is set by `fairseq-posenc own`: call that")
         # The download checks that `text` exists, because later steps may run on a machine without it.
         good = all(re.fullmatch(r"[\w.-]+", one) and one not in (".", "..") for one in self.downloads.split("/"))
         problem = f"'{self.downloads}' is not the name of a directory under --data-dir, such as wmt/download"

@@ -89,21 +89,9 @@ class Run:
         return [self.python, "-P", "-m", name]
 
     @property
-    def download_dir(self) -> Path:
-        """The unchanged files of the corpus, shared by all pairs and by recipes that name the same directory."""
-        return self.data_dir / self.recipe.corpus.downloads
-
-    @property
     def pair_dir(self) -> Path:
-        return self.prepared_dir.parent
-
-    @property
-    def prepared_dir(self) -> Path:
-        return prepared_dir(self.data_dir, self.recipe.corpus.name, self.pair)
-
-    @property
-    def binarized_dir(self) -> Path:
-        return self.prepared_dir / "binarized"
+        """The prepared data of the pair, a directory for each of its settings."""
+        return self.data_dir / self.recipe.corpus.name / self.pair
 
     @property
     def results_dir(self) -> Path:
@@ -225,6 +213,8 @@ def last_words(log: Path, begin: int = 0) -> str:
     )
 
 
-def prepared_dir(data_dir: Path, corpus: str, pair: str) -> Path:
-    """The directory of the prepared data, with the text of test sets as TEST.LANGUAGE."""
-    return data_dir / corpus / pair / "prepared"
+def prepared_text(data_dir: Path, corpus: str, pair: str, name: str) -> Path:
+    """The file TEST.LANGUAGE of the data that was prepared last, which may not exist."""
+    folder = data_dir / corpus / pair
+    found = sorted(folder.glob(f"prepared*/{name}"), key=lambda path: path.stat().st_mtime_ns)
+    return found[-1] if found else folder / "prepared" / name

@@ -38,7 +38,7 @@ def main(output: Path, results: Path) -> None:
     """
     output, target = output.resolve(), results.resolve()
     found = sorted(find_experiments(output))
-    finished = [one for one in found if ExperimentDirectory(one).markers.path("score").is_file()]
+    finished = [one for one in found if ExperimentDirectory(one).test_files([SACREBLEU])]
     if not finished or finished == [output]:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):
@@ -79,7 +79,7 @@ def _portable(script: str, place: Path) -> str:
         path = Path(word)
         if word.startswith(output):
             return f"output/{word.removeprefix(output)}"
-        if path.parts[-2:] == ("prepared", "binarized"):
+        if path.name == "binarized":
             return str(Path("data", *path.parts[-4:]))
         if flag == "--user-dir" and path.name == "fairseq_posenc":
             return path.name

@@ -11,7 +11,7 @@ from posenc_experiments.base.recipe import Fault, require_name
 from posenc_experiments.base.run import ROOT
 from posenc_experiments.base.settings import parse_override
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
-from posenc_experiments.data.own_text import TRAIN, VALID, count_pairs, find_splits
+from posenc_experiments.data.own_text import TRAIN, VALID, find_splits, read_set
 
 # The smallest number of training pairs that each recipe of recipes/own is for.
 SETTINGS = {500_000: "large", 50_000: "medium", 0: "small"}
@@ -94,7 +94,8 @@ def main(
         raise RecipeError(f"--text '{text}': the name ends with a space; rename it.")
     splits = find_splits(text, pair)
     name = choose_name(name, text)
-    counts = count_pairs(splits)
+    found = {split: read_set(files) for split, files in splits.items()}
+    counts = {split: count for split, (count, _) in found.items()}
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(counts[TRAIN], size)
     path = find_conf(folder, chosen)
     for section, key, _ in map(parse_override, overrides):
@@ -102,6 +103,7 @@ def main(
             raise RecipeError(f"--set corpus.{key}: --text, --name and --pair say what the corpus is; leave it out.")
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
+    corpus["checksums"] = "{" + ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items()) + "}"
     derived = [f"corpus.{key}={value}" for key, value in corpus.items()]
     derived += [f"model.size={size}"] if size is not None else []
     click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, count in counts.items())} pairs of {pair}")

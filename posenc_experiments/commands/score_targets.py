@@ -20,7 +20,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     """Scores given targets: the log-probability of each, and of each of its tokens, given the source.
 
     \b
-    fairseq-posenc score-targets output/quickstart/xa-xb/transformer_sinusoidal_tiny/seed1 pairs.tsv
+    fairseq-posenc score-targets output/quickstart/xa-xb/sinusoidal-*/seed1 pairs.tsv
     fairseq-posenc score-targets model.pt pairs.tsv --data data-bin --output scores.tsv
 
     MODEL is an experiment directory or a checkpoint of the plugin. A line of PAIRS is a source, a tab and a target;

@@ -9,66 +9,19 @@ from pathlib import Path
 from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import (
-    Markers,
-    atomic_directory,
-    atomic_path,
-    file_hash,
-    fingerprint,
-    locked,
-    write_json,
-)
+from posenc_experiments.base.markers import atomic_directory, atomic_path, is_done, locked, set_done
 from posenc_experiments.base.run import Run, run_command
 from posenc_experiments.data import own_text
-from posenc_experiments.data.checksums import CHECKSUMS, checksums
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.fetch import FetchError, fetch, forget_parts, free_bytes, is_whole, part_path, verify
-from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives, wanted_sources
-
-
-def contents(run: Run, split: str) -> dict[str, list[str]] | None:
-    """The identity of a split's text, by language.
-
-    This is the checksum of each file; for a member of an archive, the archive's checksum and the member's name. None
-    if the text is generated or the user's own, and the stage has not run yet.
-    """
-    sides = _sides(run)
-    if run.recipe.corpus.sources is None:
-        sums = checksums(run)
-        if any(f"{split}.{side}" not in sums for side in sides):
-            return None
-        return {side: [f"sha256:{sums[f'{split}.{side}']}"] for side in sides}
-    rows, archives = [row for row in wanted_sources(run) if row.split == split], wanted_archives(run)
-    # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
-    return {
-        side: [
-            " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
-            for row in rows
-            if row.language == side
-        ]
-        for side in sides
-    }
-
-
-def _sides(run: Run) -> list[str]:
-    """The endings of the files of a split."""
-    return [run.source, run.target, *[DOCUMENTS] * run.recipe.prepare.context]
-
-
-def _generation(run: Run) -> str:
-    """The fingerprint of the generator's code and options."""
-    corpus = run.recipe.corpus
-    assert corpus.generator is not None
-    # The generator may import modules from its own directory.
-    folder = corpus.generator.parent
-    code = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*.py"))}
-    return fingerprint([code, corpus.generator_options])
+from posenc_experiments.data.prepared import download_dir
+from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives
 
 
 def archive_path(run: Run, name: str) -> Path:
     """The downloaded file of an archive, from any of its alternatives."""
     rows = wanted_archives(run)[name]
-    paths = [run.download_dir / row.path for row in rows]
+    paths = [download_dir(run) / row.path for row in rows]
     for path in paths:
         if path.is_file():
             return path
@@ -90,22 +43,21 @@ def _generate(run: Run) -> None:
     assert corpus.generator is not None
     command: list[str | Path] = [run.python, corpus.generator, *shlex.split(corpus.generator_options)]
     command += [] if run.source_dir is None else ["--source", run.source_dir]
+    directory = download_dir(run)
     if run.dry_run:
-        run.dry([*command, run.download_dir])
+        run.dry([*command, directory])
         return
-    corpus_dir = run.download_dir.parent
-    markers = Markers(corpus_dir)
-    with locked(corpus_dir):
-        splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
-        names = [f"{split}.{language}" for split in splits for language in _sides(run)]
-        if markers.is_done("download", _generation(run)) and checksums(run).keys() >= set(names):
+    splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
+    sides = (run.source, run.target, *[DOCUMENTS] * run.recipe.prepare.context)
+    names = [f"{split}.{side}" for split in splits for side in sides]
+    with locked(directory.parent):
+        if is_done(directory, "download") and all((directory / name).is_file() for name in names):
             run.say("download: done before")
             return
-        markers.clear("download")
-        log = corpus_dir / "generate.log"
+        log = directory.with_name("generate.log")
         log.unlink(missing_ok=True)
         run.say(f"download: {corpus.generator.name} makes the text, log {log}")
-        with atomic_directory(run.download_dir) as temporary:
+        with atomic_directory(directory) as temporary:
             # With PYTHONSAFEPATH set, the generator could not import modules from its own directory.
             run_command(run, [*command, temporary], log, f"The generator {corpus.generator}", {"PYTHONSAFEPATH": ""})
             for name in names:
@@ -114,59 +66,65 @@ def _generate(run: Run) -> None:
                         f"{corpus.generator} made no {name}: check the splits in {run.recipe.path}, `corpus`"
                         f"{', or give another --source' if corpus.takes_source else ''}."
                     )
-            made = sorted(path for path in temporary.rglob("*") if path.is_file())
-            sums = {str(path.relative_to(temporary)): file_hash(path) for path in made}
-            write_json(temporary / CHECKSUMS, sums)
-        markers.set_done("download", _generation(run), [run.download_dir / name for name in (*names, CHECKSUMS)])
-        run.say(f"download: generated by {corpus.generator.name} into {run.download_dir}")
-
-
-def _stage(name: str) -> str:
-    return f"download-{name}"
-
-
-def _inputs(rows: list[Archive]) -> str:
-    return fingerprint([[row.file, row.checksum] for row in rows])
+            set_done(temporary, "download")
+        run.say(f"download: generated by {corpus.generator.name} into {directory}")
 
 
 def _fetch_all(run: Run) -> None:
-    archives = wanted_archives(run)
+    archives, folder = wanted_archives(run), download_dir(run)
     if run.dry_run:
         for rows in archives.values():
             _dry(run, rows)
         return
-    markers = Markers(run.download_dir.parent)
 
     def missing() -> dict[str, list[Archive]]:
-        return {name: rows for name, rows in archives.items() if not markers.is_done(_stage(name), _inputs(rows))}
+        return {name: rows for name, rows in archives.items() if not any(_is_verified(run, row) for row in rows)}
 
     if not missing():  # checked before locking, so that runs that only read do not exclude each other
         run.say("download: done before")
         return
-    with locked(run.download_dir.parent):
+    with locked(folder.parent):
         wanted = missing()
         _require_space(run, wanted)
-        for name, rows in wanted.items():
+        for rows in wanted.values():
             final = _find_whole(run, rows) or (_copy(run, rows) if run.source_dir is not None else _fetch(run, rows))
             for row in rows:
-                forget_parts(row, run.download_dir / row.path)
-            markers.set_done(_stage(name), _inputs(rows), [final])
-        run.say(f"download: {len(archives)} files, sizes and checksums verified, in {run.download_dir}")
+                forget_parts(row, folder / row.path)
+                if folder / row.path == final:
+                    _verified(final).write_text(_record(final, row), encoding="utf-8")
+        run.say(f"download: {len(archives)} files, sizes and checksums verified, in {folder}")
+
+
+def _verified(path: Path) -> Path:
+    """The file that says that an archive had the right checksum."""
+    return path.with_name(f"{path.name}.verified")
+
+
+def _record(path: Path, row: Archive) -> str:
+    return f"{row.checksum} {path.stat().st_size}"
+
+
+def _is_verified(run: Run, row: Archive) -> bool:
+    path = download_dir(run) / row.path
+    try:
+        return _verified(path).read_text(encoding="utf-8") == _record(path, row)
+    except OSError:
+        return False
 
 
 def _dry(run: Run, rows: list[Archive]) -> None:
     if run.source_dir is not None:
-        run.say(f"# copy {run.source_dir / rows[0].file} to {run.download_dir / rows[0].path}")
+        run.say(f"# copy {run.source_dir / rows[0].file} to {download_dir(run) / rows[0].path}")
         return
     for number, row in enumerate(rows):
         text = "or, if that fails," if number else "download"
-        run.say(f"# {text} {row.url} to {run.download_dir / row.path}")
+        run.say(f"# {text} {row.url} to {download_dir(run) / row.path}")
 
 
 def _find_whole(run: Run, rows: list[Archive]) -> Path | None:
-    """A complete file without a marker, such as one that the user put there; a different file is moved aside."""
+    """A complete file without a record, such as one that the user put there; a different file is moved aside."""
     for row in rows:
-        path = run.download_dir / row.path
+        path = download_dir(run) / row.path
         if path.is_file():
             if is_whole(path, row):
                 return path
@@ -180,15 +138,15 @@ def _require_space(run: Run, archives: dict[str, list[Archive]]) -> None:
     """RecipeError, before the first download, if the disk has no space for all missing archives."""
     needed = 0
     for rows in archives.values():
-        paths = [run.download_dir / row.path for row in rows]
+        paths = [download_dir(run) / row.path for row in rows]
         if not any(path.is_file() for path in paths):
             part = part_path(rows[0], paths[0])
             needed += (rows[0].bytes or 0) - (part.stat().st_size if part.exists() else 0)
-    run.download_dir.mkdir(parents=True, exist_ok=True)
-    free = free_bytes(run.download_dir)
+    download_dir(run).mkdir(parents=True, exist_ok=True)
+    free = free_bytes(download_dir(run))
     if needed > free:
         raise RecipeError(
-            f"The disk of {run.download_dir} has {free:,} bytes free, and the missing archives need {needed:,}: free "
+            f"The disk of {download_dir(run)} has {free:,} bytes free, and the missing archives need {needed:,}: free "
             "some space, or give another directory with --data-dir."
         )
 
@@ -209,7 +167,7 @@ def _copy(run: Run, rows: list[Archive]) -> Path:
             except FetchError as error:
                 wrong = wrong or RecipeError(f"{origin} {error}.")
                 continue
-            final = run.download_dir / row.path
+            final = download_dir(run) / row.path
             with atomic_path(final) as temporary:
                 shutil.copyfile(origin, temporary)
                 verify(temporary, row)
@@ -226,7 +184,7 @@ def _fetch(run: Run, rows: list[Archive]) -> Path:
     for number, row in enumerate(rows, 1):
         size = f" ({row.bytes:,} bytes)" if row.bytes is not None else ""
         run.say(f"download: {row.url}{size}")
-        final = run.download_dir / row.path
+        final = download_dir(run) / row.path
         try:
             with _progress(run) as progress:
                 fetch(row, final, progress)

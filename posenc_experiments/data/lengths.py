@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
+from posenc_experiments.data.prepared import binarized_dir
 
 # The index of fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then the
 # sentences' sizes as int32.
@@ -35,7 +36,7 @@ def index_file(binarized: Path, split: str, pair: str, side: str) -> Path:
 
 def index_files(run: Run, split: str) -> tuple[Path, Path]:
     """The index files of a split in the source's and the target's language."""
-    source, target = (index_file(run.binarized_dir, split, run.pair, side) for side in (run.source, run.target))
+    source, target = (index_file(binarized_dir(run), split, run.pair, side) for side in (run.source, run.target))
     return source, target
 
 
@@ -55,34 +56,3 @@ def shortest_source(run: Run, split: str) -> int:
 def _extremes(path: Path, changed: int) -> tuple[int, int]:
     sizes = read_sizes(path)
     return (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
-
-
-def count_batches(run: Run, split: str, max_tokens: int | None, batch_size: int | None) -> int:
-    """The number of batches that fairseq makes of a split, if --required-batch-size-multiple is 1.
-
-    fairseq sorts pairs by source length, then by target length, and fills each batch as long as its number of pairs
-    times their longest side is at most `max_tokens`.
-    """
-    return _count_batches(
-        *index_files(run, split), index_files(run, split)[0].stat().st_mtime_ns, max_tokens, batch_size
-    )
-
-
-@lru_cache
-def _count_batches(source: Path, target: Path, changed: int, max_tokens: int | None, batch_size: int | None) -> int:
-    # Each pair as one number, which sorts faster than two.
-    pairs = read_sizes(source).astype(np.int64) << 32 | read_sizes(target)
-    pairs.sort()
-    tokens = np.maximum(pairs >> 32, pairs & 0xFFFFFFFF)
-    batches = start = 0
-    while start < len(tokens):
-        most = len(tokens) if max_tokens is None else max(1, max_tokens // int(tokens[start]))
-        window = tokens[start : start + min(most, batch_size or most)]
-        if max_tokens is None:
-            end = len(window)
-        else:
-            padded = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
-            end = max(1, int(np.searchsorted(padded, max_tokens, side="right")))
-        start += end
-        batches += 1
-    return batches

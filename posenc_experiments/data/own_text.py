@@ -10,26 +10,19 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from gzip import BadGzipFile
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import (
-    Markers,
-    atomic_directory,
-    fingerprint,
-    locked,
-    read_json,
-    write_json,
-)
+from posenc_experiments.base.markers import atomic_directory, fingerprint, is_done, locked, set_done
 from posenc_experiments.base.run import Run
-from posenc_experiments.data.checksums import CHECKSUMS, checksums
+from posenc_experiments.data.prepared import download_dir
 from posenc_experiments.data.text import open_binary
 
-ORIGIN = "text.json"  # in the directory of the pair's data: the directory of the text, and the paths of its files
 TRAIN, VALID, TSV = "train", "valid", "tsv"
+NOWHERE = Path(os.devnull)
 BATCH = 5_000  # pairs written at a time
 Splits = dict[str, list[Path]]  # for each set, the files of the two sides, or one .tsv of both
 
@@ -145,108 +138,52 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise RecipeError(f"{path} cannot be read ({error.strerror}): make it readable.") from None
 
 
-def count_pairs(splits: Mapping[str, Sequence[Path]]) -> dict[str, int]:
-    """The number of pairs of each set; RecipeError if a line of any set cannot be used."""
-    return {split: sum(1 for _ in read_pairs(files)) for split, files in splits.items()}
+def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) -> tuple[int, str]:
+    """Reads a set, and writes its two sides to `paths`; returns the number of pairs and the SHA-256 of both sides.
+
+    Raises:
+        RecipeError: a line cannot be used; names file and line.
+    """
+    count, sums, pairs = 0, (hashlib.sha256(), hashlib.sha256()), read_pairs(files)
+    with open(paths[0], "wb") as left, open(paths[1], "wb") as right:
+        while batch := list(islice(pairs, BATCH)):
+            count += len(batch)
+            for lines, found, file in zip(zip(*batch, strict=True), sums, (left, right), strict=True):
+                data = b"".join(line + b"\n" for line in lines)
+                found.update(data)
+                file.write(data)
+    return count, fingerprint([found.hexdigest() for found in sums])[:16]
 
 
 def take(run: Run) -> None:
-    """Runs the stage `download` for the user's own text: copies it, unless the copy already has the same content."""
-    text = run.recipe.corpus.text
-    assert text is not None
-    splits = find_splits(text, run.pair)
-    for split in (*run.recipe.corpus.train, run.recipe.corpus.valid, *run.recipe.corpus.tests):
-        if split not in splits:
-            raise RecipeError(f"`corpus` names '{split}', but {text} has {', '.join(splits)}: correct the name.")
+    """Runs the stage `download` for the user's own text: copies it, unless it was copied before."""
+    corpus, directory = run.recipe.corpus, download_dir(run)
+    assert corpus.text is not None
     if run.dry_run:
-        run.say(f"# copy the text of {text} to {run.download_dir}")
+        run.say(f"# copy the text of {corpus.text} to {directory}")
         return
-    for made in (run.download_dir, run.pair_dir):
-        if text.resolve().is_relative_to(made.resolve()):
-            raise RecipeError(f"--text {text}: this run writes there; move the text, or give another --name.")
-    markers, stage = Markers(run.download_dir.parent), f"text-{run.pair}"
-    origin = {"directory": str(text), "files": dict(_origins(splits, run))}
-    sums = _copy(run, splits, None)
-    if markers.is_done(stage, fingerprint(sums)):
-        path = run.pair_dir / ORIGIN
-        if not path.is_file() or read_json(path) != origin:  # the same text was moved, or is in files of another form
-            write_json(path, origin)
-        run.say(f"download: done before, {text} has not changed")
-        return
-    _refuse_swapped(run, sums)
-    with locked(run.download_dir.parent):
-        if run.download_dir.exists() and not (run.download_dir / CHECKSUMS).is_file():
-            raise RecipeError(f"{run.download_dir} is not a copy of text: move it away, or give another --name.")
-        _refuse_other(run, text, was_copied=markers.path(stage).is_file())
-        before = checksums(run)
-        with atomic_directory(run.download_dir) as temporary:
-            sums = _copy(run, splits, temporary)
-            write_json(temporary / CHECKSUMS, sums)
-            write_json(run.pair_dir / ORIGIN, origin)
-            markers.clear(stage)
-        markers.set_done(stage, fingerprint(sums), [run.download_dir / name for name in (*sums, CHECKSUMS)])
-    changed = [name for name in {**before, **sums} if before.get(name) != sums.get(name)]
-    if before and changed:
-        run.say(f"download: the text changed since it was copied: {', '.join(changed)}")
-    run.say(f"download: {text} copied to {run.download_dir}")
+    with locked(directory.parent):
+        if is_done(directory, "download"):
+            run.say(f"download: done before, {corpus.text} has not changed")
+            return
+        splits = find_splits(corpus.text, run.pair)
+        with atomic_directory(directory) as temporary:
+            for split, files in splits.items():
+                _, checksum = read_set(files, [temporary / f"{split}.{side}" for side in (run.source, run.target)])
+                if checksum != corpus.checksums.get(split):
+                    raise RecipeError(f"{files[0]}: the text changed since this run began: run again.")
+            set_done(temporary, "download")
+        run.say(f"download: {corpus.text} copied to {directory}")
 
 
-def _origins(splits: Splits, run: Run) -> Iterator[tuple[str, str]]:
-    for split, files in splits.items():
-        for column, side in enumerate((run.source, run.target), 1):
-            yield f"{split}.{side}", str(files[column - 1]) if len(files) == 2 else f"{files[0]}, column {column}"
-
-
-def origin(run: Run, name: str) -> str | None:
-    """The user's file that a file of the copy was made from; None if there is no copy."""
-    path = run.pair_dir / ORIGIN
-    return dict(read_json(path)["files"]).get(name) if path.is_file() else None
-
-
-def _copy(run: Run, splits: Splits, directory: Path | None) -> dict[str, str]:
-    """Writes each side of each set to `directory`, unless it is None; returns the SHA-256 of each."""
-    sums = {}
-    for split, files in splits.items():
-        names = [f"{split}.{side}" for side in (run.source, run.target)]
-        hashes = [hashlib.sha256(), hashlib.sha256()]
-        paths = [Path(os.devnull) if directory is None else directory / name for name in names]
-        pairs = read_pairs(files)
-        with open(paths[0], "wb") as left, open(paths[1], "wb") as right:
-            while batch := list(islice(pairs, BATCH)):
-                for lines, found, file in zip(zip(*batch, strict=True), hashes, (left, right), strict=True):
-                    data = b"".join(line + b"\n" for line in lines)
-                    found.update(data)
-                    file.write(data)
-        sums.update({name: found.hexdigest() for name, found in zip(names, hashes, strict=True)})
-    return sums
-
-
-def _refuse_other(run: Run, text: Path, was_copied: bool) -> None:
-    """RecipeError if the data of this name and pair was made from other text, so that results would be mixed."""
-    path = run.pair_dir / ORIGIN
-    if path.is_file():
-        other = str(read_json(path)["directory"])
-        if other != str(text):
-            raise RecipeError(
-                f"--name {run.recipe.corpus.name}: {run.download_dir} holds the text of {other}, and that of {text} "
-                "differs; give it another --name."
-            )
-    elif not was_copied and Markers(run.pair_dir).path("prepare").is_file():
-        raise RecipeError(
-            f"--name {run.recipe.corpus.name}: {run.pair_dir} holds the data of another recipe; give another --name."
-        )
-
-
-def _refuse_swapped(run: Run, sums: Mapping[str, str]) -> None:
-    """RecipeError if the columns of a .tsv were read as the opposite languages for the reverse pair."""
-    path = run.download_dir.with_name(f"{run.target}-{run.source}") / CHECKSUMS
-    reverse = read_json(path) if path.is_file() else {}
-    source, target = f"{TRAIN}.{run.source}", f"{TRAIN}.{run.target}"
-    if source in reverse and (sums[source], sums[target]) == (reverse[target], reverse[source]) != (
-        reverse[source],
-        reverse[target],
-    ):
-        raise RecipeError(
-            f"--pair {run.pair}: with --pair {run.target}-{run.source} the first column of the same text was "
-            f"{run.target}; swap the columns, or name the files of each language."
-        )
+def origin(run: Run, split: str, side: str) -> str | None:
+    """The user's file that a side of a split was copied from; None if there is none."""
+    text = run.recipe.corpus.text
+    try:
+        files = [] if text is None else find_splits(text, run.pair).get(split, [])
+    except RecipeError:  # the text was moved since
+        return None
+    column = (run.source, run.target).index(side)
+    if len(files) == 1:
+        return f"{files[0]}, column {column + 1}"
+    return str(files[column]) if files else None

@@ -1,14 +1,14 @@
 """Stage `prepare`: streams raw parallel text into fairseq's binarized data, and counts every dropped sentence.
 
-`prepared/` holds the learnt subwords, `binarized/` for fairseq-train, each test set unchanged (`<test>.<language>`,
-the references of scores), and the counts: prepare.json, and prepare.txt for people. The outputs of earlier steps are
-in `prepare.work/` until the last step is done.
+`prepared-HASH/` holds the learnt subwords, `binarized/` for fairseq-train, each test set unchanged
+(`<test>.<language>`, the references of scores), and the counts: prepare.json, and prepare.txt for people. The outputs
+of earlier steps are in `prepared-HASH.work/` until the last step is done.
 """
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -16,24 +16,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.languages import is_unspaced, unit
-from posenc_experiments.base.markers import (
-    Markers,
-    file_hash,
-    fingerprint,
-    locked,
-    not_default,
-    read_json,
-    replace_directory,
-    shared,
-    write_json,
-)
+from posenc_experiments.base.markers import file_hash, locked, read_json, replace_directory, set_done, write_json
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
-from posenc_experiments.data import clean, context, download, encode, subwords, text
+from posenc_experiments.data import clean, context, encode, subwords, text
 from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
 from posenc_experiments.data.lengths import index_file, read_sizes
 from posenc_experiments.data.parallel import in_child, in_order
+from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
 from posenc_experiments.data.raw import Raw, documents, extract, has_members, raw_files
 from posenc_experiments.data.sources import known_counts, pair_tests
 from posenc_experiments.data.steps import Steps
@@ -41,32 +31,6 @@ from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
 MOST_BAD_UTF8 = 0.1
-
-
-def inputs(run: Run) -> str:
-    """The fingerprint of all inputs of this stage: text, pair, splits and settings."""
-    corpus = run.recipe.corpus
-    splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
-    return fingerprint([_split_contents(run), run.pair, splits, changed_settings(run)])
-
-
-def changed_settings(run: Run) -> dict[str, Any]:
-    """The settings of `prepare` that differ from their defaults, for fingerprints."""
-    found = not_default(run.recipe.prepare)
-    limited = found.keys() & {"train_min_words", "train_max_words"}
-    return found | ({"length_unit": unit(run.source)} if limited and is_unspaced(run.source) else {})
-
-
-def _split_contents(run: Run) -> list[Any]:
-    corpus = run.recipe.corpus
-    splits = dict.fromkeys((*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)))
-    return [[split, download.contents(run, split)] for split in splits]
-
-
-def test_inputs(run: Run) -> str:
-    """The fingerprint of the test sets: their text, and the length that they are cut to for the model."""
-    contents = [download.contents(run, test) for test in pair_tests(run)]
-    return fingerprint([contents, run.recipe.prepare.eval_max_tokens])
 
 
 def subset(run: Run, test: str) -> str:
@@ -77,72 +41,48 @@ def subset(run: Run, test: str) -> str:
 
 def prepare(run: Run) -> None:
     """Runs the stage."""
-    work = run.pair_dir / "prepare.work"
+    final = prepared_dir(run)
+    work = final.with_name(f"{final.name}.work")
     if run.dry_run:
         settings = run.recipe.prepare
         if has_members(run):
-            run.say(f"# extract the members that sources.tsv names from the archives in {run.download_dir}")
+            run.say(f"# extract the members that sources.tsv names from the archives in {download_dir(run)}")
         changes = "".join(f"{change}, " for change in settings.changes)
         run.say(f"# clean, {changes}learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
         run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
-        run.say(f"# move {work / 'publish'} to {run.prepared_dir}")
+        run.say(f"# move {work / 'publish'} to {final}")
         return
     if is_prepared(run):
-        run.say(f"prepare: done before, in {run.prepared_dir}")
-        _delete(run, work)  # left by a run that was killed after its last step
-        return
-    markers = Markers(run.pair_dir)
-    with locked(run.pair_dir):
-        markers.clear("prepare")
-        steps = make_steps(run, work)
-        try:
+        run.say(f"prepare: done before, in {final}")
+    else:
+        with locked(work):
+            steps = make_steps(run, work)
             result = steps.run(lambda words: run.say(f"prepare: {words}"))
-        except BaseException:
-            steps.delete_if_nothing_is_done()
-            raise
-        said = steps.facts("publish")["said"]
-        replace_directory(result, run.prepared_dir)
-        files = [path for path in run.prepared_dir.rglob("*") if path.is_file()]
-        markers.set_done("prepare", inputs(run), files)
-    _delete(run, work)
-    for line in said:
-        run.say(f"prepare: {line}")
-    run.say(f"prepare: binarized in {run.binarized_dir}")
-
-
-def _delete(run: Run, work: Path) -> None:
-    """Deletes the outputs of the steps, unless another run is preparing with them; trainings may read prepared data."""
-    if work.is_dir():
-        with suppress(RecipeError), shared(run.pair_dir):
-            shutil.rmtree(work, ignore_errors=True)
+            said = steps.facts("publish")["said"]
+            set_done(result, "prepare")
+            replace_directory(result, final)
+        for line in said:
+            run.say(f"prepare: {line}")
+        run.say(f"prepare: binarized in {binarized_dir(run)}")
+    shutil.rmtree(work, ignore_errors=True)  # may also be left by a run that was killed after its last step
 
 
 def make_steps(run: Run, work: Path) -> Steps:
-    """The steps of the stage, with the settings that each depends on."""
-    corpus, settings = run.recipe.corpus, run.recipe.prepare
+    """The steps of the stage."""
     steps = Steps(work)
 
-    def add(name: str, reads: Sequence[str], own: object, function: Callable[[Run, Steps, Path], Any]) -> None:
-        steps.add(name, reads, own, partial(function, run, steps))
+    def add(name: str, reads: tuple[str, ...], function: Callable[[Run, Steps, Path], Any]) -> None:
+        steps.add(name, reads, partial(function, run, steps))
 
-    limits = [settings.min_tokens, settings.max_tokens, settings.max_ratio, settings.eval_max_tokens]
-    if has_members(run):
-        add("extract", (), _split_contents(run), _extract)
-    raw = [_split_contents(run), run.pair]
-    add("evaluation", ("extract",), [raw, corpus.valid, pair_tests(run)], _evaluation)
-    words = [settings.train_min_words, settings.train_max_words]
-    # Here and below only what is not a default, so that the fingerprint of other settings stays.
-    unspaced = [unit(run.source)] if is_unspaced(run.source) else []
-    limited = [words, *unspaced] if any(words) else []
-    joins = ["context"] * settings.context
-    cleaning = [raw, corpus.train_splits(run.pair), settings.drop_identical, *limited, *joins]
-    add("clean", ("extract",), cleaning, _clean)
-    learning = [settings.subwords, settings.vocabulary, settings.sample, *settings.changes]
-    learning += [getattr(settings, key) for key in ("normalize", "character_coverage") if key in not_default(settings)]
-    add("learn", ("clean",), learning, _learn)
-    add("encode", ("evaluation", "clean", "learn"), limits, _encode)
-    add("binarize", ("encode",), settings.joined_dictionary, _binarize)
-    add("publish", ("evaluation", "learn", "binarize"), None, _publish)
+    extracted: tuple[str, ...] = ("extract",) if has_members(run) else ()
+    if extracted:
+        add("extract", (), _extract)
+    add("evaluation", extracted, _evaluation)
+    add("clean", extracted, _clean)
+    add("learn", ("clean",), _learn)
+    add("encode", ("evaluation", "clean", "learn"), _encode)
+    add("binarize", ("encode",), _binarize)
+    add("publish", ("evaluation", "learn", "binarize"), _publish)
     return steps
 
 
@@ -171,10 +111,10 @@ def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
         if lines[0] != lines[1]:
             raise RecipeError(
                 f"{split}.{run.source} has {lines[0]:,} lines and {split}.{run.target} has {lines[1]:,}: "
-                f"fix or replace them in {run.download_dir}."
+                f"fix or replace them in {download_dir(run)}."
             )
         if not lines[0]:
-            raise RecipeError(f"{split} is empty: check {run.download_dir}.")
+            raise RecipeError(f"{split} is empty: check {download_dir(run)}.")
         if (known := raw[0][0].known_lines) is not None:
             said.append(compare(split, lines[0], known, str(corpus.sources)))
     return said
@@ -196,7 +136,7 @@ def _clean(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
         raise RecipeError(
             f"{counts.bad_utf8:,} of the {counts.read:,} pairs of '{' '.join(corpus.train_splits(run.pair))}' are not "
             f"UTF-8, first at line {counts.first_bad_utf8:,}: convert them, such as by iconv -f latin1 -t utf-8, in "
-            f"{corpus.text or run.download_dir}."
+            f"{corpus.text or download_dir(run)}."
         )
     if not counts.after_steps()["kept"]:
         raise _nothing_left(run, counts)
@@ -209,7 +149,7 @@ def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
     return RecipeError(
         f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
         f"({'; '.join(counts.sentences(run.recipe.prepare, run.source))}): check "
-        f"{run.recipe.corpus.text or run.download_dir} and the limits of `prepare`."
+        f"{run.recipe.corpus.text or download_dir(run)} and the limits of `prepare`."
     )
 
 
@@ -275,7 +215,7 @@ def learn_from(
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
     """Loads the learnt subwords, to encode or decode one language."""
-    return subwords.load(directory or run.prepared_dir, language, run.recipe.prepare)
+    return subwords.load(directory or prepared_dir(run), language, run.recipe.prepare)
 
 
 def dictionaries(binarized: Path, *languages: str) -> list[Path]:
@@ -422,33 +362,3 @@ def _link(origin: str | Path, copy: str | Path) -> None:
         os.link(origin, copy)
         return
     shutil.copyfile(origin, copy)  # not every file system has links
-
-
-def is_prepared(run: Run) -> bool:
-    """Whether the data is prepared with the current settings."""
-    return Markers(run.pair_dir).is_done("prepare", inputs(run))
-
-
-def require(run: Run) -> None:
-    """RecipeError unless the data is prepared with the current settings."""
-    if not is_prepared(run):
-        raise RecipeError(
-            f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the "
-            f"stages download..prepare."
-        )
-
-
-@contextmanager
-def in_use(run: Run) -> Iterator[int]:
-    """Locks the prepared data for reading while the block runs; yields the lock's file descriptor.
-
-    A child that inherits the descriptor holds the lock too.
-
-    Raises:
-        RecipeError: the data is not prepared with the current settings.
-    """
-    if not run.pair_dir.is_dir():
-        require(run)
-    with shared(run.pair_dir) as lock:
-        require(run)
-        yield lock

@@ -6,6 +6,7 @@ from pathlib import Path
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import archives, download, own_text
 from posenc_experiments.data.context import DOCUMENTS
+from posenc_experiments.data.prepared import download_dir
 from posenc_experiments.data.sources import Source, wanted_sources
 
 
@@ -43,14 +44,14 @@ def _extracted(directory: Path, row: Source) -> Path:
 
 def documents(run: Run, split: str) -> Path | None:
     """The file that names the document of each line of a split, if prepare.context needs it."""
-    return run.download_dir / f"{split}.{DOCUMENTS}" if run.recipe.prepare.context else None
+    return download_dir(run) / f"{split}.{DOCUMENTS}" if run.recipe.prepare.context else None
 
 
 def raw_files(run: Run, extracted: Path, split: str, language: str) -> list[Raw]:
     """The files of one side of a split, in order; those of the two sides match one by one."""
     if run.recipe.corpus.sources is None:
-        path = run.download_dir / f"{split}.{language}"
-        return [Raw(path, own_text.origin(run, path.name) or str(path), documents=documents(run, split))]
+        path = download_dir(run) / f"{split}.{language}"
+        return [Raw(path, own_text.origin(run, split, language) or str(path), documents=documents(run, split))]
     found = []
     for row in wanted_sources(run):
         if (row.split, row.language) == (split, language):

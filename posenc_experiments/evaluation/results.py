@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
-from posenc_experiments.base.run import prepared_dir
+from posenc_experiments.base.run import prepared_text
 from posenc_experiments.data import text
 from posenc_experiments.evaluation.kept import unpacked
 from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
@@ -138,7 +138,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
         texts = {kind: files.test_file(test, kind) for kind in SCORED}
         if data_dir is not None and not texts[REFERENCES].is_file():
             target = about["pair"].split("-")[-1]
-            texts[REFERENCES] = prepared_dir(data_dir, about["corpus"], about["pair"]) / f"{test}.{target}"
+            texts[REFERENCES] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{target}")
         metrics = _read_metrics_of(files, test)
         hashes = {kind: _verified_hash(file, kind, metrics) for kind, file in texts.items()}
         require_equal_counts(texts[HYPOTHESES], texts[REFERENCES])

@@ -9,9 +9,10 @@ import shutil
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path, empty_directory
+from posenc_experiments.base.markers import atomic_path, empty_directory, forget
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import context, prepare, text
+from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
 from posenc_experiments.experiment.experiment import Experiment
@@ -41,7 +42,7 @@ class TranslateStage(Stage):
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         tests = pair_tests(experiment.run)
-        experiment.markers.clear("score")
+        forget(experiment.directory, "score")
         for old in experiment.test_files([SENTENCES]):  # other tools scored the earlier translations
             old.unlink()
         for test in tests:
@@ -59,7 +60,7 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     command = generate_command(experiment, test, results)
     write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
     run_command(run, command, log, what, generate_environment(run), locks)
-    raw = {side: run.prepared_dir / f"{test}.{side}" for side in (run.source, run.target)}
+    raw = {side: prepared_dir(run) / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
     subset = prepare.subset(run, test)
     tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))

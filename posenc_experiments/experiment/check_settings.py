@@ -16,6 +16,7 @@ from posenc_experiments.base.flags import literal
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare
+from posenc_experiments.data.prepared import is_prepared
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.fairseq_flags import file_problem, where_set
@@ -68,10 +69,8 @@ def check_data(commands: list[Checked]) -> None:
     Commands whose data is not prepared are not checked.
     """
     for checked in commands:
-        if prepare.is_prepared(checked.run):
+        if is_prepared(checked.run):
             checked.refuse(_lengths_of_training(checked) if checked.experiment else _lengths_of_tests(checked))
-            if checked.experiment:
-                checked.refuse(_counts(checked))
 
 
 def _faults(checked: Checked) -> Iterator[Fault]:
@@ -118,20 +117,14 @@ def _training_faults(checked: Checked) -> Iterator[Fault]:
         yield from _too_few(checked, end, get(end) // get(SAVE_INTERVAL[recipe.average_by]))
 
 
-def _too_few(checked: Checked, end: str, kept: int, why: str = "") -> Iterator[Fault]:
-    """A fault if a training writes fewer checkpoints than are averaged.
-
-    Args:
-        end: the flag that ends the training.
-        kept: the checkpoints that it writes.
-        why: a clause for the error, followed by '; '.
-    """
+def _too_few(checked: Checked, end: str, kept: int) -> Iterator[Fault]:
+    """A fault if a training that ends by the flag `end` writes fewer checkpoints than are averaged."""
     recipe, interval = checked.run.recipe, SAVE_INTERVAL[checked.run.recipe.average_by]
     if kept < recipe.average:
         yield (
             end,
             f"--{end} {checked.get(end)} with --{interval} {checked.get(interval)} leaves {kept} of the "
-            f"{recipe.average} checkpoints by {recipe.average_by} that are averaged ({why}"
+            f"{recipe.average} checkpoints by {recipe.average_by} that are averaged ("
             f"{recipe.where('generate', 'average')}): train longer, save more often, or average fewer.",
         )
 
@@ -239,43 +232,3 @@ def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:
             f"would leave it out or fail; write at least {longest}, or lower prepare.max-tokens and "
             "eval-max-tokens.",
         )
-
-
-def _counts(checked: Checked) -> Iterator[Fault]:
-    """A fault if --max-update or --max-epoch ends the training before it has written enough checkpoints to average."""
-    get, recipe = checked.get, checked.run.recipe
-    if recipe.average == 1 or not _countable(checked):
-        return
-    interval, updates, kept, epoch = get(SAVE_INTERVAL[recipe.average_by]), 0, 0, 0
-    most_updates, most_epochs = get("max-update") or math.inf, get("max-epoch") or math.inf
-    if most_updates == most_epochs == math.inf:
-        return
-    while kept < recipe.average and epoch < most_epochs and updates < most_updates:
-        epoch += 1
-        before, updates = updates, updates + _updates(checked, epoch)
-        if updates == before:
-            return
-        if recipe.average_by == "epochs":
-            kept += updates <= most_updates and epoch % interval == 0
-        else:
-            # fairseq saves the last update of an epoch as a checkpoint of the epoch, or not at all.
-            last = min(updates - 1, most_updates)
-            first = max(before + 1, get("validate-after-updates"))
-            kept += max(0, int(last // interval - (first - 1) // interval))
-    end = "max-update" if updates >= most_updates else "max-epoch"
-    yield from _too_few(checked, end, kept, f"an epoch has {_updates(checked, epoch):,} updates; ")
-
-
-def _countable(checked: Checked) -> bool:
-    """Whether the lengths alone determine the updates of an epoch; fp16 skips updates that overflow, for example."""
-    unknown = ("fp16", "memory-efficient-fp16", "amp", "truncate-source", "num-batch-buckets")
-    return not any(map(checked.get, unknown))
-
-
-def _updates(checked: Checked, epoch: int) -> int:
-    """The number of updates of an epoch, as fairseq divides batches among processes and groups them to updates."""
-    get = checked.get
-    batches = lengths.count_batches(checked.run, "train", get("max-tokens"), get("batch-size"))
-    share = -(-batches // get("distributed-world-size"))
-    frequency = get("update-freq")[min(epoch, len(get("update-freq"))) - 1]
-    return share // frequency if get("skip-remainder-batch") else -(-share // frequency)

@@ -6,15 +6,26 @@ from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.recipe import GENERATION_TASKS
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepare
+from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.identity import TRAIN_DEFAULTS
 from posenc_experiments.experiment.request import package_directory
+
+# Flags of every training, unless it sets them itself.
+TRAIN_DEFAULTS = {
+    "log-format": "json",
+    # The buffer's thread can abort the interpreter ("terminate called without an active exception") when a training
+    # ends within an epoch. The workers of the data loader read ahead without it.
+    "data-buffer-size": "0",
+    # fairseq distributes sentences of equal length to batches at random, depending on the epoch in which the process
+    # started. If batches are made again for each epoch, a resumed run has the same batches as an uninterrupted one.
+    "update-epoch-batch-itr": "True",
+}
 
 
 def common_words(run: Run, task: str) -> list[str]:
     """The words that training and generation share: data, plugin, task and languages."""
     return [
-        *(str(run.binarized_dir), "--user-dir", str(package_directory()), "--task", task),
+        *(str(binarized_dir(run)), "--user-dir", str(package_directory()), "--task", task),
         *("--source-lang", run.source, "--target-lang", run.target, "--required-batch-size-multiple", "1"),
     ]
 

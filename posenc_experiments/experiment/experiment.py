@@ -3,32 +3,20 @@
 import importlib.metadata
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.languages import require_tokenizer
-from posenc_experiments.base.markers import fingerprint, not_default
+from posenc_experiments.base.markers import fingerprint, is_done, not_default
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import lengths, prepare, testsets
+from posenc_experiments.data import lengths, prepared, testsets
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.layout import Layout
-from posenc_experiments.experiment.request import Request, value_of, whole, without_hardware
-
-
-def directory_name(arch: str, flags: Flags) -> str:
-    """The directory's name, such as `transformer_shaw_tiny-clipping-distance-16`; the order of flags does not matter.
-
-    If it must be shortened or characters must be replaced, it ends in a hash of the flags.
-    """
-    words = [arch] + [f"{name}-{value}" if value else name for name, value in sorted(flags.items())]
-    whole = "-".join(words)
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", whole)
-    if len(name) > 150:
-        name = name[:130]
-    return name if name == whole else f"{name}-{fingerprint(flags)[:12]}"
+from posenc_experiments.experiment.request import Request, whole, without_hardware
 
 
 @dataclass(frozen=True)
@@ -39,21 +27,15 @@ class Experiment(Request, Layout):
 
     @property
     def directory(self) -> Path:
-        name = directory_name(self.arch, self.named_flags)
-        return self.run.pair_results_dir / (self.run.recipe.setup or "") / name / f"seed{self.seed}"
+        name = re.sub(r"[^A-Za-z0-9._+-]+", "_", self.name)[:100]
+        return self.run.pair_results_dir / f"{name}-{self.fingerprint[:8]}" / f"seed{self.seed}"
 
     @property
     def title(self) -> str:
         return f"{self.name} {self.run.pair} seed {self.seed}"
 
-    @property
-    def setting(self) -> tuple[str, dict[str, Any]]:
-        """Architecture and normalized flags, which are equal for experiments that mean the same."""
-        return self.arch, {name: value_of(value) for name, value in self.named_flags.items()}
-
     def description(self) -> dict[str, Any]:
         """The contents of experiment.json for a training that starts now."""
-        made_from = self.made_from()
         flags = {name: _number(value) for name, value in self.named_flags.items()}
         changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})
         return {
@@ -65,8 +47,8 @@ class Experiment(Request, Layout):
             "flags": flags,
             "seed": self.seed,
             "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
-            "made_from": made_from,
-            "fingerprint": fingerprint(made_from),
+            "made_from": self.made_from,
+            "fingerprint": self.fingerprint,
             "environment": identity.environment() | self._batch(),
         }
 
@@ -79,9 +61,15 @@ class Experiment(Request, Layout):
         words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
         return {"batch": f"{self.run.workers} x {' '.join(words)}"}
 
+    @cached_property
     def made_from(self) -> dict[str, Any]:
         """All that its trained weights depend on but the seed."""
         return identity.made_from(self)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of `made_from`, equal for experiments that mean the same."""
+        return fingerprint(self.made_from)
 
     def inputs(self, stage: str) -> str:
         """The fingerprint of all that the outputs of a stage depend on."""
@@ -95,12 +83,11 @@ class Experiment(Request, Layout):
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage finished with the current inputs, and its outputs exist."""
-        inputs = self.inputs(stage)  # also of a new experiment: this refuses missing files before any work
-        return self.is_in_place and self.markers.is_done(stage, inputs)
+        return is_done(self.directory, stage, self.inputs(stage))
 
     def train_inputs(self) -> str:
-        """The fingerprint of all that the trained weights depend on; no training matches it while data is missing."""
-        return fingerprint([fingerprint(self.made_from()), self.seed])
+        """The fingerprint of all that the trained weights depend on."""
+        return fingerprint([self.fingerprint, self.seed])
 
     def average_inputs(self) -> str:
         return fingerprint([self.train_inputs(), identity.averaging(self.run.recipe)])
@@ -110,7 +97,7 @@ class Experiment(Request, Layout):
         return identity.translation(self.run)
 
     def translate_inputs(self) -> str:
-        tests = [pair_tests(self.run), prepare.test_inputs(self.run)]
+        tests = [pair_tests(self.run), prepared.test_inputs(self.run)]
         return fingerprint([self.average_inputs(), self.translation(), *tests])
 
     def score_inputs(self) -> str:
@@ -160,7 +147,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if run.workers > 1 and max_tokens * run.workers > wanted:
         # One step of all processes is already a larger batch: each takes a smaller part.
         max_tokens = wanted // run.workers
-        if prepare.is_prepared(run):
+        if prepared.is_prepared(run):
             longest, which = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
         else:
             limits = run.recipe.prepare
@@ -187,29 +174,11 @@ def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Exper
     """The experiments of these names with these seeds, in order.
 
     Of names that mean the same experiment, only the first is kept, and a message says so.
-
-    Raises:
-        RecipeError: two different experiments would have one directory.
     """
-    kept: list[Experiment] = []
+    kept: dict[str, Experiment] = {}
     for name in dict.fromkeys(names):
         one = Experiment(run, name, seeds[0])
-        same = [other for other in kept if other.directory == one.directory or other.setting == one.setting]
-        if not same:
-            kept.append(one)
-            continue
-        require_same(same[0], one)
-        run.say(f"{name} is the same experiment as {same[0].name}: it is run once, as {same[0].name}.")
-    return [Experiment(run, one.name, seed) for one in kept for seed in dict.fromkeys(seeds)]
-
-
-def require_same(one: Experiment, other: Experiment) -> None:
-    """RecipeError if two different experiments have one directory."""
-    if one is other or one.directory != other.directory:
-        return
-    if one.setting != other.setting or one.score_inputs() != other.score_inputs():
-        what = [experiment.run.recipe.where("experiments", experiment.name) for experiment in (one, other)]
-        raise RecipeError(
-            f"{what[0]}, and {what[1]}: these are different experiments with one directory, {one.directory}; give each "
-            "recipe its own model.setup, or run each experiment with its own --output-dir."
-        )
+        same = kept.setdefault(one.fingerprint, one)
+        if same is not one:
+            run.say(f"{name} is the same experiment as {same.name}: it is run once, as {same.name}.")
+    return [Experiment(run, one.name, seed) for one in kept.values() for seed in dict.fromkeys(seeds)]

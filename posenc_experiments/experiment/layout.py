@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc_experiments.base.markers import REPLACED, TEMPORARY, Markers
+from posenc_experiments.base.markers import REPLACED, TEMPORARY
 
 # Files of one test set, as TEST.KIND.
 SOURCES, REFERENCES, HYPOTHESES = "src", "ref", "hyp"
@@ -38,28 +38,15 @@ class Layout(ABC):
     nodes = _Inside("nodes.json")  # where node 0 announces its training to the other nodes
     checkpoints = _Inside("checkpoints")
     last_checkpoint = _Inside("checkpoints/checkpoint_last.pt")
-    checkpoints_inputs = _Inside("checkpoints/inputs.json")  # the fingerprint of the training of the checkpoints
     averaged = _Inside("averaged.pt")
     generate_results = _Inside("generate.tmp")  # the output of fairseq-generate while it runs
     tensorboard = _Inside("tensorboard")
     analysis = _Inside(ANALYSIS)  # figures of `analyse`
-    # Files of a training are moved aside and restored by way of these directories. If a run is killed while it moves
-    # them, the next run moves the rest.
-    leaving, returning = _Inside("superseding"), _Inside("taking-back")
 
     @property
     @abstractmethod
     def directory(self) -> Path:
         """The path of the experiment directory."""
-
-    @property
-    def markers(self) -> Markers:
-        return Markers(self.directory)
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether the directory holds a described training, and no exchange with an earlier one was interrupted."""
-        return self.about.is_file() and not self.leaving.exists() and not self.returning.exists()
 
     def node_log(self, rank: int) -> Path:
         """The log of its training on a node other than node 0."""

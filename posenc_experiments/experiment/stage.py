@@ -1,14 +1,12 @@
 """The base class of an experiment's stages: each runs once for its inputs, and resumes after a kill."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import locked
-from posenc_experiments.data import prepare
+from posenc_experiments.base.markers import forget, locked, set_done
+from posenc_experiments.data import prepared
 from posenc_experiments.experiment.experiment import Experiment
 
 
@@ -22,7 +20,7 @@ class Stage(ABC):
     missing: ClassVar[str] = ""
     #: whether to tell the user that it was done before
     says_done: ClassVar[bool] = False
-    #: whether the prepared data must not change while the stage runs
+    #: whether the stage reads prepared data
     reads_data: ClassVar[bool] = False
 
     @abstractmethod
@@ -40,17 +38,6 @@ class Stage(ABC):
     def say(self, experiment: Experiment, text: str) -> None:
         """Prints a line about the stage."""
         experiment.run.say(f"{self.name}: {experiment.title}: {text}")
-
-    def restore(self, experiment: Experiment, inputs: str) -> bool:
-        """Restores an earlier result with these inputs, if there is one; returns whether it did. The lock is held."""
-        return False
-
-    @contextmanager
-    def hold(self, experiment: Experiment) -> Iterator[tuple[int, ...]]:
-        """Locks the directories that it writes and reads; yields the locks' file descriptors."""
-        with ExitStack() as stack:
-            data = [stack.enter_context(prepare.in_use(experiment.run))] if self.reads_data else []
-            yield (stack.enter_context(locked(experiment.directory)), *data)
 
     def run(self, experiment: Experiment) -> None:
         """Runs the stage if it is not done.
@@ -70,9 +57,9 @@ class Stage(ABC):
                 f"{experiment.title} {self.after.missing} (or its settings changed since): run the stage "
                 f"{self.after.name}."
             )
-        inputs = experiment.inputs(self.name)
-        with self.hold(experiment) as locks:
-            if self.restore(experiment, inputs):
-                return
-            experiment.markers.clear(self.name)
-            experiment.markers.set_done(self.name, inputs, self.make(experiment, locks))
+        if self.reads_data:
+            prepared.require(experiment.run)
+        with locked(experiment.directory) as lock:
+            forget(experiment.directory, self.name)
+            outputs = self.make(experiment, (lock,))
+            set_done(experiment.directory, self.name, experiment.inputs(self.name), outputs)

@@ -1,1 +1,1 @@
-"""Jobs, the scheduler that runs them, and where they run."""
+"""Jobs, the pool of threads that runs them, and SLURM's queue."""

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from posenc_experiments.jobs.job import Job
 
-STATES = ("done", "running", "queued", "waiting", "failed")
-STYLES = {"running": "bold", "queued": "yellow", "failed": "red"}  # states whose jobs the live list shows
+STATES = ("done", "running", "waiting", "failed")
+STYLES = {"running": "bold", "failed": "red"}  # states whose jobs the live list shows
 
 
 class Progress:
@@ -20,8 +20,8 @@ class Progress:
     Args:
         console: the terminal or file to print to.
         jobs: all jobs.
-        elsewhere: whether they run in other processes, so that only their logs say what they do. The jobs of this
-            process print lines of their own if there is no terminal.
+        elsewhere: whether they run in other processes. The jobs of this process print lines of their own if there is
+            no terminal.
     """
 
     def __init__(self, console: Console, jobs: Iterable[Job], elsewhere: bool) -> None:
@@ -40,7 +40,7 @@ class Progress:
             self.live.stop()
 
     def set(self, job: Job, state: str, detail: str = "") -> None:
-        """Sets a job's state; `detail` is the cluster's name for it, the state of its training, or why it failed."""
+        """Sets a job's state; `detail` is what the cluster or its training says of it, or why it failed."""
         if state == self.states[job] and detail in ("", state, self.details[job]):
             return
         self.states[job], self.details[job] = state, detail
@@ -53,26 +53,20 @@ class Progress:
                 self.say(f"{job.title}: failed: {detail}")
         else:
             more = f" ({detail})" if detail not in ("", state) else ""
-            where = f", log {job.log}" if state in ("running", "failed") else ""
-            self.say(f"{job.title}: {state}{more}{where} [{self._counts()}]")
+            self.say(f"{job.title}: {state}{more} [{self._counts()}]")
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _counts(self) -> str:
         counts = Counter(self.states.values())
-        return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state != "queued")
+        return ", ".join(f"{counts[state]} {state}" for state in STATES)
 
     def _list(self) -> Group:
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")  # wraps paths, which are useless if cut
         for job, state in self.states.items():
             if state in STYLES:
-                grid.add_row(
-                    Text(job.title),
-                    Text(self.details[job] or state, STYLES[state]),
-                    Text(str(job.log) if self.elsewhere else "", "dim"),
-                )
+                grid.add_row(Text(job.title), Text(self.details[job] or state, STYLES[state]))
         return Group(Text(self._counts()), grid)

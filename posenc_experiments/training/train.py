@@ -8,11 +8,11 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import prepare
+from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.stage import Stage
-from posenc_experiments.training import superseded
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
 
@@ -35,12 +35,6 @@ class TrainStage(Stage):
     def say(self, experiment: Experiment, text: str) -> None:
         experiment.run.say(f"train {self.which}: {experiment.title}: {text}")
 
-    def restore(self, experiment: Experiment, inputs: str) -> bool:
-        restored = superseded.exchange(experiment, inputs) and experiment.is_done("train")
-        if restored:
-            self.say(experiment, "done before, with these settings")
-        return restored
-
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         run, (_, warning) = experiment.run, derive_batch(experiment)
         if experiment.start is not None and not experiment.start.is_done("average"):
@@ -51,7 +45,7 @@ class TrainStage(Stage):
         command, environment = train_command(experiment), train_environment(run)
         if warning:
             run.say(warning)
-        resumed = prepare_checkpoints(experiment, experiment.train_inputs())
+        resumed = prepare_checkpoints(experiment)
         about = experiment.description()
         if resumed and experiment.about.is_file():
             earlier = read_json(experiment.about)
@@ -76,7 +70,7 @@ class TrainStage(Stage):
             "words_per_second": None if rate is None else round(rate, 1),
             "updates": log.updates,
             "valid_loss": log.valid_loss,
-            "vocabulary": prepare.vocabulary(run.binarized_dir, run.source, run.target),
+            "vocabulary": prepare.vocabulary(binarized_dir(run), run.source, run.target),
         }
         write_json(experiment.summary, summary)
         self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")
@@ -92,13 +86,10 @@ def whole_checkpoint(path: Path) -> bool:
     return path.is_file() and zipfile.is_zipfile(path)
 
 
-def prepare_checkpoints(experiment: Experiment, inputs: str) -> bool:
+def prepare_checkpoints(experiment: Experiment) -> bool:
     """Prepares `checkpoints/` for a start or a resume; returns whether there is a checkpoint to resume from."""
-    directory, origin = experiment.checkpoints, experiment.checkpoints_inputs
+    directory = experiment.checkpoints
     directory.mkdir(parents=True, exist_ok=True)
-    if not origin.is_file():
-        write_json(origin, inputs)
-        experiment.train_log.unlink(missing_ok=True)
     for partial in directory.glob(f"*{TEMPORARY}"):  # checkpoints that a killed run did not finish writing
         partial.unlink()
     last = experiment.last_checkpoint
@@ -109,6 +100,7 @@ def prepare_checkpoints(experiment: Experiment, inputs: str) -> bool:
     whole = [path for path in directory.glob("checkpoint*.pt") if whole_checkpoint(path)]
     if not whole:
         last.unlink(missing_ok=True)
+        experiment.train_log.unlink(missing_ok=True)
         return False
     newest = max(whole, key=lambda path: path.stat().st_mtime_ns)
     with atomic_path(last) as temporary:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -13,17 +14,17 @@ import click
 from posenc_experiments.base.errors import RecipeError, sentence
 from posenc_experiments.base.markers import locked
 from posenc_experiments.base.run import Run
+from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.check_settings import check_data
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.job import Job
-from posenc_experiments.jobs.local import Local
+from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.progress import Progress
-from posenc_experiments.jobs.runner import Executor, Runner
 from posenc_experiments.jobs.slurm import Slurm, slurm_parameters
 from posenc_experiments.training.nodes import forget_attempts, join
-from posenc_experiments.workflow.plan import DATA, TRAIN, Plan
+from posenc_experiments.workflow.plan import Plan
 
 GRACE_SECONDS = 20  # time for an interrupted call to clean up before it is killed
 
@@ -88,28 +89,33 @@ def finish(failures: dict[Job, str]) -> None:
 
 
 def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
-    others = [job for job in jobs if not job.here]
-    queue = Slurm(hardware.slurm) if hardware.slurm is not None and others else None
-    failures = {}
+    others, failures = [job for job in jobs if not job.here], dict[Job, str]()
     for job in jobs:
         if job.here and not any(need in failures for need in job.needs):
             try:
                 job.work("", None)
             except Exception as error:
-                text = sentence(error)
-                if text is None:
+                reason = sentence(error)
+                if reason is None:
                     raise
-                failures[job] = text
+                failures[job] = reason
     with ExitStack() as stack:
-        progress = Progress(run.console, others, elsewhere=queue is not None)
-        show = (lambda job, text: progress.set(job, "running", text)) if run.console.is_terminal else None
-        executor: Executor = queue or Local(run.stop, show)
-        if queue is not None:
-            # Two runners at a time would both submit the same jobs.
-            stack.enter_context(locked(run.jobs_dir))
+        progress = Progress(run.console, others, elsewhere=hardware.elsewhere)
+
+        def show(job: Job, text: str) -> None:
+            progress.set(job, "running", text)
+
+        if hardware.slurm is not None and others:
+            start = Slurm(hardware.slurm, show, run.stop).run
+            stack.enter_context(locked(run.jobs_dir))  # two calls at a time would both submit the same jobs
+        else:
+
+            def start(job: Job, slot: str) -> None:
+                job.work(slot, partial(show, job) if run.console.is_terminal else None)
+
         stack.enter_context(progress)
-        slots = {DATA: ["0"], TRAIN: hardware.slots or [str(number) for number in range(len(others))]}
-        return Runner(executor, slots, progress, failures, together=run.nodes > 1).run(others)
+        slots = hardware.slots or [str(number) for number in range(len(others))]
+        return run_jobs(others, slots, start, progress, run.stop, failures, together=run.nodes > 1)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -170,7 +176,7 @@ def _check_flags(plan: Plan) -> None:
     for group in groups.values():
         checked = check_flags(group, plan.stages)
         if "prepare" in plan.stages:
-            plan.checks.setdefault(group[0].run.pair_dir, []).extend(checked)
+            plan.checks.setdefault(prepared_dir(group[0].run), []).extend(checked)
         else:
             check_data(checked)
 

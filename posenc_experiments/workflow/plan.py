@@ -4,21 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, prepare
+from posenc_experiments.data.prepared import is_prepared, prepared_dir
 from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.check_settings import Checked, check_data
-from posenc_experiments.experiment.experiment import Experiment, require_same
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.training.average import AverageStage
 from posenc_experiments.training.train import TrainStage
 from posenc_experiments.workflow.sweep import as_option
-
-DATA, TRAIN = "data", "train"  # pools of slots; that of data has one slot
 
 
 def stages_of(which: str = "1 of 1") -> list[Stage]:
@@ -34,19 +32,22 @@ class Plan:
     stages: list[str]
     data: list[Job]
     trainings: dict[Path, Job]  # by the experiment's directory
-    #: commands to check as soon as the data is prepared, by the directory of the pair's data
+    #: commands to check as soon as the data is prepared, by the directory of the data
     checks: dict[Path, list[Checked]]
 
     @property
     def to_do(self) -> list[Job]:
-        """The jobs to run, in order.
+        """The jobs to run, each behind those that it needs.
 
-        If all experiments are done, the jobs of the data are left out, so that downloaded data may be deleted. They
-        stay for generated text and the user's own, because only the stage download finds out whether it changed.
+        If all experiments are done, the jobs of the data are left out, so that downloaded data may be deleted.
         """
         waiting = not self.trainings or not all(job.is_done() for job in self.trainings.values())
-        local = any(one.run.recipe.corpus.sources is None for one in self.experiments)
-        return [*(self.data if waiting or local else []), *self.trainings.values()]
+        return sorted([*(self.data if waiting else []), *self.trainings.values()], key=_depth)
+
+
+def _depth(job: Job) -> int:
+    """The number of jobs in a row that must be done before."""
+    return max((1 + _depth(need) for need in job.needs), default=0)
 
 
 def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: bool = False) -> Plan:
@@ -54,20 +55,13 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: b
 
     Args:
         elsewhere: whether jobs run in other processes than this one.
-
-    Raises:
-        RecipeError: two different experiments would have one directory, or two recipes prepare a pair differently.
     """
-    experiments, kept = list(experiments), dict[Path, Experiment]()
-    runs: dict[Path, Run] = {}
-    for experiment in experiments:
-        _require_same_data(runs.setdefault(experiment.run.pair_dir, experiment.run), experiment.run)
-    for experiment in experiments:
-        require_same(kept.setdefault(experiment.directory, experiment), experiment)
+    kept = {experiment.directory: experiment for experiment in experiments}
+    runs = {prepared_dir(experiment.run): experiment.run for experiment in kept.values()}
     checks: dict[Path, list[Checked]] = {}
     data = {directory: _data_jobs(run, stages, elsewhere, checks) for directory, run in runs.items()}
     trainings = {
-        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[experiment.run.pair_dir][:])
+        directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[prepared_dir(experiment.run)][:])
         for number, (directory, experiment) in enumerate(kept.items(), 1)
         if any(stage.name in stages for stage in stages_of())
     }
@@ -75,14 +69,6 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: b
         if experiment.start is not None and experiment.start.directory in trainings:
             trainings[directory].needs.append(trainings[experiment.start.directory])
     return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings, checks)
-
-
-def _require_same_data(one: Run, other: Run) -> None:
-    if one is not other and prepare.inputs(one) != prepare.inputs(other):
-        raise RecipeError(
-            f"{one.recipe.path.name} and {other.recipe.path.name} prepare {one.pair} differently: let both extend one "
-            "file with `corpus` and `prepare`, or run them with different --data-dir."
-        )
 
 
 def _command(run: Run, stages: Iterable[str], cpus: int, *options: str) -> list[str]:
@@ -97,13 +83,13 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
 
     def fetch(slot: str, show: Show | None) -> None:
         # Archives may have been deleted after the preparation.
-        made = "train" in stages and run.recipe.corpus.sources is not None and prepare.is_prepared(run)
+        made = "train" in stages and run.recipe.corpus.sources is not None and is_prepared(run)
         if run.dry_run or not made:
             download.download(run)
 
     def prepare_and_check(slot: str, show: Show | None) -> None:
         prepare.prepare(run)
-        check_data(checks.get(run.pair_dir, []))
+        check_data(checks.get(prepared_dir(run), []))
 
     jobs: list[Job] = []
     if "download" in stages:
@@ -113,8 +99,6 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
             command=_command(run, ["download"], run.cpus, "--gpus", "0"),
             is_done=lambda: False,
             directory=run.jobs_dir / run.pair / "download",
-            locks=[run.download_dir.parent],
-            pool=DATA,
             here=True,  # other machines may have no network
         )
         jobs.append(downloading)
@@ -123,10 +107,8 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
             title=f"prepare {run.pair}",
             work=prepare_and_check,
             command=_command(run, ["prepare"], run.cpus, "--gpus", "0"),
-            is_done=lambda: prepare.is_prepared(run),
+            is_done=lambda: is_prepared(run),
             directory=run.jobs_dir / run.pair / "prepare",
-            locks=[run.pair_dir],
-            pool=DATA,
             cpus=run.cpus,
             here=not elsewhere,
             needs=jobs[:],
@@ -164,8 +146,6 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
         command=_command(run, [stage.name for stage in stages], run.cpus, *words, *extra),
         is_done=lambda: stages[-1].is_done(experiment),
         directory=run.jobs_dir / experiment.directory.relative_to(run.results_dir),
-        locks=[experiment.directory],
-        pool=TRAIN,
         gpus=run.gpus,
         cpus=run.cpus,
         needs=needs,

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def results(root: Path) -> dict[str, str]:
     found = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        timed = path.suffix in (".log", ".pt") or path.name in ("training.json", "train.json", "average.json", ".lock")
+        timed = path.suffix in (".log", ".pt") or path.name in ("training.json", "done.json", ".lock")
         if path.name == "experiment.json":  # without the commit, which may change while the test runs
             about = read_json(path)
             found[name] = fingerprint({key: value for key, value in about.items() if key != "environment"})
@@ -87,21 +87,20 @@ def results(root: Path) -> dict[str, str]:
     return found
 
 
-EXPERIMENT = Path("output/wmt14/en-de/shaw-base/transformer_shaw_wmt_en_de-clipping-distance-16/seed1")
 OPTIONS = ["--conf", "shaw-base", "--pair", "en-de", "--experiments", "shaw-k16"]
-# Files that exist only in the middle of each stage.
-IN_THE_MIDDLE: dict[str, Callable[[Path], bool]] = {
-    "download": lambda root: any((root / "data/wmt/download").rglob("*.t?z*")),
-    "extract": lambda root: any((root / "data/wmt14/en-de/prepare.work").glob("*/europarl-v7/*")),
-    "encode": lambda root: (root / "data/wmt14/en-de/prepare.work/encode").is_dir(),
-    "binarize": lambda root: (root / "data/wmt14/en-de/prepare.work/binarize").is_dir(),
-    "train": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_2.pt")),
-    "checkpoint": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_4.pt*")),
-    "last": lambda root: any((root / EXPERIMENT / "checkpoints").glob("checkpoint_*_6.pt*")),
-    "end": lambda root: (log := root / EXPERIMENT / "train.log").is_file() and "done training" in log.read_text(),
-    "average": lambda root: (root / EXPERIMENT / "done/train.json").is_file(),
-    "translate": lambda root: (root / EXPERIMENT / "newstest2013.hyp").is_file(),
-    "score": lambda root: (root / EXPERIMENT / "newstest2013.sacrebleu.json").is_file(),
+PATTERN = "output/wmt14/en-de/shaw-k16-????????/seed1/"
+# Files that exist only in the middle of each stage, as patterns.
+IN_THE_MIDDLE = {
+    "download": "data/wmt/download/**/*.t?z*",
+    "extract": "data/wmt14/en-de/prepared-*.work/*/europarl-v7/*",
+    "encode": "data/wmt14/en-de/prepared-*.work/encode",
+    "binarize": "data/wmt14/en-de/prepared-*.work/binarize",
+    "train": f"{PATTERN}checkpoints/checkpoint_*_2.pt",
+    "checkpoint": f"{PATTERN}checkpoints/checkpoint_*_4.pt*",
+    "last": f"{PATTERN}checkpoints/checkpoint_*_6.pt*",
+    "average": f"{PATTERN}training.json",
+    "translate": f"{PATTERN}newstest2013.hyp",
+    "score": f"{PATTERN}newstest2013.sacrebleu.json",
 }
 
 
@@ -118,7 +117,7 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
     )
     # On a busy machine the stage may be over before it is seen.
     stages = [*IN_THE_MIDDLE]
-    wait_until(lambda: any(IN_THE_MIDDLE[one](root) for one in stages[stages.index(stage) :]), process)
+    wait_until(lambda: any(any(root.glob(IN_THE_MIDDLE[one])) for one in stages[stages.index(stage) :]), process)
     time.sleep(delay)
     assert process.poll() is None, f"it ended before it could be interrupted in {stage}"
     if number == signal.SIGINT:  # a terminal sends the signal to all processes
@@ -127,7 +126,7 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
         process.send_signal(number)
     assert process.wait(60) != 0
     if number == signal.SIGKILL or stage != "score":  # otherwise the last score may end orderly
-        assert not (root / EXPERIMENT / "done/score.json").exists()
+        assert not any('"score"' in path.read_text() for path in root.glob(f"{PATTERN}done.json"))
     wait_until(lambda: not working_on(root))
 
 
@@ -159,10 +158,10 @@ def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> No
     """Asserts that the recipe, started again, ends with the results of the uninterrupted run."""
     run(*words)
     assert {name: value for name, value in results(root).items() if not name.startswith("unbroken-")} == found
-    assert "Loaded checkpoint" in (root / EXPERIMENT / "train.log").read_text()
+    assert "Loaded checkpoint" in next(root.glob(f"{PATTERN}train.log")).read_text()
     ours, theirs = (
-        load_checkpoint(path / EXPERIMENT.relative_to("output") / "averaged.pt")["model"]
-        for path in (root / "output", root / "unbroken-output")
+        load_checkpoint(next(root.glob(pattern)))["model"]
+        for pattern in (f"{PATTERN}averaged.pt", f"unbroken-{PATTERN}averaged.pt")
     )
     assert ours.keys() == theirs.keys()
     for name, tensor in ours.items():

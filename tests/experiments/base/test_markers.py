@@ -1,4 +1,4 @@
-"""Fingerprints, markers, atomic writes and locks."""
+"""Fingerprints, records of finished steps, atomic writes and locks."""
 
 import os
 import re
@@ -12,15 +12,16 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError, sentence
 from posenc_experiments.base.markers import (
-    Markers,
     atomic_directory,
     atomic_path,
     fingerprint,
+    forget,
+    is_done,
     locked,
     read_json,
     replace_directory,
     require_output,
-    shared,
+    set_done,
     write_json,
 )
 
@@ -32,23 +33,24 @@ def test_fingerprint_knows_values_not_order() -> None:
     assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
 
 
-def test_a_marker_is_valid_only_for_its_inputs_and_complete_outputs(tmp_path: Path) -> None:
-    markers, output = Markers(tmp_path), tmp_path / "output.txt"
+def test_a_record_is_valid_only_for_its_inputs_and_complete_outputs(tmp_path: Path) -> None:
+    output = tmp_path / "output.txt"
     output.write_text("whole")
-    assert not markers.is_done("stage", "inputs")
-    markers.set_done("stage", "inputs", [output])
-    assert markers.is_done("stage", "inputs")
-    assert not markers.is_done("stage", "other inputs")
+    assert not is_done(tmp_path, "step", "inputs")
+    set_done(tmp_path, "step", "inputs", [output])
+    set_done(tmp_path, "other")
+    assert is_done(tmp_path, "step", "inputs")
+    assert not is_done(tmp_path, "step", "other inputs")
     output.write_text("who")
-    assert not markers.is_done("stage", "inputs")
+    assert not is_done(tmp_path, "step", "inputs")
     output.unlink()
-    assert not markers.is_done("stage", "inputs")
+    assert not is_done(tmp_path, "step", "inputs")
     output.write_text("whole")
-    markers.path("stage").write_text("{")  # damaged
-    assert not markers.is_done("stage", "inputs")
-    markers.set_done("stage", "inputs", [output])
-    markers.clear("stage")
-    assert not markers.is_done("stage", "inputs")
+    forget(tmp_path, "step")
+    assert not is_done(tmp_path, "step", "inputs")
+    assert is_done(tmp_path, "other")
+    (tmp_path / "done.json").write_text("{")  # damaged
+    assert not is_done(tmp_path, "other")
 
 
 @pytest.mark.parametrize("make", [atomic_path, atomic_directory])
@@ -197,28 +199,3 @@ def test_a_lock_excludes_others_and_is_inherited_by_a_child(tmp_path: Path) -> N
         child.wait()
     with locked(tmp_path) as descriptor:
         assert os.fstat(descriptor)
-
-
-def test_a_shared_lock_excludes_writers_and_is_inherited_by_a_child(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(RecipeError, match="in use by another run"), shared(tmp_path):
-        pass
-    with shared(tmp_path), shared(tmp_path) as descriptor:
-        child = subprocess.Popen(["sleep", "60"], pass_fds=(descriptor,))
-    try:
-        with pytest.raises(RecipeError, match="in use by another run"), locked(tmp_path):
-            pass
-        with shared(tmp_path):
-            pass
-    finally:
-        child.kill()
-        child.wait()
-    with locked(tmp_path):
-        pass
-
-
-def test_a_shared_lock_works_in_a_read_only_directory(small_disk: Path) -> None:
-    with locked(small_disk):
-        pass
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with shared(small_disk), shared(small_disk):
-        pass

@@ -31,12 +31,8 @@ def output(tmp_path: Path) -> Path:
     experiment = output / HERE
     with zipfile.ZipFile(ROOT / "results" / ARCHIVE) as archive:
         archive.extractall(experiment.parent, [name for name in archive.namelist() if name.startswith("seed1/")])
-    (experiment / "done").mkdir(parents=True)
-    (experiment / "done/score.json").touch()
+    (experiment / "done.json").touch()
     (output / "quickstart/xa-xb/transformer_unfinished_tiny/seed1").mkdir(parents=True)
-    superseded = experiment / "superseded-1/done"
-    superseded.mkdir(parents=True)
-    (superseded / "score.json").touch()
     (experiment / "analysis.json").write_text("{}")
     for name in ("averaged.pt", "train.log"):
         (experiment / name).touch()

@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.cli import group
-from posenc_experiments.jobs.slurm import is_held
 from tests.experiments.tables import HEADER, ROW, command, kill_when, plan, run_table, write_table
-from tests.waiting import wait_until
+from tests.waiting import is_held, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -10,6 +10,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import clean, context, prepare
+from posenc_experiments.data.prepared import prepared_dir
 from tests import forked
 from tests.experiments.data.test_prepare import read_binarized
 from tests.experiments.tiny import CONF, command, directories, make_run, prepare_data
@@ -67,9 +68,9 @@ def test_sentences_are_joined_within_documents_and_pairs_stay(tmp_path: Path, mo
         ("nine <sep> ten", "neun <sep> zehn"),
     ]
     assert read_binarized(run, "test", "en") == ["one", "", "two", "two <sep> three", "x"]
-    assert read_json(run.prepared_dir / "prepare.json")["train"]["joined"] == 2
-    assert "; 2 joined with the pair before" in (run.prepared_dir / "prepare.txt").read_text()
-    assert (run.prepared_dir / "test.de").read_bytes() == b"eins\nzwei\nx\ny\ny\n"
+    assert read_json(prepared_dir(run) / "prepare.json")["train"]["joined"] == 2
+    assert "; 2 joined with the pair before" in (prepared_dir(run) / "prepare.txt").read_text()
+    assert (prepared_dir(run) / "test.de").read_bytes() == b"eins\nzwei\nx\ny\ny\n"
 
 
 def test_only_the_last_part_is_scored(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_real_articles_keep_their_words_order_and_borders(tmp_path: Path, kyoto_
     for name, text in (("with", conf), ("without", conf.replace("context: 1", ""))):
         path = make_conf(tmp_path / name / "r", {"train": lines, "valid": lines, "test": lines}, text, "ja-en")
         runs.append(prepare_data(make_run(tmp_path / name, path, None, pair="ja-en")))
-    models = [(run.prepared_dir / "sentencepiece.model").read_bytes() for run in runs]
+    models = [(prepared_dir(run) / "sentencepiece.model").read_bytes() for run in runs]
     assert models[0] == models[1]
     for side, subset in ((side, subset) for side in ("ja", "en") for subset in ("train", "test")):
         plain = [line[1 + (side == "en")].decode() for line in lines]

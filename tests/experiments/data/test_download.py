@@ -7,21 +7,23 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import locked, read_json, write_json
+from posenc_experiments.base.markers import locked
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import download, fetch, text
+from posenc_experiments.data import download, fetch, prepared, text
+from posenc_experiments.data.prepared import contents, download_dir
 from posenc_experiments.data.sources import read_archives, read_sources, wanted_archives
 from tests.experiments.data.server import serve
 from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
+FILES = sorted([*NAMES, *(f"{name}.verified" for name in NAMES)])
 
 
 def part(run: Run, name: str, alternative: int = 0) -> Path:
     """The path of an archive's unfinished download."""
     row = wanted_archives(run)[name][alternative]
-    return fetch.part_path(row, run.download_dir / row.path)
+    return fetch.part_path(row, download_dir(run) / row.path)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +36,7 @@ def test_from_disk(tmp_path: Path) -> None:
     run = make_run(tmp_path, conf, corpus)
     download.download(run)
     for name in NAMES:
-        assert (run.download_dir / name).read_bytes() == (corpus / name).read_bytes()
+        assert (download_dir(run) / name).read_bytes() == (corpus / name).read_bytes()
     # Done, so the source is not needed.
     download.download(make_run(tmp_path, conf, tmp_path / "gone"))
 
@@ -55,7 +57,7 @@ def test_from_disk_a_changed_byte_is_refused_and_nothing_is_left(tmp_path: Path)
     (corpus / "train.en").unlink()
     with pytest.raises(RecipeError, match=r"--source .*corpus: there is no file train\.en"):
         download.download(run)
-    assert not list(run.download_dir.glob("*train.en*"))
+    assert not list(download_dir(run).glob("*train.en*"))
 
 
 def test_from_a_server(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_from_a_server(tmp_path: Path) -> None:
         first = len(asked)
         download.download(run)
     assert first == len(asked) == len(NAMES)
-    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
+    assert sorted(path.name for path in download_dir(run).iterdir()) == FILES
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -76,13 +78,13 @@ def test_a_killed_download_is_resumed(tmp_path: Path, ranges: bool) -> None:
     with serve(corpus, ranges=ranges) as (url, asked):
         write_sources(conf.parent, corpus, url)
         run = make_run(tmp_path, conf, None)
-        run.download_dir.mkdir(parents=True)
+        download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         part(run, "train.de").with_name(f"{part(run, 'train.de').name}.again").write_bytes(b"cut off")
         download.download(run)
     assert ("/train.en", "bytes=100-") in asked
-    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
-    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    assert sorted(path.name for path in download_dir(run).iterdir()) == FILES
+    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
 def test_a_broken_connection_is_resumed(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_a_broken_connection_is_resumed(tmp_path: Path) -> None:
         run = make_run(tmp_path, conf, None)
         download.download(run)
     assert ("/train.en", f"bytes={size // 2 + 1}-") in asked
-    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
 def test_a_connection_that_always_breaks_leaves_only_a_part(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_a_connection_that_always_breaks_leaves_only_a_part(tmp_path: Path) -> N
         run = make_run(tmp_path, conf, None)
         with pytest.raises(RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"):
             download.download(run)
-    assert list(run.download_dir.iterdir()) == [part(run, "train.en")]
+    assert list(download_dir(run).iterdir()) == [part(run, "train.en")]
 
 
 def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
         run = make_run(tmp_path, conf, None)
         with pytest.raises(RecipeError, match="has SHA-256"):
             download.download(run)
-        assert not list(run.download_dir.iterdir())
+        assert not list(download_dir(run).iterdir())
         (corpus / "train.en").unlink()
         with pytest.raises(RecipeError, match=r"train\.en answered '404 Not Found': .* --source"):
             download.download(run)
@@ -134,7 +136,7 @@ def test_an_error_page_does_not_replace_the_part(tmp_path: Path) -> None:
     with serve(corpus, ranges=False) as (url, _):
         write_sources(conf.parent, corpus, url)
         run = make_run(tmp_path, conf, None)
-        run.download_dir.mkdir(parents=True)
+        download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         (corpus / "train.en").write_bytes(b"<html>Please log in.</html>")
         with pytest.raises(RecipeError, match=r"train\.en offers 27 bytes instead of [\d,]+: it is another file"):
@@ -147,11 +149,11 @@ def test_a_file_that_the_user_put_there_is_verified_or_moved_aside(
 ) -> None:
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
-    run.download_dir.mkdir(parents=True)
-    (run.download_dir / "train.en").write_bytes(b"mine")
+    download_dir(run).mkdir(parents=True)
+    (download_dir(run) / "train.en").write_bytes(b"mine")
     download.download(run)
-    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
-    assert (run.download_dir / "train.en.other").read_bytes() == b"mine"
+    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    assert (download_dir(run) / "train.en.other").read_bytes() == b"mine"
     assert "train.en is not the file of" in capsys.readouterr().out
 
 
@@ -167,10 +169,10 @@ def test_faults_of_the_table_name_file_and_line(tmp_path: Path) -> None:
     lines = table.read_text().split("\n")
     table.write_text("\n".join(["# a comment", *lines[:2], lines[2].replace("\t", " "), *lines[3:]]))
     with pytest.raises(RecipeError, match=r"sources\.tsv, line 4: it has 1 columns instead of 6"):
-        download.contents(make_run(tmp_path, conf, None), "train")
+        contents(make_run(tmp_path, conf, None), "train")
     table.write_text("\n".join(line for line in lines if not line.startswith("valid\t*\tde")))
     with pytest.raises(RecipeError, match=r"no file for split 'valid', language 'de'"):
-        download.contents(make_run(tmp_path, conf, None), "train")
+        contents(make_run(tmp_path, conf, None), "train")
 
 
 def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
@@ -202,7 +204,7 @@ def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(
     (conf.parent / "beside.py").touch()
     run = make_run(tmp_path, conf, None)
     download.download(run)
-    made = run.download_dir / "train.en"
+    made = download_dir(run) / "train.en"
     assert made.read_text() == "a\n" * 3
     first = made.stat().st_mtime_ns
     download.download(run)
@@ -210,11 +212,13 @@ def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(
     conf.write_text(conf.read_text().replace("--n 3", "--n 4"))
     run = make_run(tmp_path, conf, None)
     download.download(run)
-    assert made.read_text() == "a\n" * 4
+    assert (download_dir(run) / "train.en").read_text() == "a\n" * 4
+    assert made.is_file()
     generator.write_text("raise SystemExit('Error: out of ideas')")
+    prepared._generation.cache_clear()
     with pytest.raises(RecipeError, match=r"make\.py failed \(exit status 1\): out of ideas"):
         download.download(run)
-    assert made.read_text() == "a\n" * 4
+    assert not download_dir(run).exists()
 
 
 def with_mirror(directory: Path, corpus: Path, urls: list[str], size: str | None = None) -> Run:
@@ -241,12 +245,12 @@ def test_the_next_url_is_tried_with_a_message(tmp_path: Path, capsys: pytest.Cap
         run = with_mirror(tmp_path, corpus, ["http://localhost:1", empty, bad, good])
         download.download(run)
     assert ("/train.en", None) in asked
-    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
     said = capsys.readouterr().out
     assert "http://localhost:1/train.en cannot be reached (" in said
     assert f"{empty}/train.en answered '404 Not Found'; trying the next URL" in said
     assert f"{bad}/train.en has SHA-256 " in said
-    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)
+    assert sorted(path.name for path in download_dir(run).iterdir()) == FILES
 
 
 def test_if_no_url_works_all_are_named(tmp_path: Path) -> None:
@@ -266,11 +270,11 @@ def test_a_part_of_one_url_is_not_resumed_from_another(tmp_path: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     with serve(corpus) as (url, asked):
         run = with_mirror(tmp_path, corpus, ["http://localhost:1", url])
-        run.download_dir.mkdir(parents=True)
+        download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes(b"another file's beginning")
         download.download(run)
     assert asked[0] == ("/train.en", None)
-    assert sorted(path.name for path in run.download_dir.iterdir()) == sorted(NAMES)  # and no part is left
+    assert sorted(path.name for path in download_dir(run).iterdir()) == FILES  # and no part is left
 
 
 @pytest.mark.parametrize("have", [0, 100, None])
@@ -280,19 +284,19 @@ def test_an_unknown_size_works(tmp_path: Path, have: int | None) -> None:
     data = (corpus / "train.en").read_bytes()
     with serve(corpus) as (url, asked):
         run = with_mirror(tmp_path, corpus, [url], size="-")
-        run.download_dir.mkdir(parents=True)
+        download_dir(run).mkdir(parents=True)
         if have != 0:
             part(run, "train.en").write_bytes(data[:have])
         download.download(run)
     assert asked[0] == ("/train.en", f"bytes={len(data) if have is None else have}-" if have != 0 else None)
-    assert (run.download_dir / "train.en").read_bytes() == data
+    assert (download_dir(run) / "train.en").read_bytes() == data
 
 
 def test_a_damaged_part_is_downloaded_again_once(tmp_path: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     with serve(corpus) as (url, asked):
         run = with_mirror(tmp_path, corpus, [url])
-        run.download_dir.mkdir(parents=True)
+        download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes(bytes(100))
         download.download(run)
     assert asked[:2] == [("/train.en", "bytes=100-"), ("/train.en", None)]
@@ -333,25 +337,24 @@ def test_a_disk_that_fills_up_leaves_a_part_to_resume(tmp_path: Path, small_disk
         full = dataclasses.replace(run, data_dir=small_disk)
         with pytest.raises(OSError, match="No space left"):  # the command line prints it as a sentence
             download.download(full)
-        assert [path.name for path in full.download_dir.iterdir()] == [part(full, "train.en").name]
+        assert [path.name for path in download_dir(full).iterdir()] == [part(full, "train.en").name]
         # With enough space, the rest is downloaded.
-        shutil.copytree(full.download_dir, run.download_dir)
+        shutil.copytree(download_dir(full), download_dir(run))
         download.download(run)
-    assert (run.download_dir / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
 def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
-    with locked(run.download_dir.parent), pytest.raises(RecipeError, match="in use by another run"):
+    with locked(download_dir(run).parent), pytest.raises(RecipeError, match="in use by another run"):
         download.download(run)
 
 
-def test_with_a_damaged_marker_the_stage_runs_again(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_taken_again(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
     download.download(run)
-    marker = run.download_dir.parent / "done" / "download-train.en.json"
-    write_json(marker, ["not", "a", "marker"])
+    (download_dir(run) / "train.en").write_bytes(b"half")
     download.download(run)
-    assert read_json(marker)["stage"] == "download-train.en"
+    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()

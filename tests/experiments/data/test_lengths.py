@@ -26,22 +26,6 @@ def test_lengths_are_those_of_the_text_with_end_of_sentence(prepared: Run) -> No
         assert lengths.shortest_source(prepared, split) == min(words[0])
 
 
-@pytest.mark.parametrize(
-    ("max_tokens", "batch_size"), [(10, None), (37, None), (200, None), (100000, None), (200, 7), (None, 7)]
-)
-def test_batches_are_as_many_as_fairseq_makes(prepared: Run, max_tokens: int | None, batch_size: int | None) -> None:
-    from fairseq.data import Dictionary, LanguagePairDataset, data_utils
-
-    sides = []
-    for side in ("en", "de"):
-        words = Dictionary.load(str(prepared.binarized_dir / f"dict.{side}.txt"))
-        data = data_utils.load_indexed_dataset(str(prepared.binarized_dir / f"train.en-de.{side}"), words)
-        sides += [data, data.sizes, words]
-    dataset = LanguagePairDataset(*sides)
-    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=max_tokens, max_sentences=batch_size)
-    assert lengths.count_batches(prepared, "train", max_tokens, batch_size) == len(batches)
-
-
 @pytest.mark.parametrize("cut", [0, 10, 25, 26, 100])
 def test_a_damaged_file_is_one_sentence(prepared: Run, tmp_path: Path, cut: int) -> None:
     path = tmp_path / "train.idx"

@@ -1,8 +1,9 @@
 """The user's own text: which files are found and refused, and a copy that does not depend on their form."""
 
 import gzip
+import json
+import os
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,19 +14,24 @@ from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare, subwords
-from posenc_experiments.data.checksums import checksums
-from posenc_experiments.data.own_text import ORIGIN, count_pairs, find_splits
+from posenc_experiments.data.own_text import find_splits, read_set
+from posenc_experiments.data.prepared import download_dir, inputs, prepared_dir
 from tests.experiments.data.own_text import as_gzip, as_tsv, own_conf
 from tests.experiments.tiny import make_run
 from tests.toy import make_corpus
 
 
 def own_run(directory: Path, text: Path, pair: str = "en-de", name: str = "mine", tests: str = "test") -> Run:
+    sums = {split: read_set(files)[1] for split, files in find_splits(text, pair).items()}
     values = {"name": name, "pairs": pair, "tests": tests, "text": text, "downloads": f"{name}/text/{pair}"}
     conf = directory / "full.yaml"
-    corpus = "".join(f"  {key}: {value}\n" for key, value in values.items())
+    corpus = "".join(f"  {key}: {value}\n" for key, value in {**values, "checksums": json.dumps(sums)}.items())
     conf.write_text(own_conf(directory).read_text().replace("\ncorpus:\n", f"\ncorpus:\n{corpus}"))
     return make_run(directory, conf, None, pair=pair)
+
+
+def count_pairs(text: Path, pair: str = "en-de") -> dict[str, int]:
+    return {split: read_set(files)[0] for split, files in find_splits(text, pair).items()}
 
 
 def test_the_copy_does_not_depend_on_the_form_of_the_files(tmp_path: Path) -> None:
@@ -34,9 +40,9 @@ def test_the_copy_does_not_depend_on_the_form_of_the_files(tmp_path: Path) -> No
     for stored in (text, as_gzip(text, tmp_path / "gz"), as_tsv(text, tmp_path / "tsv")):
         run = own_run(tmp_path, stored, name=stored.name)
         download.download(run)
-        found.append((checksums(run), prepare.inputs(run)))
+        found.append(inputs(run))
         for path in text.iterdir():
-            assert (run.download_dir / path.name).read_bytes() == path.read_bytes()
+            assert (download_dir(run) / path.name).read_bytes() == path.read_bytes()
     assert found[0] == found[1] == found[2]
 
 
@@ -54,7 +60,7 @@ def test_another_number_of_subwords_is_reported(tmp_path: Path) -> None:
     run = replace(run, recipe=replace(run.recipe, prepare=Prepare(vocabulary=10)))
     download.download(run)
     prepare.prepare(run)
-    said = (run.prepared_dir / "prepare.txt").read_text().splitlines()
+    said = (prepared_dir(run) / "prepare.txt").read_text().splitlines()
     assert said[1] == "26 subwords, because 10 do not fit this text"
 
 
@@ -65,7 +71,7 @@ def test_byte_order_marks_and_a_missing_last_newline_do_not_matter(tmp_path: Pat
     (marked / "test.en").write_bytes(b"\xef\xbb\xbf" + (marked / "test.en").read_bytes()[:-1])
     run = own_run(tmp_path, marked, name="marked")
     download.download(run)
-    assert checksums(run) == checksums(plain)
+    assert inputs(run) == inputs(plain)
 
 
 def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
@@ -73,10 +79,10 @@ def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
     odd = "a\u2028b\x85c\rd\x0be\r\n".encode()
     for side in ("en", "de"):
         (text / f"test.{side}").write_bytes(odd)
-    assert count_pairs(find_splits(text, "en-de"))["test"] == 1
+    assert count_pairs(text)["test"] == 1
     run = own_run(tmp_path, text)
     download.download(run)
-    assert (run.download_dir / "test.en").read_bytes() == odd
+    assert (download_dir(run) / "test.en").read_bytes() == odd
 
 
 def test_test_sets_are_all_files_named_so_unless_they_are_of_other_languages(tmp_path: Path) -> None:
@@ -88,7 +94,7 @@ def test_test_sets_are_all_files_named_so_unless_they_are_of_other_languages(tmp
 
 def refused(text: Path, message: str, pair: str = "en-de") -> None:
     with pytest.raises(RecipeError, match=message) as caught:
-        count_pairs(find_splits(text, pair))
+        count_pairs(text, pair)
     assert str(text) in str(caught.value)
     assert str(caught.value).endswith(".")
 
@@ -143,114 +149,24 @@ def test_links_are_followed(tmp_path: Path) -> None:
     for path in text.iterdir():
         (linked / path.name).symlink_to(path)
     (tmp_path / "link").symlink_to(linked)
-    assert count_pairs(find_splits(tmp_path / "link", "en-de")) == {"train": 30, "valid": 20, "test": 20}
+    assert count_pairs(tmp_path / "link") == {"train": 30, "valid": 20, "test": 20}
 
 
-def test_a_change_is_noticed_by_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import os
-
+def test_changed_text_is_other_data_and_a_change_after_the_start_is_refused(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     run = own_run(tmp_path, text)
     download.download(run)
-    before = prepare.inputs(run)
-    download.download(run)
-    assert "has not changed" in capsys.readouterr().out
     path = text / "valid.de"
     status, content = path.stat(), path.read_text()
     path.write_text(content.replace("t1 ", "t2 ", 1))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert path.stat().st_size == status.st_size
-    download.download(run)
-    assert "the text changed since it was copied: valid.de" in capsys.readouterr().out
-    assert prepare.inputs(run) != before
-    assert (run.download_dir / "valid.de").read_bytes() == path.read_bytes()
-
-
-def test_other_text_under_one_name_is_refused_and_moved_text_is_not(tmp_path: Path) -> None:
-    text, other = make_corpus(tmp_path / "text", lines=30), make_corpus(tmp_path / "other", lines=31)
-    run = own_run(tmp_path, text)
-    download.download(run)
-    with pytest.raises(RecipeError, match=f"--name mine: .* holds the text of {re.escape(str(text))}, and that of"):
-        download.download(own_run(tmp_path, other))
-    moved = text.rename(tmp_path / "moved")
-    download.download(own_run(tmp_path, moved))
-    (moved / "test.en").write_text("changed\n" * 20)
-    download.download(own_run(tmp_path, moved))  # its new path is recorded
-
-
-def test_data_of_another_recipe_is_not_replaced(tmp_path: Path) -> None:
-    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30))
-    marker = run.pair_dir / "done" / "prepare.json"
-    marker.parent.mkdir(parents=True)
-    marker.write_text("{}")
-    with pytest.raises(RecipeError, match=r"--name mine: .* holds the data of another recipe"):
-        download.download(run)
-    assert not run.download_dir.exists()
-
-
-def test_a_directory_that_is_no_copy_is_not_replaced(tmp_path: Path) -> None:
-    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30))
-    run.download_dir.mkdir(parents=True)
-    (run.download_dir / "notes").touch()
-    with pytest.raises(RecipeError, match="is not a copy of text"):
-        download.download(run)
-    assert (run.download_dir / "notes").is_file()
-
-
-@pytest.mark.parametrize("lost", ["the copy", "the copy and its marker", "the record of its origin"])
-def test_a_copy_that_a_killed_call_left_incomplete_is_made_again(tmp_path: Path, lost: str) -> None:
-    text = make_corpus(tmp_path / "text", lines=30)
-    run = own_run(tmp_path, text)
-    download.download(run)
-    prepared = run.pair_dir / "done" / "prepare.json"
-    prepared.parent.mkdir(parents=True)
-    prepared.write_text("{}")
-    (text / "test.en").write_text("changed\n" * 20)
-    if lost == "the copy":
-        shutil.rmtree(run.download_dir)
-    elif lost == "the copy and its marker":
-        shutil.rmtree(run.download_dir.parent)
-    else:
-        (run.pair_dir / ORIGIN).unlink()
-    download.download(run)
-    assert (run.download_dir / "test.en").read_text() == "changed\n" * 20
-
-
-def test_text_in_a_directory_of_the_run_is_refused_and_kept(tmp_path: Path) -> None:
-    text = make_corpus(tmp_path / "data" / "mine" / "text" / "en-de", lines=30)
-    with pytest.raises(RecipeError, match="this run writes there"):
-        download.download(own_run(tmp_path, text))
-    assert len(list(text.iterdir())) == 6
-    text = text.rename(tmp_path / "data" / "mine" / "here")  # as for other directories in --data-dir
-    download.download(own_run(tmp_path, text))
-    assert len(list(text.iterdir())) == 6
-
-
-def test_refused_text_leaves_the_earlier_copy(tmp_path: Path) -> None:
-    text = make_corpus(tmp_path / "text", lines=30)
-    run = own_run(tmp_path, text)
-    download.download(run)
-    kept = {path.name: path.read_bytes() for path in run.download_dir.iterdir()}
-    (text / "test.en").write_text("one line\n")
-    with pytest.raises(RecipeError, match="has 1 lines"):
-        download.download(run)
-    assert {path.name: path.read_bytes() for path in run.download_dir.iterdir()} == kept
-    assert not list(run.download_dir.parent.glob("*.tmp"))
-
-
-def test_a_tsv_has_its_columns_in_the_order_of_the_pair(tmp_path: Path) -> None:
-    text = make_corpus(tmp_path / "text", lines=30)
-    tsv, reverse = as_tsv(text, tmp_path / "tsv"), as_tsv(text, tmp_path / "reverse", ("de", "en"))
-    download.download(own_run(tmp_path, tsv))
-    with pytest.raises(RecipeError, match="the first column of the same text was en; swap the columns"):
-        download.download(own_run(tmp_path, tsv, pair="de-en"))
-    download.download(own_run(tmp_path, reverse, pair="de-en"))
-
-
-def test_a_missing_test_set_is_named(tmp_path: Path) -> None:
-    run = own_run(tmp_path, make_corpus(tmp_path / "text", lines=30), tests="test nope")
-    with pytest.raises(RecipeError, match=r"\[corpus\] names 'nope', but .* has train, valid, test"):
-        download.download(run)
+    other = own_run(tmp_path, text)
+    assert inputs(other) != inputs(run)
+    path.write_text(content.replace("t1 ", "t3 ", 1))
+    with pytest.raises(RecipeError, match=r"valid\.en: the text changed since this run began"):
+        download.download(other)
+    assert not download_dir(other).exists()
+    assert (download_dir(run) / "valid.de").read_text() == content
 
 
 def test_bad_utf8_in_a_test_names_the_users_own_file_and_line(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ import pytest
 import sentencepiece
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import fingerprint, read_json
+from posenc_experiments.base.markers import read_json
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import clean, download, prepare, subwords, text
+from posenc_experiments.data.prepared import binarized_dir, download_dir, prepared_dir, require
 from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow import pipeline
@@ -34,6 +35,11 @@ def write_corpus(directory: Path, files: dict[str, bytes], conf: str = CONF) -> 
     return path, corpus
 
 
+def work_dir(run: Run) -> Path:
+    """Where the outputs of unfinished steps are."""
+    return prepared_dir(run).with_name(f"{prepared_dir(run).name}.work")
+
+
 def prepared(directory: Path, files: dict[str, bytes], conf: str = CONF) -> Run:
     return prepare_data(make_run(directory, *write_corpus(directory, files, conf)))
 
@@ -42,8 +48,8 @@ def read_binarized(run: Run, subset: str, language: str) -> list[str]:
     """The sentences that fairseq-train will see."""
     from fairseq.data import Dictionary, data_utils
 
-    words = Dictionary.load(str(run.binarized_dir / f"dict.{language}.txt"))
-    data = data_utils.load_indexed_dataset(str(run.binarized_dir / f"{subset}.{run.pair}.{language}"), words)
+    words = Dictionary.load(str(binarized_dir(run) / f"dict.{language}.txt"))
+    data = data_utils.load_indexed_dataset(str(binarized_dir(run) / f"{subset}.{run.pair}.{language}"), words)
     return [words.string(sentence) for sentence in data]
 
 
@@ -67,10 +73,10 @@ def test_symbols_of_fairseq_are_no_words(tmp_path: Path, name: str, word: str) -
     with pytest.raises(RecipeError) as error:
         prepare_data(run)
     assert str(error.value) == (
-        f"{run.download_dir / name}, line 8: '{word.lower()}' is a symbol of fairseq's dictionaries, not a word: "
+        f"{download_dir(run) / name}, line 8: '{word.lower()}' is a symbol of fairseq's dictionaries, not a word: "
         "replace it, or write prepare.subwords = sentencepiece."
     )
-    assert not run.prepared_dir.exists()
+    assert not prepared_dir(run).exists()
 
 
 @pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt"])
@@ -102,7 +108,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     conf = CONF.replace("subwords: none", "subwords: none\n  max-tokens: 10\n  eval-max-tokens: 8")
     run = prepared(tmp_path, files, conf)
 
-    report = read_json(run.prepared_dir / "prepare.json")
+    report = read_json(prepared_dir(run) / "prepare.json")
     dropped = {"bad_utf8": 2, "first_bad_utf8": 21, "empty": 2, "too_long": 1}
     assert report["train"] | dropped | {"read": 40, "odd_separators": 10, "kept": 35} == report["train"]
     after = {"read": 40, "utf8": 38, "nonempty": 36, "different": 36, "length": 35, "kept": 35}
@@ -114,7 +120,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     empty = {"empty_source": [3], "empty_target": []}
     test = {"split": "test", "lines": 4, **empty, "cut": [2], "odd_separators": 1}
     assert report["evaluation"]["test"] == test
-    said = (run.prepared_dir / "prepare.txt").read_text()
+    said = (prepared_dir(run) / "prepare.txt").read_text()
     assert "40 pairs read, 35 kept; 2 dropped for bad UTF-8, first at line 21; 2 dropped for an empty side" in said
     assert "1 empty source lines (first 3) get an empty translation" in said
 
@@ -124,8 +130,8 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
     assert pairs == [(f"en{number} x", f"de{number} x") for number in numbers]
     assert len(read_binarized(run, "test", "en")) == len(read_binarized(run, "test", "de")) == 4
     # References are byte-identical to the raw files.
-    assert (run.prepared_dir / "test.de").read_bytes() == files["test.de"]
-    assert sorted(path.name for path in run.pair_dir.iterdir()) == [".lock", "done", "prepared", "preprocess.log"]
+    assert (prepared_dir(run) / "test.de").read_bytes() == files["test.de"]
+    assert sorted(path.name for path in run.pair_dir.iterdir()) == [prepared_dir(run).name, "preprocess.log"]
 
 
 @pytest.mark.parametrize(
@@ -155,12 +161,10 @@ def test_refused_data_leaves_no_partial_results(tmp_path: Path, files: dict[str,
     with pytest.raises(RecipeError, match=message) as error:
         prepare.prepare(run)
     assert "\n" not in str(error.value)
-    assert sorted(one.name for one in run.pair_dir.iterdir() if one.name != "prepare.work") == [".lock"]
     # Only complete steps before the fault are kept.
-    work = run.pair_dir / "prepare.work"
-    kept = {path.stem for path in (work / "done").glob("*.json")}
-    assert {path.name.removesuffix(".json") for path in work.glob("*") if path.name != "done"} == kept
-    assert "binarize" not in kept
+    (work,) = run.pair_dir.iterdir()
+    assert work == work_dir(run)
+    assert "binarize" not in {path.stem for path in work.glob("*.json")}
 
 
 def test_a_full_disk_leaves_no_partial_results_and_can_be_resumed(tmp_path: Path, small_disk: Path) -> None:
@@ -170,12 +174,11 @@ def test_a_full_disk_leaves_no_partial_results_and_can_be_resumed(tmp_path: Path
     download.download(run)
     with pytest.raises(OSError, match="No space left"):  # the command line prints it as a sentence
         prepare.prepare(run)
-    work = run.pair_dir / "prepare.work"
-    assert sorted(path.name for path in work.iterdir()) == ["done", "evaluation", "evaluation.json"]
+    assert [path.name for path in work_dir(run).glob("*.json")] == ["evaluation.json"]
     whole = make_run(tmp_path, path, corpus)
     shutil.copytree(run.data_dir, whole.data_dir)
     said: list[str] = []
-    prepare.make_steps(whole, whole.pair_dir / "prepare.work").run(said.append)
+    prepare.make_steps(whole, work_dir(whole)).run(said.append)
     assert said[:2] == ["resumes with the step clean", "clean..."]
 
 
@@ -193,10 +196,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path, corpus = write_corpus(tmp_path, {})
     run = make_run(tmp_path, path, corpus)
     download.download(run)
-    (run.download_dir / "valid.de").unlink()
+    (download_dir(run) / "valid.de").unlink()
     with pytest.raises(RecipeError, match=r"valid\.de is missing: run the stage download"):
         prepare.prepare(run)
-    assert not (run.pair_dir / "prepare.work").exists()
+    assert not list(work_dir(run).glob("*.json"))
 
 
 def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
@@ -210,16 +213,17 @@ def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
 
 def test_prepared_again_only_when_something_changed(tmp_path: Path) -> None:
     run = prepared(tmp_path, {})
-    report = run.prepared_dir / "prepare.json"
+    report = prepared_dir(run) / "prepare.json"
     first = report.stat().st_mtime_ns
     prepare.prepare(run)
     assert report.stat().st_mtime_ns == first
     run.recipe.path.write_text(CONF.replace("subwords: none", "subwords: none\n  max-tokens: 3"))
     changed = make_run(tmp_path, run.recipe.path, None)
     with pytest.raises(RecipeError, match=r"not prepared \(or its settings changed since\)"):
-        prepare.require(changed)
+        require(changed)
     prepare.prepare(changed)
-    assert read_json(report)["train"]["too_long"] > 0
+    assert read_json(prepared_dir(changed) / "prepare.json")["train"]["too_long"] > 0
+    assert report.stat().st_mtime_ns == first  # beside the other
 
 
 def test_the_models_text_is_lowercased_and_normalized_but_not_the_references(tmp_path: Path) -> None:
@@ -233,22 +237,22 @@ def test_the_models_text_is_lowercased_and_normalized_but_not_the_references(tmp
     assert read_binarized(run, "train", "de")[:2] == ['sag "zahl 0" nun...', 'sag "zahl 1" nun...']
     assert read_binarized(run, "test", "en") == ['say "number 3" now...']
     assert read_binarized(run, "test", "de") == ['sag "zahl 3" nun...']
-    report = read_json(run.prepared_dir / "prepare.json")
+    report = read_json(prepared_dir(run) / "prepare.json")
     # Counts are of the raw text: only "Same" has equal sides.
     counts = {"read": 24, "identical": 1, "empty": 1, "kept": 22}
     assert report["train"] | counts == report["train"]
     for side in ("en", "de"):
-        assert (run.prepared_dir / f"test.{side}").read_bytes() == files[f"test.{side}"]
+        assert (prepared_dir(run) / f"test.{side}").read_bytes() == files[f"test.{side}"]
     [line] = prepare.load_subwords(run, "de").encode(["Der „TEST“"])
     assert line == ["der", '"test"']
-    said = (run.prepared_dir / "prepare.txt").read_text()
+    said = (prepared_dir(run) / "prepare.txt").read_text()
     assert "the model's text: lowercase, normalize-punctuation; references are unchanged" in said
     # Several processes write the same bytes.
     several = replace(run, data_dir=tmp_path / "several", cpus=3)
     download.download(several)
     prepare.prepare(several)
     for name in ("train.en-de.de.bin", "train.en-de.en.bin", "dict.de.txt"):
-        assert (several.binarized_dir / name).read_bytes() == (run.binarized_dir / name).read_bytes()
+        assert (binarized_dir(several) / name).read_bytes() == (binarized_dir(run) / name).read_bytes()
 
 
 @pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt"])
@@ -393,7 +397,7 @@ def test_references_that_the_model_cannot_write_are_named(tmp_path: Path) -> Non
     files = {f"train.{side}": "".join(f"{line}\n" for line in SENTENCES).encode() for side in ("en", "de")}
     files |= {"test.en": b"A man\nTwo\nSame\n", "test.de": "Ein Mann\na\u0308lter\nüber\u2003x\n".encode()}
     conf = CONF.replace("subwords: none", "subwords: sentencepiece\n  vocabulary: 60")
-    said = (prepared(tmp_path / "default", files, conf).prepared_dir / "prepare.txt").read_text(encoding="utf-8")
+    said = (prepared_dir(prepared(tmp_path / "default", files, conf)) / "prepare.txt").read_text(encoding="utf-8")
     assert said.splitlines()[-1] == (
         "warning: references have characters that the model never writes, 1 of test (first in line 2): SentencePiece "
         "replaces them in the model's text (prepare.normalize = nmt_nfkc); set normalize = identity if the training "
@@ -423,12 +427,12 @@ def test_pairs_are_dropped_by_length_ratio_and_identity_and_compared_with_known_
     run = make_run(tmp_path, path, corpus)
     download.download(run)
     prepare.prepare(run)
-    train = read_json(run.prepared_dir / "prepare.json")["train"]
+    train = read_json(prepared_dir(run) / "prepare.json")["train"]
     # clean-corpus-n.perl's rules: 3 to 2 is within 1.5, 4 to 2 is not, on either side; 5 tokens are not too many.
     found = [train[name] for name in ("too_short", "too_long", "many_words", "odd_ratio", "identical", "kept")]
     assert found == [1, 1, 1, 2, 1, 2]
     assert train["after"]["length"] == train["after"]["different"] - 3
-    said = (run.prepared_dir / "prepare.txt").read_text().split("\n")
+    said = (prepared_dir(run) / "prepare.txt").read_text().split("\n")
     assert "after 'read': 8 pairs, as known (the author)" in said
     assert "warning: after 'kept': 2 pairs here, but 3 are known (me); -1" in said
     assert not any("not of this list" in line for line in said)
@@ -477,19 +481,3 @@ def test_limits_of_words_that_leave_nothing_are_refused(tmp_path: Path) -> None:
         prepare.prepare(run)
     assert "\n" not in str(error.value)
     assert "limits of `prepare`" in str(error.value)
-
-
-def test_steps_without_limits_of_words_have_the_fingerprints_that_they_had(tmp_path: Path) -> None:
-    path, corpus = make_recipe(tmp_path)
-    run = make_run(tmp_path, path, corpus)
-    found = {}
-    for limit in (0, 7):
-        recipe = replace(run.recipe, prepare=replace(run.recipe.prepare, train_max_words=limit))
-        made = prepare.make_steps(replace(run, recipe=recipe), tmp_path / "work")
-        found[limit] = {step.name: step.inputs for step in made.steps}
-    changed = {name for name, inputs in found[0].items() if found[7][name] != inputs}
-    assert changed == {"clean", "learn", "encode", "binarize", "publish"}
-    raw = [prepare._split_contents(run), run.pair]
-    japanese = replace(run, pair="ja-de", recipe=replace(run.recipe, prepare=Prepare(train_max_words=7)))
-    assert prepare.changed_settings(japanese)["length_unit"] == "characters"
-    assert found[0]["clean"] == fingerprint(["clean", [raw, ["train"], False], []])

@@ -15,6 +15,7 @@ from posenc_experiments.base.recipe import Corpus
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
+from posenc_experiments.data.prepared import download_dir, prepared_dir
 from posenc_experiments.data.sources import read_archives, read_counts, read_sources
 from tests.experiments.data.server import serve
 from tests.experiments.tiny import make_run, prepare_data
@@ -107,18 +108,18 @@ def test_from_archives_to_binarized_data(
     corpus = run.recipe.corpus
     train = corpus.train_splits(pair)
     assert len(asked) == len({*train, *corpus.tests, corpus.valid})  # each archive once, from its first URL
-    report = read_json(run.prepared_dir / "prepare.json")
+    report = read_json(prepared_dir(run) / "prepare.json")
     assert report["train"]["splits"] == [{"split": split, "pairs": 300} for split in train]
     assert report["train"]["read"] == 300 * len(train)
     assert report["train"]["kept"] == report["train"]["after"]["kept"] > 250 * len(train)
-    said = (run.prepared_dir / "prepare.txt").read_text()
+    said = (prepared_dir(run) / "prepare.txt").read_text()
     assert "warning: europarl-v7: 300 pairs here, but " in said  # these archives are small
     assert "warning: after 'read': " in said
     assert said in capsys.readouterr().out.replace("prepare: ", "")
     for test in corpus.tests:
         skip = sum(map(ord, test)) % 50
         for side in (run.source, run.target):
-            lines = (run.prepared_dir / f"{test}.{side}").read_bytes().split(b"\n")
+            lines = (prepared_dir(run) / f"{test}.{side}").read_bytes().split(b"\n")
             name = pair if test != "newstest2013" else f"en-{side if side != 'en' else 'de'}"
             assert lines[:-1] == generated("-".join(sorted(name.split("-"))), side, 300 + skip)[skip:]
     if recipe == WMT14:
@@ -134,9 +135,9 @@ def test_from_archives_to_binarized_data(
         cpus=2,
     )
     download.download(from_disk)
-    assert not [path for path in from_disk.download_dir.rglob("*") if path.name.endswith("europarl-v7.tgz")]
+    assert not [path for path in download_dir(from_disk).rglob("*") if path.name.endswith("europarl-v7.tgz")]
     prepare.prepare(from_disk)
-    assert contents(from_disk.prepared_dir) == contents(run.prepared_dir)
+    assert contents(prepared_dir(from_disk)) == contents(prepared_dir(run))
 
 
 def contents(directory: Path) -> dict[str, str]:
@@ -181,17 +182,17 @@ def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(
 
     whole = run(unbroken, 1)
     assert whole.returncode == 0, whole.stderr
-    work = broken / "data/wmt18/en-cs/prepare.work"
+    (whole_data,) = (unbroken / "data/wmt18/en-cs").glob("prepared-*")
+    work = broken / f"data/wmt18/en-cs/{whole_data.name}.work"
     for number, step in enumerate(STEPS):
         killed = run(broken, 2, step)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert not (work / "done" / f"{step}.json").exists()
+        assert not (work / f"{step}.json").exists()
         # Steps that the earlier run finished are not repeated.
         begun = [line.removesuffix("...") for line in killed.stdout.splitlines() if line.endswith("...")]
         assert begun == [f"prepare: {one}" for one in STEPS[max(0, number - 1) : number + 1]]
     resumed = run(broken, 2)
     assert resumed.returncode == 0, resumed.stderr
     assert "prepare: resumes with the step binarize" in resumed.stdout
-    same = "data/wmt18/en-cs/prepared"
-    assert contents(unbroken / same) == contents(broken / same)
+    assert contents(whole_data) == contents(work.with_name(whole_data.name))
     assert not work.exists()

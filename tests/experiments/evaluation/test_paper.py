@@ -8,7 +8,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import write_json
+from posenc_experiments.base.markers import set_done, write_json
 from posenc_experiments.evaluation.paper import Line, make_line, report
 from posenc_experiments.evaluation.paper_table import Planned
 from posenc_experiments.experiment.experiment import Experiment
@@ -27,7 +27,7 @@ def finish(experiment: Experiment, bleu: float, historical: float | None = None,
     if historical is not None:
         value = {"name": "BLEU", "score": historical, "signature": "sig:old", "confidence_var": interval}
         write_json(experiment.test_file("test", "historical.json"), [value])
-    experiment.markers.set_done("score", experiment.score_inputs(), [experiment.test_file("test", "sacrebleu.json")])
+    set_done(experiment.directory, "score", experiment.score_inputs(), [experiment.test_file("test", "sacrebleu.json")])
 
 
 def make_lines(rows: list[Planned], *failed: Path) -> list[Line]:
@@ -116,7 +116,7 @@ def test_the_reason_of_a_missing_score_is_shown(made: list[Planned]) -> None:
     assert [line.missing for line in make_lines(made, first.directory)] == ["failed", "not trained"]
     write_json(second.about, second.description())
     write_json(second.directory / "training.json", {})
-    second.markers.set_done("train", second.train_inputs(), [second.directory / "training.json"])
+    set_done(second.directory, "train", second.train_inputs(), [second.directory / "training.json"])
     first.directory.mkdir(parents=True)
     first.train_log.touch()
     assert [line.missing for line in make_lines(made)] == ["training not finished", "not scored"]
@@ -124,7 +124,7 @@ def test_the_reason_of_a_missing_score_is_shown(made: list[Planned]) -> None:
     lines = make_lines(made)
     assert [line.scored.get(line.metric) for line in lines] == [24.0, None]
     # Scores of other settings are not shown.
-    first.markers.set_done("score", "other inputs", [])
+    set_done(first.directory, "score", "other inputs", [])
     assert make_lines(made)[0].scored == {}
 
 
@@ -134,5 +134,5 @@ def test_signatures_that_differ_are_warned_of(made: list[Planned]) -> None:
     path = made[0].experiments[0].test_file("test", "sacrebleu.json")
     path.write_text(path.read_text().replace("sig:bleu", "sig:other"))
     experiment = made[0].experiments[0]
-    experiment.markers.set_done("score", experiment.score_inputs(), [path])
+    set_done(experiment.directory, "score", experiment.score_inputs(), [path])
     assert "Warning: the BLEU signatures differ" in report("Paper", make_lines(made)).format("text")

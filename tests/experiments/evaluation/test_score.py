@@ -17,7 +17,7 @@ from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, read_json, write_json
+from posenc_experiments.base.markers import file_hash, is_done, read_json, set_done, write_json
 from posenc_experiments.cli import group
 from posenc_experiments.data import testsets
 from posenc_experiments.evaluation import score
@@ -37,7 +37,7 @@ def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf
     for kind, lines in (("src", reference), ("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
     write_json(experiment.about, experiment.description())
-    experiment.markers.set_done("translate", experiment.translate_inputs(), [experiment.test_file("test", "hyp")])
+    set_done(experiment.directory, "translate", experiment.translate_inputs(), [experiment.test_file("test", "hyp")])
     return experiment
 
 
@@ -74,7 +74,7 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct \[score\] testsets"):
         score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
-    assert not experiment.markers.is_done("score", experiment.score_inputs())
+    assert not is_done(experiment.directory, "score", experiment.score_inputs())
 
 
 def command_line(experiment: Experiment, *options: str) -> subprocess.CompletedProcess[str]:
@@ -378,7 +378,7 @@ def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
     [found] = read_json(experiment.test_file("test", "historical.json"))
     historical = {**historical_bleu(HYPOTHESES, REFERENCE, "de")[0], **made_from}
     assert found == {**historical, "seal": seal(historical)}
-    assert experiment.markers.is_done("score", experiment.score_inputs())
+    assert is_done(experiment.directory, "score", experiment.score_inputs())
 
     (tmp_path / "recipe" / "tiny.yaml").write_text(CONF)  # without the setting, it is deleted
     again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.yaml", None), "shaw-k2", 1)

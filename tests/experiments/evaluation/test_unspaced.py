@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sacrebleu.metrics import bleu, chrf
 
 from posenc_experiments.analysis.ribes import ribes
-from posenc_experiments.base.markers import read_json, write_json
+from posenc_experiments.base.markers import read_json, set_done, write_json
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.paper import make_line
@@ -63,7 +63,7 @@ def unspaced(
             experiment.test_file(test, kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     write_json(experiment.about, experiment.description())
     files = [experiment.test_file(test, "hyp") for test in texts]
-    experiment.markers.set_done("translate", experiment.translate_inputs(), files)
+    set_done(experiment.directory, "translate", experiment.translate_inputs(), files)
     return experiment
 
 

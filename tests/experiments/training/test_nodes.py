@@ -14,12 +14,20 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
+from posenc_experiments.experiment.experiment import Experiment
 from tests import forked
 from tests.experiments import tiny
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
+
+
+def setting(root: Path) -> Path:
+    """The directory of shaw-k2 within --output-dir."""
+    run = tiny.make_run(root, root / "recipe" / "tiny.yaml", None)
+    return Experiment(run, "shaw-k2", 1).directory.relative_to(run.output_dir)
+
+
 # Dropout would differ between processes.
 CONF = tiny.CONF.replace("max-tokens: 200", "max-tokens: 100").replace("\ntrain:", "\n  dropout: 0\ntrain:")
 
@@ -60,7 +68,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def require_equal_trainings(root: Path, output: str) -> None:
-    one, other = (root / name / SETTING for name in ("one", output))
+    one, other = (root / name / setting(root) for name in ("one", output))
     losses = [json.loads((path / "training.json").read_text())["valid_loss"] for path in (one, other)]
     assert losses[0] == losses[1]  # printed with three decimals
     ours, theirs = (load_checkpoint(path / "checkpoints" / "checkpoint_last.pt")["model"] for path in (one, other))
@@ -73,8 +81,8 @@ def require_equal_trainings(root: Path, output: str) -> None:
 def test_two_processes_train_the_same_model(root: Path) -> None:
     run = forked.run_command(command(root / "recipe" / "tiny.yaml", root, "two", "--processes", "2"))
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "--update-freq 4" in (root / "one" / SETTING / "command.sh").read_text()
-    assert "--update-freq 2" in (root / "two" / SETTING / "command.sh").read_text()
+    assert "--update-freq 4" in (root / "one" / setting(root) / "command.sh").read_text()
+    assert "--update-freq 2" in (root / "two" / setting(root) / "command.sh").read_text()
     require_equal_trainings(root, "two")
 
 
@@ -83,13 +91,13 @@ def trainings_in(directory: Path) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if str(directory / SETTING).encode() in path.read_bytes():
+            if str(directory).encode() in path.read_bytes():
                 found.append(int(path.parent.name))
     return found
 
 
 def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
-    conf, directory = root / "recipe" / "tiny.yaml", root / "killed" / SETTING
+    conf, directory = root / "recipe" / "tiny.yaml", root / "killed" / setting(root)
     process = start(conf, root, "killed", "--processes", "2")
     wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
     trainings = trainings_in(root / "killed")
@@ -103,7 +111,7 @@ def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
     finally:
         for training in trainings_in(root / "killed"):
             os.kill(training, signal.SIGKILL)
-    assert not (directory / "done" / "train.json").exists()
+    assert not (directory / "done.json").exists()
     assert "resumes from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
     require_equal_trainings(root, "killed")
 
@@ -112,7 +120,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     conf = root / "recipe" / "tiny.yaml"
     meet = ["--nodes", "2", "--rendezvous", f"127.0.0.1:{free_port()}"]
     # An announcement of a killed run must not be joined.
-    stale = root / "nodes" / SETTING / "nodes.json"
+    stale = root / "nodes" / setting(root) / "nodes.json"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"attempt": "old", "launch": "another job"}')
     second = start(conf, root, "nodes", *meet, "--node-rank", "1")
@@ -121,7 +129,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     said = finish(second)
     assert "waits for node 0" in said
     assert "joins" in said
-    assert not (root / "nodes" / SETTING / "nodes.json").exists()
+    assert not (root / "nodes" / setting(root) / "nodes.json").exists()
     require_equal_trainings(root, "nodes")
     assert said.count("joins") == 1
     # Started again, neither node trains; without the stage train, none waits for it.

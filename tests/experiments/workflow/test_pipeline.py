@@ -18,12 +18,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.data import prepare
 from posenc_experiments.evaluation import score, translate
 from posenc_experiments.evaluation.results import seal
 from posenc_experiments.experiment import check_flags
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.jobs.slurm import is_held
 from posenc_experiments.training import train
 from posenc_experiments.workflow import pipeline
 from tests import forked
@@ -32,7 +30,13 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 BAD = ("--eval-bleu", "--eval-bleu-args", "none")  # fail when the training starts: the second needs JSON
-SETTING = "tiny/en-de/transformer_shaw_tiny-clipping-distance-2/seed1"
+
+
+def setting(root: Path, *overrides: str, seed: int = 1) -> Path:
+    """The directory of shaw-k2 within --output-dir."""
+    run = make_run(root, root / "recipe" / "tiny.yaml", None)
+    run = replace(run, recipe=read_recipe(run.recipe.path, overrides))
+    return Experiment(run, "shaw-k2", seed).directory.relative_to(run.output_dir)
 
 
 def run_pipeline(conf: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
@@ -71,10 +75,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_writes_all_documented_files(made: Path) -> None:
-    directory = made / "output" / SETTING
+    directory = made / "output" / setting(made)
     about = read_json(directory / "experiment.json")
     assert about.pop("fingerprint") == fingerprint(about["made_from"])
-    assert about.pop("made_from")["positions"] == {"encoding": "shaw", "clipping_distance": 2}
+    assert about.pop("made_from")["training"]["clipping_distance"] == 2
     assert set(about.pop("environment")) == {"commit", "changed", "torch", "fairseq"}
     assert about == {
         "corpus": "tiny",
@@ -90,8 +94,8 @@ def test_a_run_writes_all_documented_files(made: Path) -> None:
     weights = load_checkpoint(directory / "averaged.pt")["model"]
     assert training["updates"] > 0
     assert training["words_per_second"] > 0
-    dictionaries = (made / "data/tiny/en-de/prepared/binarized" / f"dict.{side}.txt" for side in ("en", "de"))
-    assert training["vocabulary"] == [file_hash(path) for path in dictionaries]
+    dictionaries = ((made / "data/tiny/en-de").glob(f"prepared-*/binarized/dict.{side}.txt") for side in ("en", "de"))
+    assert training["vocabulary"] == [file_hash(path) for (path,) in dictionaries]
     assert 0 < training["parameters"] <= sum(tensor.numel() for tensor in weights.values())
     script = (directory / "command.sh").read_text()
     for words in ("OMP_NUM_THREADS=1", "--arch transformer_shaw_tiny", "--update-freq 2", "--seed 1"):
@@ -108,7 +112,7 @@ def test_a_run_writes_all_documented_files(made: Path) -> None:
 
 
 def test_the_last_checkpoints_by_updates_are_kept_and_averaged(made: Path) -> None:
-    directory = made / "output" / SETTING
+    directory = made / "output" / setting(made)
     kept = sorted(
         (int(path.stem.split("_")[2]), path) for path in (directory / "checkpoints").glob("checkpoint_*_*.pt")
     )
@@ -122,7 +126,7 @@ def test_the_last_checkpoints_by_updates_are_kept_and_averaged(made: Path) -> No
 
 
 def test_the_historical_score_is_in_the_table_and_labelled(made: Path) -> None:
-    historical = read_json(made / "output" / SETTING / "test.historical.json")[0]
+    historical = read_json(made / "output" / setting(made) / "test.historical.json")[0]
     assert historical["name"] == "tokenized BLEU (historical)"
     said = (made / "said").read_text()
     assert "tok. BLEU (historical)" in said
@@ -130,7 +134,7 @@ def test_the_historical_score_is_in_the_table_and_labelled(made: Path) -> None:
 
 
 def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: Path) -> None:
-    lines = (made / "output" / SETTING / "test.hyp").read_text().split("\n")
+    lines = (made / "output" / setting(made) / "test.hyp").read_text().split("\n")
     assert len(lines) == 21  # 20 lines, and the empty text after the last newline
     assert lines[2] == lines[20] == ""
     assert all(lines[:2])
@@ -138,7 +142,7 @@ def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: 
 
 
 def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
-    directory = made / "output" / SETTING
+    directory = made / "output" / setting(made)
     words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(
         [sys.executable, "-m", "sacrebleu", *words], cwd=directory, stdout=subprocess.PIPE, check=True
@@ -172,12 +176,12 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
 def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: Path, tmp_path: Path) -> None:
     conf = made / "recipe" / "tiny.yaml"
     options: list[str | Path] = [*directories(made, tmp_path), "--stages", "train,average"]
-    directory = tmp_path / SETTING
+    directory = tmp_path / setting(made)
     process = subprocess.Popen(command("run", "--conf", conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
     wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
     process.kill()
     process.wait()
-    assert not (directory / "done" / "train.json").exists()
+    assert not (directory / "done.json").exists()
     # A kill while fairseq copies checkpoint_last.pt.
     (directory / "checkpoints" / "checkpoint_last.pt").write_bytes(b"PK")
 
@@ -186,14 +190,14 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
     assert "resumes from its last checkpoint" in found.stdout
     assert (directory / "train.log").read_text().count("Loaded checkpoint") == 1
     unbroken, resumed = (
-        load_checkpoint(root / "averaged.pt")["model"] for root in (made / "output" / SETTING, directory)
+        load_checkpoint(root / "averaged.pt")["model"] for root in (made / "output" / setting(made), directory)
     )
     assert unbroken.keys() == resumed.keys()
     for name, tensor in unbroken.items():
         assert torch.equal(tensor, resumed[name]), name
     assert (
         read_json(directory / "training.json")["updates"]
-        == (read_json(made / "output" / SETTING / "training.json")["updates"])
+        == (read_json(made / "output" / setting(made) / "training.json")["updates"])
     )
 
 
@@ -215,8 +219,8 @@ def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path
 def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str) -> None:
     conf, output = made / "recipe" / "tiny.yaml", tmp_path / "output"
     shutil.copytree(made / "output", output)
-    hypotheses, scores = output / SETTING / "test.hyp", output / SETTING / "test.sacrebleu.json"
-    before, path = read_json(scores), output / SETTING / edited
+    hypotheses, scores = output / setting(made) / "test.hyp", output / setting(made) / "test.sacrebleu.json"
+    before, path = read_json(scores), output / setting(made) / edited
     text = path.read_bytes()
     place = text.index(b'"score": ') + len(b'"score": ') if path == scores else 0
     path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
@@ -225,40 +229,6 @@ def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str
     after = read_json(scores)
     assert after[0]["hypotheses"] == file_hash(hypotheses)
     assert (after == before) == (path == scores)
-
-
-def test_prepared_data_does_not_change_under_trainings(made: Path, tmp_path: Path) -> None:
-    conf, data = made / "recipe" / "tiny.yaml", tmp_path / "data"
-    shutil.copytree(made / "data", data)
-    options: list[str | Path] = [*directories(tmp_path), "--stages", "train", "--set", "train.max-epoch=100000"]
-    trainings = [
-        subprocess.Popen(command("run", "--conf", conf, *options, "--seeds", seed), cwd=ROOT, stdout=subprocess.DEVNULL)
-        for seed in ("1", "2")
-    ]
-    experiments = [
-        tmp_path / "output" / SETTING.replace("-2/seed1", f"-2-max-epoch-100000/seed{seed}") for seed in (1, 2)
-    ]
-    run = make_run(tmp_path, conf, None)
-    other = replace(run, recipe=read_recipe(conf, ["prepare.eval-max-tokens=900"]))
-    try:
-        # Both read the same data.
-        wait_until(lambda: all((one / "train.log").is_file() for one in experiments), *trainings)
-        prepare.prepare(run)  # there is nothing to do
-        with pytest.raises(RecipeError, match=rf"^{data}/tiny/en-de is in use by another run: wait for it to end"):
-            prepare.prepare(other)
-        assert prepare.is_prepared(run)
-    finally:
-        for training in trainings:
-            training.kill()
-            training.wait()
-
-    def is_prepared() -> bool:
-        with suppress(RecipeError):
-            prepare.prepare(other)
-        return prepare.is_prepared(other)
-
-    # fairseq's process ends shortly after the killed pipeline, and holds the lock until then.
-    wait_until(is_prepared)
 
 
 def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
@@ -398,29 +368,6 @@ def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: str
     with pytest.raises(RecipeError, match=r"run the stages? (download\.\.prepare|train|average|translate)\."):
         actions[stage]()
     assert not (tmp_path / "output").exists()
-
-
-@pytest.mark.parametrize("stage", ["train", "translate"])
-def test_data_that_is_being_prepared_is_not_read(made: Path, tmp_path: Path, stage: str) -> None:
-    output = tmp_path / "output"
-    shutil.copytree(made / "output", output)
-    holder = subprocess.Popen(["flock", "--no-fork", made / "data/tiny/en-de/.lock", "sleep", "300"])
-    run = make_run(made, made / "recipe" / "tiny.yaml", None)
-    experiment = Experiment(replace(run, output_dir=output), "shaw-k2", 1)
-    for done in (experiment.directory / "done").glob("*.json"):
-        if done.stem in (stage, "translate"):
-            done.unlink()
-    action = {
-        "train": lambda: train.TrainStage().run(experiment),
-        "translate": lambda: translate.TranslateStage().run(experiment),
-    }
-    try:
-        wait_until(lambda: is_held(made / "data/tiny/en-de/.lock"), holder)
-        with pytest.raises(RecipeError, match=r"data/tiny/en-de is in use by another run"):
-            action[stage]()
-    finally:
-        holder.kill()
-        holder.wait()
 
 
 def test_source_is_refused_for_generated_text(tmp_path: Path) -> None:

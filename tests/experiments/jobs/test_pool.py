@@ -1,6 +1,5 @@
-"""The runner with real processes in the threads of the local executor."""
+"""The pool of jobs, which start real processes."""
 
-import io
 import os
 import subprocess
 import threading
@@ -12,10 +11,8 @@ from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.jobs.job import Job, Show
-from posenc_experiments.jobs.local import Local
+from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.progress import Progress
-from posenc_experiments.jobs.runner import Runner
-from posenc_experiments.workflow.plan import DATA, TRAIN
 
 
 def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
@@ -28,15 +25,14 @@ def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
         if process.returncode != 0:
             raise RecipeError(process.stdout.decode().strip())
 
-    return Job(name, work, [], made.is_file, directory / name, [], TRAIN, needs=list(needs))
+    return Job(name, work, [], made.is_file, directory / name, needs=list(needs))
 
 
 def run(jobs: list[Job], slots: int = 4, **options: Any) -> tuple[dict[str, str], str]:
     console = Console(record=True, width=1000, file=open(os.devnull, "w"))  # noqa: SIM115
     with Progress(console, jobs, elsewhere=True) as progress:
-        executor = Local(threading.Event(), None)
-        runner = Runner(executor, {DATA: ["0"], TRAIN: [str(number) for number in range(slots)]}, progress, **options)
-        failures = runner.run(jobs)
+        names = [str(number) for number in range(slots)]
+        failures = run_jobs(jobs, names, lambda job, slot: job.work(slot, None), progress, threading.Event(), **options)
     return {job.title: reason for job, reason in failures.items()}, console.export_text()
 
 
@@ -73,15 +69,6 @@ def test_machines_that_train_together_stop_together(tmp_path: Path) -> None:
     failures, _ = run(jobs, slots=1, together=True)
     assert failures == {"bad": "broken"}
     assert not (tmp_path / "next.made").exists()
-
-
-def test_the_state_of_a_training_stays_in_the_view(tmp_path: Path) -> None:
-    job = shell_job(tmp_path, "one", "true")
-    progress = Progress(Console(file=io.StringIO()), [job], elsewhere=False)
-    progress.set(job, "running")
-    progress.set(job, "running", "40%, epoch 2")
-    progress.set(job, "running", "running")
-    assert progress.details[job] == "40%, epoch 2"
 
 
 def test_finished_jobs_are_skipped(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""The data that a run trains on: what it is made from, and the directories that this names."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import is_unspaced, unit
+from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
+from posenc_experiments.base.run import Run
+from posenc_experiments.data.sources import pair_tests, wanted_archives, wanted_sources
+
+
+def contents(run: Run, split: str) -> dict[str, Any]:
+    """What a split's text is: by language, the checksum of each archive, and the member's name.
+
+    For generated text, it is the hash of the generator's code and options; for the user's own, that of the text.
+    """
+    corpus = run.recipe.corpus
+    if corpus.generator is not None:
+        return {"generator": _generation(corpus.generator, corpus.generator_options), "split": split}
+    if corpus.text is not None:
+        return {"text": corpus.checksums.get(split)}
+    rows, archives = [row for row in wanted_sources(run) if row.split == split], wanted_archives(run)
+    # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
+    return {
+        side: [
+            " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
+            for row in rows
+            if row.language == side
+        ]
+        for side in (run.source, run.target)
+    }
+
+
+@cache
+def _generation(generator: Path, options: str) -> str:
+    # The generator may import modules from its own directory.
+    folder = generator.parent
+    code = {str(path.relative_to(folder)): file_hash(path) for path in sorted(folder.rglob("*.py"))}
+    return fingerprint([code, options])
+
+
+def changed_settings(run: Run) -> dict[str, Any]:
+    """The settings of `prepare` that differ from their defaults, for fingerprints."""
+    found = not_default(run.recipe.prepare)
+    limited = found.keys() & {"train_min_words", "train_max_words"}
+    return found | ({"length_unit": unit(run.source)} if limited and is_unspaced(run.source) else {})
+
+
+def inputs(run: Run) -> str:
+    """The fingerprint of all that prepared data depends on: text, pair, splits and settings."""
+    corpus = run.recipe.corpus
+    splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
+    found = [contents(run, split) for split in dict.fromkeys((*splits[0], corpus.valid, *splits[2]))]
+    return fingerprint([found, run.pair, splits, changed_settings(run)])
+
+
+def test_inputs(run: Run) -> str:
+    """The fingerprint of the test sets: their text, and the length that they are cut to for the model."""
+    return fingerprint([[contents(run, test) for test in pair_tests(run)], run.recipe.prepare.eval_max_tokens])
+
+
+def download_dir(run: Run) -> Path:
+    """The unchanged files of the corpus; archives are shared by all pairs and by recipes that name one directory."""
+    corpus = run.recipe.corpus
+    found = run.data_dir / corpus.downloads
+    if corpus.sources is not None:
+        return found
+    made = corpus.checksums if corpus.text is not None else contents(run, "")
+    return found.with_name(f"{found.name}-{fingerprint(made)[:8]}")
+
+
+def prepared_dir(run: Run) -> Path:
+    """The prepared data: subwords, test sets as TEST.LANGUAGE, `binarized/`, and the counts."""
+    return run.pair_dir / f"prepared-{inputs(run)[:8]}"
+
+
+def binarized_dir(run: Run) -> Path:
+    """The data for fairseq's commands."""
+    return prepared_dir(run) / "binarized"
+
+
+def is_prepared(run: Run) -> bool:
+    """Whether the data is prepared with the current settings."""
+    return is_done(prepared_dir(run), "prepare")
+
+
+def require(run: Run) -> None:
+    """RecipeError unless the data is prepared with the current settings."""
+    if not is_prepared(run):
+        raise RecipeError(
+            f"The data in {run.pair_dir} is not prepared (or its settings changed since): run the "
+            f"stages download..prepare."
+        )
