@@ -156,18 +156,34 @@ class Call:
         if parameters and options["where"] != "slurm":
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
         shared = {name: options[name] for name in ("where", "gpus", "gpus_per_job", "cpus", "jobs", "dry_run")}
-        # Checked here for an early error, and again below, when the number of GPUs is known.
-        refuse_processes(options["processes"], options["gpus"] or 0)
         slots, self.sizes = share_hardware(**shared, most_gpus=most_gpus, alone=self.nodes.count > 1)
         self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
-        check_hardware(
-            self.sizes["gpus"],
-            options["processes"],
-            self.nodes,
-            options["precision"],
-            options["wandb"],
-            options["where"],
-        )
+        self._check_hardware(**{name: options[name] for name in ("where", "processes", "precision", "wandb")})
+
+    def _check_hardware(self, where: str, processes: int | None, precision: str | None, wandb: str | None) -> None:
+        """RecipeError for options that do not go together."""
+        nodes, gpus = self.nodes, self.sizes["gpus"]
+        if gpus and processes is not None:
+            raise RecipeError(f"--processes {processes}: on GPUs a training has one process on each; leave it out.")
+        if nodes.rank >= nodes.count:
+            raise RecipeError(
+                f"--node-rank {nodes.rank}: with --nodes {nodes.count} ranks go from 0 to {nodes.count - 1}."
+            )
+        address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", nodes.rendezvous)
+        if nodes.count > 1 and not (address and int(address[1]) < 1 << 16):
+            raise RecipeError(
+                f"--rendezvous '{nodes.rendezvous}': --nodes {nodes.count} need node 0's address, such as host0:29500."
+            )
+        if nodes.count > 1 and where == "slurm":
+            raise RecipeError(
+                "--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch."
+            )
+        if precision == "fp16" and not gpus:
+            raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
+        if wandb and importlib.util.find_spec("wandb") is None:
+            raise RecipeError(
+                f"--wandb {wandb}: the package wandb is not installed; run `pip install wandb` and log in."
+            )
 
     def run(self, recipe: Recipe, pair: str) -> Run:
         """The `Run` of one recipe and pair with the options of this call."""
@@ -273,29 +289,3 @@ def count_gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
-
-
-def refuse_processes(processes: int | None, gpus: int) -> None:
-    """RecipeError if `processes` are asked for and there are GPUs."""
-    if gpus and processes is not None:
-        raise RecipeError(f"--processes {processes}: on GPUs a training has one process on each; leave it out.")
-
-
-def check_hardware(
-    gpus: int, processes: int | None, nodes: Nodes, precision: str | None, wandb: str | None, where: str
-) -> None:
-    """RecipeError for options that do not go together."""
-    refuse_processes(processes, gpus)
-    if nodes.rank >= nodes.count:
-        raise RecipeError(f"--node-rank {nodes.rank}: with --nodes {nodes.count} ranks go from 0 to {nodes.count - 1}.")
-    address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", nodes.rendezvous)
-    if nodes.count > 1 and not (address and int(address[1]) < 1 << 16):
-        raise RecipeError(
-            f"--rendezvous '{nodes.rendezvous}': --nodes {nodes.count} need node 0's address, such as host0:29500."
-        )
-    if nodes.count > 1 and where == "slurm":
-        raise RecipeError("--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.")
-    if precision == "fp16" and not gpus:
-        raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
-    if wandb and importlib.util.find_spec("wandb") is None:
-        raise RecipeError(f"--wandb {wandb}: the package wandb is not installed; run `pip install wandb` and log in.")

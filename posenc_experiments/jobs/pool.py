@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from types import MappingProxyType
 
 from posenc_experiments.base.errors import sentence
@@ -71,7 +71,7 @@ def run_jobs(
     with ThreadPoolExecutor(max(1, len(slots))) as pool:
         try:
             futures.update((job, pool.submit(run, job)) for job in jobs)
-            for future in futures.values():
+            for future in as_completed(futures.values()):
                 future.result()
         except BaseException:
             stop.set()

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import ROOT, Stopped, die_with_parent, last_words
 from posenc_experiments.jobs.job import Job
 
-POLL_SECONDS = 5.0
+POLL_SECONDS, NFS_SECONDS = 5.0, 20.0
 #: parameters of a job in the queue, unless --slurm gives others
 DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
 REQUEUES = 1000  # a job is requeued before its time is up, until it is done
@@ -36,16 +37,15 @@ class Command:
     def __init__(self, words: list[str]) -> None:
         self.words = words
 
-    def __call__(self) -> None:
+    def __call__(self) -> int:
+        """The exit status of the command, whose own message is the last error in the log."""
         process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, preexec_fn=_prepare_child)
         try:
-            code = process.wait()
+            return process.wait()
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-        if code != 0:
-            raise RuntimeError(f"The command ended with {code}.")
 
     def checkpoint(self) -> DelayedSubmission:
         """What submitit requeues before a job's time is up: the same, because every stage resumes."""
@@ -82,7 +82,12 @@ class Slurm:
             self.show(job, f"{running.state.lower()} as {running.job_id}, log {running.paths.stdout}")
             if self.stop.wait(POLL_SECONDS):
                 raise Stopped
-        if not job.is_done():
+        # A network file system may show late what the job wrote.
+        ended_well = running.exception() is None and running.result() == 0
+        deadline = time.monotonic() + (NFS_SECONDS if ended_well else 0)
+        while not (done := job.is_done()) and time.monotonic() < deadline:
+            time.sleep(1)
+        if not done:
             log = running.paths.stdout
             said = last_words(log) if log.is_file() else "it did not start"
             more = "" if "the whole log is" in said else f"; the whole log is {log}"

@@ -12,7 +12,6 @@ import pytest
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare, subwords
 from posenc_experiments.data.own_text import find_splits, read_set
 from posenc_experiments.data.prepared import download_dir, inputs, prepared_dir
@@ -184,12 +183,6 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     run = replace(own_run(tmp_path, make_corpus(tmp_path / "text", lines=30)), dry_run=True)
     download.download(run)
     assert not run.data_dir.exists()
-
-
-def test_text_beside_a_table_is_refused(tmp_path: Path) -> None:
-    conf = own_conf(tmp_path)
-    with pytest.raises(RecipeError, match="give one of 'sources', 'generator' and 'text'"):
-        read_recipe(conf, ["corpus.name=a", "corpus.pairs=en-de", "corpus.sources=a.tsv", "corpus.text=a"])
 
 
 def test_a_full_disk_leaves_no_half_copy(tmp_path: Path, small_disk: Path) -> None:
