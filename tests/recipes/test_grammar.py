@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +25,7 @@ from recipes.quickstart.languages.trees import (
     Sentence,
 )
 from recipes.quickstart.languages.words import (
-    MODALS,
     PERFECT,
-    PREFIXES,
     PRESENT,
     THE,
     Determiner,
