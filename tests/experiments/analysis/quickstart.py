@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from posenc_experiments.evaluation.kept import unpacked
 
 ROOT = Path(__file__).resolve().parents[3]
-KEPT = ROOT / "results" / "quickstart" / "xa-xb"
 #: directories of settings, with how many seeds are taken
 SETTINGS = {
     "transformer_sinusoidal_tiny": 2,
@@ -21,6 +20,14 @@ SETTINGS = {
     "transformer_shaw_tiny-clipping-distance-16": 1,
 }
 VALID = '2026-11-22 10:00:00 | INFO | valid | {{"epoch": {0}, "valid_loss": "{1}", "valid_num_updates": "{2}"}}\n'
+
+
+@cache
+def kept() -> Path:
+    """The directory of the kept settings."""
+    found = unpacked(ROOT / "results" / "quickstart" / "xa-xb")
+    assert found is not None
+    return found
 
 
 @cache
@@ -41,12 +48,10 @@ def corpus() -> Path:
 
 def make_experiments(root: Path, settings: dict[str, int] = SETTINGS) -> Path:
     """Experiment directories as the pipeline leaves them, but for the models."""
-    kept = unpacked(KEPT)
-    assert kept is not None
     for setting, seeds in settings.items():
         for seed in range(1, seeds + 1):
             directory = root / "quickstart" / "xa-xb" / setting / f"seed{seed}"
-            shutil.copytree(kept / setting / f"seed{seed}", directory)
+            shutil.copytree(kept() / setting / f"seed{seed}", directory)
             shutil.copy(corpus() / "test.xa", directory / "test.src")
             shutil.copy(corpus() / "test.xb", directory / "test.ref")
             lines = [VALID.format(epoch, 4 - epoch / 2 - seed / 10, 100 * epoch) for epoch in (1, 2, 3)]

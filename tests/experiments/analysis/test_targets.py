@@ -16,7 +16,7 @@ from posenc_experiments.base.markers import file_hash
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.cli import group
 from posenc_experiments.data import prepare, subwords
-from tests.experiments.analysis.quickstart import KEPT
+from tests.experiments.analysis.quickstart import kept
 from tests.toy import PACKAGE, generate
 
 
@@ -125,7 +125,7 @@ def test_an_output_that_would_destroy_something_is_refused(name, message, data, 
 
 def make_experiment(root, seed, data, checkpoint):
     directory = root / "xa-xb" / "transformer_nopos_tiny" / f"seed{seed}"
-    shutil.copytree(KEPT / "transformer_sinusoidal_tiny" / "seed1", directory)
+    shutil.copytree(kept() / "transformer_sinusoidal_tiny" / "seed1", directory)
     for name in ("test.hyp", "test.ref"):
         (directory / name).unlink(missing_ok=True)
     about = json.loads((directory / "experiment.json").read_text())

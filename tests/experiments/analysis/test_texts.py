@@ -10,7 +10,7 @@ from sacrebleu.metrics import bleu, chrf
 from posenc_experiments.analysis import systems, texts
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.analysis.texts import Texts, buckets, by_length, interval
-from tests.experiments.analysis.quickstart import KEPT, corpus
+from tests.experiments.analysis.quickstart import corpus, kept
 
 
 def lines(path: Path) -> list[str]:
@@ -22,7 +22,7 @@ def real() -> list[Texts]:
     """Two systems on the quickstart's test set."""
     names = ("transformer_sinusoidal_tiny", "transformer_shaw_tiny-clipping-distance-2")
     source, reference = (lines(corpus() / f"test.{side}") for side in ("xa", "xb"))
-    return [Texts(source, reference, lines(KEPT / name / "seed1" / "test.hyp")) for name in names]
+    return [Texts(source, reference, lines(kept() / name / "seed1" / "test.hyp")) for name in names]
 
 
 # What NLTK 3.10.4's sentence_ribes says.
