@@ -16,7 +16,7 @@ HARDWARE_FLAGS = frozenset(
         "fp16-no-flatten-grads",
         "fp16-adam-stats",
         "use-old-adam",
-        # how a batch is split: its size is set by [train] batch-tokens
+        # how a batch is split: its size is set by train.batch-tokens
         "max-tokens",
         "update-freq",
         "max-tokens-valid",

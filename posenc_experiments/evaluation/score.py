@@ -115,8 +115,8 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
         scores = [", ".join(f"{row['name']} {row['score']}" for row in rows) for rows in (result, other)]
         raise RecipeError(
             f"{test} is not SacreBLEU's {name} {pair}: {experiment.test_file(test, HYPOTHESES)} has {scores[0]} "
-            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({reference}); correct `score` "
-            "testsets or the data."
+            f"against the corpus's reference and {scores[1]} against SacreBLEU's ({reference}); correct "
+            "score.testsets or the data."
         )
     return f"{option} (same scores from both files)"
 

@@ -25,10 +25,12 @@ class Experiment(Request, Layout):
 
     seed: int
 
-    @property
+    @cached_property
     def directory(self) -> Path:
-        name = re.sub(r"[^A-Za-z0-9._+-]+", "_", self.name)[:100]
-        return self.run.pair_results_dir / f"{name}-{self.fingerprint[:8]}" / f"seed{self.seed}"
+        name, folder = re.sub(r"[^A-Za-z0-9._+-]+", "_", self.name)[:100], self.run.pair_results_dir
+        # It may have been trained under another name.
+        found = sorted(folder.glob(f"*-{self.fingerprint[:8]}"))
+        return (found[0] if found else folder / f"{name}-{self.fingerprint[:8]}") / f"seed{self.seed}"
 
     @property
     def title(self) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import fairseq_posenc
+from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.experiment.command_lines import generate_command, train_command
@@ -18,6 +20,7 @@ from posenc_experiments.training.train_log import TrainLog
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[3]
+SIDE = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 32}  # of CONF
 
 
 def experiment(tmp_path: Path, name: str = "shaw-k2", conf: str = CONF, **options: object) -> Experiment:
@@ -331,6 +334,22 @@ def test_every_seed_of_every_experiment_once(tmp_path: Path) -> None:
     assert [(one.name, one.seed) for one in found] == [
         *(("shaw-k2", 1), ("shaw-k2", 2), ("sinusoidal", 1), ("sinusoidal", 2)),
     ]
+
+
+def test_the_identity_is_what_was_given(tmp_path: Path) -> None:
+    """A change of this dictionary without a change of settings would train every experiment again."""
+    made = experiment(tmp_path).made_from
+    assert [split.keys() for split in (*made.pop("data")["train"],)] == [{"en", "de"}]
+    layers = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in SIDE.items()}
+    assert made == {
+        "computation": fairseq_posenc.COMPUTATION,
+        "initial_values": {"shaw": ENCODINGS["shaw"].facts.initial_values},
+        "architecture": "transformer_shaw_tiny",
+        "training": {**layers, "clipping_distance": 2, "lr": 0.01, "max_epoch": 4, "optimizer": "adam"},
+        "batch_tokens": 400,
+        "pair": "en-de",
+        "prepare": {"subwords": "none"},
+    }
 
 
 def test_files_count_by_their_content(tmp_path: Path) -> None:
