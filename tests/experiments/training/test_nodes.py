@@ -88,10 +88,10 @@ def test_two_processes_train_the_same_model(root: Path) -> None:
 
 def trainings_in(directory: Path) -> list[int]:
     """The processes that train in a directory."""
-    found = []
+    found, name = [], str(directory / setting(directory.parent)).encode()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if str(directory).encode() in path.read_bytes():
+            if name in path.read_bytes():
                 found.append(int(path.parent.name))
     return found
 
