@@ -7,10 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.markers import read_json
-from posenc_experiments.cli import group
 from tests.experiments.tables import HEADER, ROW, command, kill_when, plan, run_table, write_table
 from tests.waiting import is_held, wait_until
 
@@ -75,45 +73,3 @@ def test_interrupted_it_ends_its_jobs(recipe: Path, tmp_path: Path) -> None:
     assert process.wait(60) == 128 + signal.SIGTERM
     assert "Interrupted: run again to resume." in (tmp_path / "said").read_text()
     assert not is_held(experiment.directory / ".lock")
-
-
-def test_dry_run_prints_every_command_and_writes_nothing(recipe: Path) -> None:
-    write_table(recipe, "# Paper", HEADER, ROW)
-    before = sorted(recipe.parent.rglob("*"))
-    words = command(recipe, "--seeds", "1,2", "--precision", "fp32", "--dry-run", "--", "--dropout", "0.2")[3:]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    lines = [line for line in result.output.splitlines() if not line.startswith("#")]
-    trainings = [line for line in lines if "fairseq_cli.train" in line]
-    assert [line.split("--seed ")[1].split()[0] for line in trainings] == ["1", "2"]
-    assert all("--dropout 0.2" in line for line in trainings)
-    assert any("fairseq_cli.preprocess" in line for line in lines)
-    assert sorted(recipe.parent.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--seeds", "one"], "--seeds one"),
-        (["--source", "nowhere"], "--source nowhere: there is no such directory"),
-        (["--slurm", "time=1"], "--slurm needs --executor slurm"),
-        (["--", "--lr", "1", "2"], "after --"),
-        (["--set", "train.lr"], "--set train.lr"),
-    ],
-)
-def test_misuse_is_one_sentence(recipe: Path, options: list[str], words: str) -> None:
-    write_table(recipe, HEADER, ROW)
-    result = CliRunner().invoke(group, [*command(recipe)[3:], *options])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
-    assert words in result.stderr
-    assert not (recipe.parent / "output").exists()
-
-
-def test_a_flag_that_fairseq_refuses_is_found_before_any_job(recipe: Path) -> None:
-    write_table(recipe, HEADER, ROW)
-    process = run_table(recipe, "--set", "train.learning-rat=1")
-    assert process.returncode == 1
-    assert process.stderr.startswith("Error: --set train.learning-rat: ")
-    assert not (recipe.parent / "output").exists()

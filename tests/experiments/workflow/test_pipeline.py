@@ -325,6 +325,7 @@ def test_dry_run_refuses_an_unknown_flag_before_it_prints_commands(tmp_path: Pat
         (["--stages", "tranlate"], ["'tranlate' is not a stage", "translate"]),
         (["--seeds", "one"], ["--seeds one", "whole numbers"]),
         (["--source", "nowhere"], ["--source nowhere", "no such directory"]),
+        (["--slurm", "time=1"], ["--slurm needs --executor slurm"]),
         (["--", "--lr", "1", "2"], ["after --", "'2' belongs to no flag"]),
     ],
 )
