@@ -80,7 +80,7 @@ def test_a_directory_without_a_valid_name_needs_the_option_name(tmp_path: Path, 
     )
     result = own(tmp_path, *options, "--name", "mine")
     assert result.exit_code == 0, result.output
-    assert f"{tmp_path / 'output' / 'mine' / 'en-de'}/transformer_sinusoidal_iwslt_de_en/seed1" in result.stdout
+    assert f"{tmp_path / 'output' / 'mine' / 'en-de'}/sinusoidal-" in result.stdout
 
 
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path, text: Path) -> None:

@@ -141,8 +141,9 @@ def test_from_archives_to_binarized_data(
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """The hash of every file except fairseq's log, which has its command."""
-    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "preprocess.log"]
+    """The hash of every file except fairseq's log, which has its command, and the record of its size."""
+    besides = ("preprocess.log", "done.json")
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name not in besides]
     return {str(path.relative_to(directory)): file_hash(path) for path in files}
 
 
