@@ -156,6 +156,8 @@ class Call:
         if parameters and options["where"] != "slurm":
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
         shared = {name: options[name] for name in ("where", "gpus", "gpus_per_job", "cpus", "jobs", "dry_run")}
+        # Checked here for an early error, and again below, when the number of GPUs is known.
+        _refuse_processes(options["processes"], options["gpus"] or 0)
         slots, self.sizes = share_hardware(**shared, most_gpus=most_gpus, alone=self.nodes.count > 1)
         self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
         self._check_hardware(**{name: options[name] for name in ("where", "processes", "precision", "wandb")})
@@ -163,8 +165,7 @@ class Call:
     def _check_hardware(self, where: str, processes: int | None, precision: str | None, wandb: str | None) -> None:
         """RecipeError for options that do not go together."""
         nodes, gpus = self.nodes, self.sizes["gpus"]
-        if gpus and processes is not None:
-            raise RecipeError(f"--processes {processes}: on GPUs a training has one process on each; leave it out.")
+        _refuse_processes(processes, gpus)
         if nodes.rank >= nodes.count:
             raise RecipeError(
                 f"--node-rank {nodes.rank}: with --nodes {nodes.count} ranks go from 0 to {nodes.count - 1}."
@@ -289,3 +290,9 @@ def count_gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
+
+
+def _refuse_processes(processes: int | None, gpus: int) -> None:
+    """RecipeError if `processes` are asked for and there are GPUs."""
+    if gpus and processes is not None:
+        raise RecipeError(f"--processes {processes}: on GPUs a training has one process on each; leave it out.")

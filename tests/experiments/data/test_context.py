@@ -97,7 +97,7 @@ def test_what_context_needs_is_named(tmp_path: Path) -> None:
     conf.write_text(CONF.replace("\nprepare:", "\nprepare:\n  context: 1"))
     (tmp_path / "r" / "sources.tsv").touch()
     (tmp_path / "r" / "archives.tsv").touch()
-    with pytest.raises(RecipeError, match=r"'context': needs documents, which only generated text has: leave it out"):
+    with pytest.raises(RecipeError, match=r"context: needs documents, which only generated text has: leave it out"):
         make_run(tmp_path, conf, None)
 
 
