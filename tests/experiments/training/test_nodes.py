@@ -146,7 +146,7 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
         (["--gpus", "2", "--processes", "4"], "--processes 4: on GPUs a training has one process on each"),
         (["--precision", "fp16"], "--precision fp16 needs a GPU"),
         (["--set", "train.lr"], "--set train.lr: write SECTION.KEY=VALUE"),
-        (["--set", "training.lr=1"], "--set training.lr=1: [training] is not a section"),
+        (["--set", "training.lr=1"], "--set training.lr=1: training is not a section"),
         (["--set", "prepare.subwords=bytes"], "--set prepare.subwords: 'bytes' is not one of sentencepiece"),
     ],
 )
