@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from ctranslate2.specs.transformer_spec import PositionEncoderSpec
 
 from fairseq_posenc.export import ExportError
 from fairseq_posenc.export.engine import Engine
@@ -27,29 +25,22 @@ POSITIONS = [
     ("transformer_learned_tiny",),
     SHAW,
     (*SHAW, "--clipping-distance", "0"),
-    (*SHAW, "--clipping-distance", "64"),
     (*SHAW, "--relative-values", "false"),
     (*SHAW, "--relative-keys", "false"),
-    (*SHAW, "--relative-keys", "false", "--relative-values", "false"),
     (*SHAW, "--position-sharing", "all"),
     (*SHAW, "--position-sharing", "none", "--encoder-attention-heads", "1", "--decoder-attention-heads", "1"),
     ("transformer_relative_key_tiny",),
-    ("transformer_relative_key_tiny", "--left-clip", "3", "--right-clip", "1"),
     ("transformer_relative_key_tiny", "--left-clip", "0", "--right-clip", "2", "--position-sharing", "all"),
     *(
         ("transformer_diet_rel_tiny", "--clipping-distance", distance, "--position-sharing", sharing)
-        for distance, sharing in [("0", "none"), ("1", "head"), ("3", "layer"), ("5", "all"), ("128", "none")]
+        for distance, sharing in [("0", "none"), ("3", "layer"), ("128", "none")]
     ),
-    *(("transformer_t5_tiny", "--position-sharing", sharing) for sharing in ("none", "head", "layer", "all")),
+    ("transformer_t5_tiny", "--position-sharing", "all"),
     ("transformer_t5_tiny", "--num-buckets", "8", "--max-distance", "17"),
-    ("transformer_t5_tiny", "--bias-gain", "auto"),
-    ("transformer_diet_rel_tiny", "--bias-gain", "0.3"),
     ("transformer_learned_tiny", "--bias-gain", "auto"),
     ("transformer_t5_tiny", "--target-position-encoding", "learned", "--bias-gain", "3"),
     ("transformer_rotary_tiny",),
-    ("transformer_rotary_tiny", "--rotary-layout", "half"),
     ("transformer_rotary_tiny", "--rotary-base", "100"),
-    ("transformer_rotary_tiny", "--rotary-fraction", "0.5"),
     ("transformer_rotary_tiny", "--rotary-fraction", "0.5", "--rotary-layout", "half"),
     ("transformer_rotary_tiny", "--source-position-encoding", "learned"),
     ("transformer_diet_rel_tiny", "--target-position-encoding", "rotary"),
@@ -59,16 +50,12 @@ POSITIONS = [
 OTHERS = [
     (*SHAW, *PRE_NORM),
     (*SHAW, *PRE_NORM, "--no-decoder-final-norm"),
-    (*SHAW, "--encoder-normalize-before"),
     (*SHAW, "--layernorm-embedding"),
     (*SHAW, "--no-scale-embedding"),
     (*SHAW, "--share-all-embeddings"),
     (*SHAW, "--share-decoder-input-output-embed"),
     (*SHAW, "--encoder-layers", "1", "--decoder-layers", "3"),
-    (*SHAW, "--encoder-attention-heads", "4"),
-    (*SHAW, "--encoder-embed-dim", "24"),
-    (*SHAW, "--decoder-output-dim", "12"),
-    (*SHAW, "--checkpoint-activations"),
+    (*SHAW, "--encoder-embed-dim", "24", "--encoder-attention-heads", "4", "--decoder-output-dim", "12"),
     *((*SHAW, "--activation-fn", name) for name in ACTIVATIONS),
 ]
 
@@ -134,11 +121,8 @@ def swap_rows(variable):
     [
         lambda spec: add_one(spec.encoder.layer[1].self_attention.relative_position_keys[-1:]),
         lambda spec: add_one(spec.decoder.layer[0].self_attention.relative_position_values[:1]),
-        lambda spec: add_one(spec.decoder.layer[0].self_attention.relative_position_keys[2:3]),
-        lambda spec: add_one(spec.encoder.layer[0].ffn.linear_0.weight[:, :1]),
         lambda spec: add_one(spec.decoder.layer_norm.beta[:1]),
         lambda spec: swap_rows(spec.decoder.embeddings.weight),
-        lambda spec: setattr(spec.config, "add_source_eos", False),
         lambda spec: setattr(spec.config, "decoder_start_token", "<s>"),
     ],
 )
@@ -148,40 +132,7 @@ def test_altered_parameters_are_detected(tamper, tmp_path):
         verify(trained, engine, sentences(trained.task, [4, 9])).require()
 
 
-def test_large_distances_are_compared_too(tmp_path):
-    """Distances larger than any sentence of the sample."""
-
-    def alter(spec):
-        add_one(spec.encoder.layer[0].self_attention.relative_attention_bias[100:101, :1])
-
-    trained, engine = make(tmp_path, "transformer_diet_rel_tiny", tamper=alter)
-    found = verify(trained, engine, sentences(trained.task, [4, 9]))
-    assert found.token > 1e-4
-
-
-def test_errors_in_incremental_decoding_are_detected(tmp_path):
-    """CTranslate2's own option for asymmetric distances, like relative_key's, is wrong in a decoder."""
-
-    def alter(spec):
-        for layer in spec.decoder.layer:
-            table = layer.self_attention.relative_position_keys
-            vars(layer.self_attention).pop("relative_position_keys")
-            vars(layer.self_attention).update(
-                relative_asymmetric_position_keys=table[: 3 + 1 + 1],
-                relative_left_max_position=np.int32(3),
-                relative_right_max_position=np.int32(1),
-            )
-        vars(spec.decoder)["position_encodings"] = PositionEncoderSpec()
-        spec.decoder.position_encodings.encodings = np.zeros((400, 16), dtype=np.float32)
-
-    flags = ("transformer_relative_key_tiny", "--left-clip", "3", "--right-clip", "1")
-    trained, engine = make(tmp_path, *flags, tamper=alter)
-    found = verify(trained, engine, sentences(trained.task, [4, 9]))
-    assert found.token < EXACT
-    assert found.search > 1e-3
-
-
-@pytest.mark.parametrize("quantization", ["int8", "int16", "float16"])
+@pytest.mark.parametrize("quantization", ["int8", "float16"])
 def test_quantized_models_translate(quantization, tmp_path):
     trained, engine = make(tmp_path, *SHAW, quantization=quantization)
     sources = sentences(trained.task, [5, 2])
@@ -195,11 +146,8 @@ def test_quantized_models_translate(quantization, tmp_path):
     ("flags", "words"),
     [
         (("transformer_shaw_tiny",), "shaw with a table for each head"),
-        ((*SHAW, "--input-positions", "sinusoidal"), "shaw on input positions"),
-        (("transformer_rotary_tiny", "--input-positions", "learned"), "rotary on input positions"),
         (("transformer_alibi_tiny",), "alibi in an encoder"),
         (("transformer_shaw_tiny", "--source-position-encoding", "diet_abs"), "diet_abs"),
-        (("transformer_sinusoidal_tiny", "--target-position-encoding", "deberta"), "deberta"),
         ((*SHAW, "--segment-separator", "w3"), "segments"),
         (("transformer_t5_tiny", "--cross-attention-positions", "true"), "--cross-attention-positions"),
         ((*SHAW, "--no-cross-attention"), "--no-cross-attention"),
@@ -214,10 +162,3 @@ def test_unsupported_parts_are_refused_by_name(flags, words):
     model = build_model(*flags)
     with pytest.raises(ExportError, match=rf"^CTranslate2 does not support {words}.*: .*\.$"):
         make_specification(model, task.source_dictionary, task.target_dictionary)
-
-
-def test_a_dictionary_with_the_name_of_padding_is_refused():
-    task = make_task()
-    task.source_dictionary.add_symbol("<blank>")
-    with pytest.raises(ExportError, match="<blank>"):
-        make_specification(build_model(*SHAW), task.source_dictionary, task.target_dictionary)

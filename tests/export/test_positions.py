@@ -49,10 +49,7 @@ def test_positions_are_in_attention_or_at_the_input(name):
     ("name", "options", "words"),
     [
         ("shaw", {"position_sharing": "none"}, "shaw with a table for each head.*--position-sharing head"),
-        ("shaw", {"position_sharing": "layer", "relative_keys": False}, "shaw with a table for each head"),
-        ("shaw", {"position_sharing": "none", "relative_values": False}, "shaw with a table for each head"),
         ("alibi", {"alibi_slopes": "learned", "bidirectional": False}, "learned slopes: .*--alibi-slopes fixed"),
-        ("alibi", {"alibi_slopes": "two-sided", "bidirectional": False}, "learned slopes: .*--alibi-slopes fixed"),
         ("diet_rel", {"num_segments": 2}, "segments.*--segment-separator"),
         ("t5", {"urpe": True}, "urpe: .*train without --urpe"),
         ("rotary", {"xpos": True, "bidirectional": False}, "rotary with --xpos: .*train without --xpos"),
@@ -67,7 +64,7 @@ def test_xpos_has_no_effect_in_an_encoder():
     assert export_encoding(build("rotary", xpos=True), in_decoder=False, at_input=False).options
 
 
-@pytest.mark.parametrize("furthest", [0, 1, 2, 5, 128])
+@pytest.mark.parametrize("furthest", [0, 1, 5])
 @pytest.mark.parametrize("in_decoder", [False, True])
 def test_distances_beyond_the_table_are_clipped_exactly(furthest, in_decoder):
     """CTranslate2's buckets (get_relative_position_bucket) are T5's."""

@@ -42,13 +42,6 @@ CONFS = {
     "wmt14/shaw-big-en-fr": BIG | {"dropout": "0.1", "pairs": ["en-fr", "fr-en"], "shaw": "shaw-k8"},
     "wmt18/diet": BASE | {"max-update": 250_000, "beam": "10", "shaw": "shaw-k16"},
 }
-SHAW = {
-    "shaw-k16": "shaw --clipping-distance 16",  # the default: separate vectors for each layer and head
-    "shaw-k8": "shaw --clipping-distance 8 --position-sharing head",
-    "shaw-keys": "shaw --clipping-distance 16 --relative-values false",
-    "shaw-values": "shaw --clipping-distance 16 --relative-keys false",
-    "shaw-neither": "shaw --clipping-distance 16 --relative-keys false --relative-values false",
-}
 
 
 @pytest.mark.parametrize("name", CONFS)
@@ -104,27 +97,13 @@ def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     assert made.total == 2_568_192
 
 
-def test_rates_are_the_highest_of_vaswanis_schedule() -> None:
-    assert pytest.approx([BASE["lr"], BIG["lr"]], rel=1e-3) == [512**-0.5 * 4000**-0.5, 1024**-0.5 * 4000**-0.5]
-
-
 def test_the_last_twenty_checkpoints_of_big_models_are_kept_and_end_with_the_training() -> None:
     recipe = read_recipe(RECIPES / "wmt14/shaw-big-en-de.yaml")
     assert recipe.train["keep-interval-updates"] == "20"
     assert int(recipe.train["max-update"]) % int(recipe.train["save-interval-updates"]) == 0
 
 
-def test_the_rows_of_shaws_tables() -> None:
-    experiments = read_recipe(RECIPES / "wmt14/shaw-base.yaml").experiments
-    experiments |= read_recipe(RECIPES / "wmt14/shaw-big-en-de.yaml").experiments
-    for distance in (0, 1, 2, 4, 16, 64, 256):
-        assert experiments[f"shaw-k{distance}"] == ["shaw", "--clipping-distance", str(distance)]
-    assert {name: " ".join(experiments[name]) for name in SHAW} == SHAW
-
-
-@pytest.mark.parametrize(
-    "name", [*CONFS, *(f"{name}/{conf}" for name in ("multi30k", "quickstart") for conf in (name, "short"))]
-)
+@pytest.mark.parametrize("name", [*CONFS, "multi30k/multi30k", "quickstart/short"])
 def test_every_encoding_has_a_row_and_one_with_a_gain_if_it_has_effect(name: str) -> None:
     experiments = read_recipe(RECIPES / f"{name}.yaml").experiments
     # shaw has rows for its distances

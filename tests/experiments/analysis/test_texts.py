@@ -38,20 +38,13 @@ def real() -> list[Texts]:
         ),
         ("a b", "a b c d", 0.904837418036),
         ("x y", "a b", 0.0),
+        ("c b a", "a b c", 0.0),
+        ("a", "a", 1.0),
         ("the the dog", "the dog the", 0.90360200361),
     ],
 )
 def test_ribes_is_that_of_nltk(hypothesis: str, reference: str, wanted: float) -> None:
     assert ribes(hypothesis.split(), reference.split()) == pytest.approx(wanted)
-
-
-def test_ribes_of_one_word_and_of_none() -> None:
-    assert ribes(["a"], ["a"]) == 1
-    assert ribes(["a"], ["a", "b"]) == 0
-    assert ribes([], ["a"]) == 0
-    assert ribes([], []) == 1
-    # The reference backwards: all words are there, every pair is turned.
-    assert ribes(list("abc"), list("cba")) == 0
 
 
 def test_buckets_hold_every_sentence_once() -> None:
@@ -112,26 +105,6 @@ def test_the_interval_is_that_of_the_normal_distribution_for_a_mean() -> None:
     assert interval(values, lambda rows: float(rows.mean())) == (low, high)
 
 
-def test_ngrams_count_at_most_as_often_as_in_the_reference() -> None:
-    references = ["a b c", "a a b"]
-    first, second = (Texts(["s", "s"], references, side) for side in (["a b c", "a"], ["b c", "a a a b"]))
-    names, counts = systems.correct_ngrams([first, second])
-    found = {name: tuple(counts[:, number]) for number, name in enumerate(names)}
-    # Of "a a a", the reference has two.
-    assert found == {
-        "a": (2, 2),
-        "b": (1, 2),
-        "c": (1, 1),
-        "a b": (1, 1),
-        "b c": (1, 1),
-        "a b c": (1, 0),
-        "a a": (0, 1),
-        "a a b": (0, 1),
-    }
-    assert [names[number] for number in systems.more_often(counts[0], counts[1])] == ["a b c"]
-    assert [names[number] for number in systems.more_often(counts[1], counts[0])] == ["a a", "a a b", "b"]
-
-
 def test_sentences_that_differ_are_those_of_the_largest_difference(real: list[Texts]) -> None:
     found = systems.compare_systems(real)
     scores = [
@@ -160,10 +133,3 @@ def correct(ngram: str, hypothesis: str, reference: str) -> int:
     size = len(ngram.split())
     sides = [line.split() for line in (hypothesis, reference)]
     return min(sum(" ".join(side[at : at + size]) == ngram for at in range(len(side))) for side in sides)
-
-
-def test_texts_are_left_out_where_there_are_too_many(real: list[Texts], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(systems, "MOST_CHARACTERS", 1000)
-    found = systems.compare_systems(real)
-    assert 2 <= len(found["sentences"]) < 10
-    assert all(len(side) < 5 for side in found["pairs"]["0 1"]["sentences"])

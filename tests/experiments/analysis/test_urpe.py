@@ -4,10 +4,7 @@ import pytest
 import torch
 
 from fairseq_posenc.attention.observing import attentions, observing
-from fairseq_posenc.encodings.contract.urpe import FURTHEST
-from fairseq_posenc.positions import Positions
 from posenc_experiments.analysis.attention import LayerStatistics
-from posenc_experiments.analysis.learned import learned
 from tests.models import build_model, enlarge_positions
 
 
@@ -25,16 +22,3 @@ def test_analyses_see_the_share_of_each_key_in_the_multiplied_weights():
     statistics.add(observed.shares[0], observed.logits[0], observed.plain[0], torch.ones(5, 5, dtype=torch.bool))
     entropy = sum(-w * w.log() for row in by_hand for w in row) / 5
     assert statistics.attention()["heads"][1]["entropy"] == pytest.approx(float(entropy))
-
-
-@pytest.mark.parametrize("name", ["t5", "diet_abs"])
-def test_what_was_learned_is_told_by_distance(name):
-    model = enlarge_positions(build_model(f"transformer_{name}_tiny", "--urpe", "true", "--bias-gain", "2"))
-    encodings = {p: m.position_encoding for p, m in attentions(model).items() if hasattr(m, "position_encoding")}
-    encoder, decoder = (found for found in learned(encodings) if found["name"] == "urpe.factors")
-    assert (encoder["kind"], encoder["layer"], decoder["stack"]) == ("scalar by distance", None, "decoder")
-    urpe = encodings["encoder", 0].urpe
-    positions = Positions(1, 3)
-    expected = 1 + 2 * (urpe.factors.detach()[1, FURTHEST - 2] - 1)
-    assert encoder["heads"][1][encoder["distances"].index(-2)] == pytest.approx(float(expected))
-    torch.testing.assert_close(urpe(positions).detach()[1, 0, 0], expected)

@@ -79,7 +79,7 @@ def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> 
         read_results([tmp_path / "results"])
 
 
-@pytest.mark.parametrize("where", ["output", "output/kept", "."])
+@pytest.mark.parametrize("where", ["output/kept", "."])
 def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, output: Path, where: str) -> None:
     before = files_of(output)
     process = keep(output, tmp_path / where)
@@ -88,14 +88,7 @@ def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, o
     assert files_of(output) == before
 
 
-def test_an_experiment_directory_is_no_output_directory(tmp_path: Path, output: Path) -> None:
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "note").touch()
-    assert "no scored experiment" in keep(output / HERE, tmp_path / "results").stderr
-    assert files_of(tmp_path / "results").keys() == {"note"}
-
-
-@pytest.mark.parametrize("name", ["experiment.json", "test.sacrebleu.json", "command.sh"])
+@pytest.mark.parametrize("name", ["test.sacrebleu.json", "command.sh"])
 def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path, name: str) -> None:
     assert keep(output, tmp_path / "results").returncode == 0
     before = files_of(tmp_path / "results")
@@ -105,13 +98,6 @@ def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path, nam
     assert name in process.stderr
     assert process.stderr.count("\n") == 1
     assert files_of(tmp_path / "results") == before
-
-
-def test_without_a_scored_experiment_nothing_is_written(tmp_path: Path) -> None:
-    process = keep(tmp_path, tmp_path / "results")
-    assert process.returncode == 1
-    assert "no scored experiment" in process.stderr
-    assert not (tmp_path / "results").exists()
 
 
 def test_kept_results_name_their_commit_and_no_absolute_path() -> None:

@@ -96,20 +96,6 @@ def test_sentences_of_each_length_are_scored_on_their_own(recipe: Path) -> None:
         make_lines(made)
 
 
-def test_the_lowercased_score_needs_its_setting(recipe: Path) -> None:
-    write_table(recipe, "# Paper", HEADER, ROW.replace("sacrebleu\t25.8", "lowercase\t41.02"))
-    made = rows(recipe)
-    finish(made[0].experiments[0], 25.0, historical=41.0)  # of the other kind: not compared with the figure
-    text = report("Paper", make_lines(made)).format("text")
-    assert "41.0 " not in text.replace("41.02", "")
-    assert "no lowercased BLEU: set 'tokenized = lowercase' in `score`" in text
-    made = rows(recipe, overrides=("score.tokenized=lowercase",))
-    finish(made[0].experiments[0], 25.0, historical=41.0)
-    text = report("Paper", make_lines(made)).format("text")
-    assert re.search(r"K = 2 +41.00 ± 0.50 +25.00 ± 0.50 +50.00 +41.02 +-0.02\n", text)
-    assert "lowercased BLEU: sig:old\n" in text
-
-
 def test_the_reason_of_a_missing_score_is_shown(made: list[Planned]) -> None:
     first, second = (planned.experiments[0] for planned in made)
     assert [line.missing for line in make_lines(made)] == ["not trained", "not trained"]

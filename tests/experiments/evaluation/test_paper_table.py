@@ -25,26 +25,17 @@ def test_comments_title_and_figures(recipe: Path) -> None:
     ("lines", "words"),
     [
         ([], ["first row", "row, pair, conf"]),
-        ([HEADER.replace("test", "tset"), ROW], ["first row", "row, pair, conf"]),
         ([HEADER], ["has no rows"]),
         ([HEADER, ROW, ROW.replace("\ttest", "")], ["line 3", "6 columns instead of 7"]),
         ([HEADER, ROW.replace("shaw-k2", " ")], ["line 2", "'experiment' is empty"]),
-        (
-            [HEADER, ROW.replace("sacrebleu", "bleu")],
-            ["line 2", "'bleu' is not a metric", "historical and sacrebleu"],
-        ),
-        ([HEADER, ROW.replace("25.8", "25,8")], ["line 2", "'25,8'"]),
+        ([HEADER, ROW.replace("sacrebleu", "bleu")], ["line 2", "'bleu'"]),
         ([HEADER, ROW.replace("25.8", "nan")], ["line 2", "'nan'"]),
         ([HEADER, ROW, ROW], ["line 3", "'K = 2' of en-de is also in", "line 2"]),
         ([HEADER, ROW.replace("en-de", "en-fr")], ["line 2", "tiny.yaml has no pair 'en-fr'", "en-de, de-en"]),
         ([HEADER, ROW.replace("\ttiny", "\tbig")], ["line 2", "has no big.yaml", "it has tiny"]),
-        ([HEADER, ROW.replace("shaw-k2", "*").replace("\ttiny", "\tbig")], ["line 2", "has no big.yaml"]),
         ([HEADER, ROW.replace("shaw-k2", "alibi")], ["line 2", "no experiment 'alibi'", "sinusoidal"]),
         ([HEADER, ROW.replace("test\t", "dev\t")], ["line 2", "no test set 'dev'", "it has test"]),
-        ([HEADER + "\tword", ROW + "\t1-2"], ["first row", "paper (and optionally words)"]),
-        ([HEADER + "\twords", ROW], ["line 2", "7 columns instead of 8"]),
         ([HEADER + "\twords", ROW + "\t1-2 5-3"], ["line 2", "'5-3' is not a range of source words"]),
-        ([HEADER + "\twords", ROW + "\tlong"], ["line 2", "'long'", "such as 1-14, or 15-"]),
     ],
 )
 def test_a_fault_is_one_sentence_with_file_and_line(recipe: Path, lines: list[str], words: list[str]) -> None:

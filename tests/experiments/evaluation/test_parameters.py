@@ -1,21 +1,15 @@
 """Numbers of parameters, compared with the papers' formulas and with built models."""
 
-import csv
-import io
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from click.testing import CliRunner
 
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.cli import group
 from posenc_experiments.evaluation import parameters
-from posenc_experiments.experiment.unallocated import ModelError
 from tests.models import build_model, make_task
 from tests.toy import TINY
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "describe.py"
 LAYERS, HEADS, HEAD_DIM, LENGTH = 12, 12, 64, 512
 WIDTH = HEADS * HEAD_DIM
 
@@ -95,10 +89,6 @@ def test_table_1_of_huang_for_absolute_positions():
     assert row.encoder == row.decoder == 0
 
 
-def test_example_of_huang_is_method_2():
-    assert round(describe_tiny("huang2", *BERT, *UNCLIPPED).encoder / 1000) == 147
-
-
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_counts_are_those_of_the_built_model(encoding):
     model = build_model(architecture_name(encoding, "tiny"))
@@ -133,86 +123,39 @@ def test_each_part_of_the_model_has_its_column():
     assert row.input == (1024 + 2 + 30 + 2) * 16
 
 
-def test_shared_parameters_count_once():
-    own, joined = (describe_tiny("shaw", *TINY, *flags).total for flags in ([], ["--share-all-embeddings"]))
-    assert own - joined == 2 * 100 * 16  # one table of words instead of three
-
-
 def test_a_big_model_takes_no_memory():
     row = parameters.describe("transformer_sinusoidal_wmt_en_de_big", ["--encoder-ffn-embed-dim", str(10**9)])
     assert row.total > 10**12
 
 
-@pytest.mark.parametrize(
-    ("arch", "flags", "message"),
-    [
-        ("transformer_tiny", [], "there is no architecture 'transformer_tiny' here"),
-        ("transformer_shaw_tiny", ["--clipping-distance", "-1"], "--clipping-distance: must be 0 or more, not -1"),
-        ("transformer_shaw_tiny", ["--position-sharing", "some"], "--position-sharing: invalid choice: 'some'"),
-        ("transformer_shaw_tiny", ["--clipping-distance"], "expected one argument"),
-        ("transformer_shaw_tiny", ["--clip", "3"], "unrecognized arguments: --clip 3"),
-        ("transformer_shaw_tiny", ["--arch", "transformer_t5_tiny"], "--arch transformer_t5_tiny is not a flag here"),
-        ("transformer_shaw_tiny", ["--encoder-attention-heads", "7"], "be built with these flags (AssertionError: "),
-    ],
-)
-def test_flags_that_make_no_model_are_refused(arch, flags, message):
-    with pytest.raises(ModelError) as refusal:
-        parameters.describe(arch, flags, 100)
-    assert message in str(refusal.value)
+def describe(*words):
+    return CliRunner().invoke(group, ["describe", *words])
 
 
-def test_a_vocabulary_without_words_is_refused():
-    with pytest.raises(ModelError, match="at least one word, so it is not 4"):
-        describe_tiny("shaw", vocabulary=4)
-
-
-def test_tables():
-    rows = [describe_tiny("shaw", *TINY), describe_tiny("diet_abs_lin", *TINY)]
-    assert "transformer_shaw_tiny          shaw" in parameters.report(rows).format("text")
-    assert "2,112" in parameters.report(rows).format("text")
-    assert "| transformer_diet_abs_lin_tiny | diet_abs_lin, diet_abs |" in parameters.report(rows).format("markdown")
-    table = list(csv.DictReader(io.StringIO(parameters.report(rows).format("csv"))))
-    assert [row["target_encoding"] for row in table] == ["shaw", "diet_abs"]
-    assert int(table[0]["total"]) == rows[0].total
-
-
-def run_script(*words):
-    return subprocess.run([sys.executable, SCRIPT, *words], check=False, capture_output=True, encoding="utf-8")
-
-
-def test_script():
+def test_the_command_prints_the_table():
     flags = ["--clipping-distance", "4", "--share-all-embeddings"]
     archs = ["transformer_shaw_tiny", "transformer_diet_rel_tiny"]
-    run = run_script("--vocabulary", "100", *archs, "--format", "csv", "--", *flags)
-    assert run.returncode == 0
-    assert run.stderr == ""
-    assert run.stdout == parameters.report([parameters.describe(arch, flags, 100) for arch in archs]).format("csv")
+    result = describe("--vocabulary", "100", *archs, "--format", "csv", "--", *flags)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == parameters.report([parameters.describe(arch, flags, 100) for arch in archs]).format("csv")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["transformer_shw_tiny"], "there is no architecture 'transformer_shw_tiny' here"),
-        (["transformer_nopos_tiny", "--", "--clipping-distance", "4"], "--clipping-distance has no meaning for"),
-        (["transformer_shaw_tiny", "--", "--clipping-distance", "x"], "a whole number, not 'x'"),
+        (["transformer_shw_tiny"], "transformer_shw_tiny"),
+        (["transformer_shaw_tiny", "--", "--clipping-distance", "-1"], "--clipping-distance: must be 0 or more"),
+        (["transformer_shaw_tiny", "--", "--clip", "3"], "--clip 3"),
+        (["transformer_shaw_tiny", "--", "--arch", "transformer_t5_tiny"], "--arch transformer_t5_tiny"),
+        (["transformer_shaw_tiny", "--", "--encoder-attention-heads", "7"], "with these flags"),
+        (["transformer_shaw_tiny", "--vocabulary", "4"], "at least one word"),
+        (["transformer_shaw_tiny", "--", "--bias-gain", "auto"], "--bias-gain"),
         (["--", "--clipping-distance", "4"], "name an architecture"),
     ],
 )
-def test_errors_of_the_script_are_one_line(words, message):
-    run = run_script(*words)
-    assert run.returncode == 1
-    assert run.stdout == ""
-    assert run.stderr.startswith("Error: ")
-    assert run.stderr.count("\n") == 1
-    assert message in run.stderr
-
-
-@pytest.mark.parametrize("arch", ["transformer_t5_tiny", "transformer_learned_tiny"])
-def test_a_gain_costs_no_parameter(arch):
-    plain, gained = (parameters.describe(arch, flags) for flags in ([], ["--bias-gain", "auto"]))
-    assert gained == plain
-
-
-def test_a_gain_without_scalars_is_refused():
-    with pytest.raises(ModelError, match="--bias-gain has no meaning for transformer_shaw_tiny"):
-        parameters.describe("transformer_shaw_tiny", ["--bias-gain", "auto"])
+def test_what_makes_no_model_is_refused_in_one_line(words, message):
+    result = describe(*words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr

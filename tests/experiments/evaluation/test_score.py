@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import io
 import json
 import math
 import subprocess
@@ -13,13 +12,11 @@ from pathlib import Path
 import pytest
 import sacremoses
 from click.testing import CliRunner
-from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, is_done, read_json, set_done, write_json
 from posenc_experiments.cli import group
-from posenc_experiments.data import testsets
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, split_compounds, tokenize
 from posenc_experiments.evaluation.results import seal
@@ -93,18 +90,6 @@ def test_scores_are_those_of_sacrebleus_command(tmp_path: Path, monkeypatch: pyt
     assert score.sacrebleu(experiment, "test", experiment.test_file("test", "ref")) == [*printed[0], printed[1]]
 
 
-def test_a_weak_model_is_scored(tmp_path: Path) -> None:
-    """Of 60 lines one matches, so some samples have a chrF of 0, on which the command of SacreBLEU 2.6.0 fails."""
-    reference = [f"one{number} two{number} three{number} four{number}" for number in range(60)]
-    experiment = translated(tmp_path, reference, [reference[0], *["?? !! ?? !!"] * 59], CONF)
-    assert command_line(experiment, "-m", "chrf", "--confidence").stderr.endswith("coerce float and float32\n")
-    score.ScoreStage().run(experiment)
-    bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
-    for found, name in ((bleu, "bleu"), (chrf, "chrf")):
-        assert found["score"] == json.loads(command_line(experiment, "-m", name).stdout)["score"] > 0
-        assert found["confidence_var"] > 0
-
-
 def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     """chrF++ and TER by SacreBLEU, COMET from a file; a new translation removes the file of the old one."""
     experiments = [
@@ -136,26 +121,10 @@ def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     assert all(float(row["ter"]) >= 0 and row["chrf++"] for row in rows)
 
 
-def test_a_dry_run_shows_every_score(tmp_path: Path) -> None:
-    conf, _ = make_recipe(tmp_path, TESTSET + "  tokenized: split\n")
-    run = make_run(tmp_path, conf, None, dry_run=True, console=Console(file=io.StringIO()))
-    score.ScoreStage().run(Experiment(run, "shaw-k2", 1))
-    lines = run.console.file.getvalue().rstrip().split("\n")  # type: ignore[attr-defined]
-    assert [line.split(" into ")[0] for line in lines] == [
-        "# SacreBLEU's BLEU, chrF of test",
-        "# tokenized BLEU (historical) of test",
-    ]
-    assert not (tmp_path / "output").exists()
-
-
-@pytest.mark.parametrize("missing", ["all", "docid"])
 def test_a_test_set_that_is_not_local_is_noted_and_never_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = make_cache(tmp_path / "cache", REFERENCE) if missing != "all" else tmp_path / "none"
-    if missing != "all":
-        (cache / f"wmt14/full/wmt14_full.en-de.{missing}").unlink()
-    monkeypatch.setenv("SACREBLEU", str(cache))
+    monkeypatch.setenv("SACREBLEU", str(tmp_path / "none"))
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES)
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # any use of the network fails at once
@@ -164,47 +133,6 @@ def test_a_test_set_that_is_not_local_is_noted_and_never_downloaded(
     assert found.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
     assert "sacrebleu --download wmt14/full -l en-de" in found
     assert not (tmp_path / "none").exists()
-
-
-def test_directions_and_later_sets_that_cannot_be_looked_up_are_not_local(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SACREBLEU", str(make_cache(tmp_path, REFERENCE)))
-    assert testsets.local_reference("wmt14/full", "en-de") == tmp_path / "wmt14/full/wmt14_full.en-de.ref"
-    assert not testsets.local_reference("wmt14/full", "de-en")
-    assert not testsets.local_reference("wmt14/full", "xx-yy")
-    assert not testsets.local_reference("wmt18", "en-de")
-    assert not testsets.local_reference("wmt22", "en-de")  # SacreBLEU would download it to list its fields
-
-
-@pytest.mark.parametrize(("pair", "words"), [("en-de", 62688), ("en-fr", 77306)])
-def test_newstest2014_scores_as_sacrebleus_own(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pair: str, words: int
-) -> None:
-    """Of en-fr, 707 raw references hold other spaces than SacreBLEU's copy."""
-    monkeypatch.setenv("SACREBLEU", str(shared / "data" / "sacrebleu"))
-    language = pair[-2:]
-    with gzip.open(shared / "data" / "newstest" / f"newstest2014full.{pair}.{language}.gz") as file:
-        reference = [line.decode().removesuffix("\n") for line in file]
-    assert len(reference) == 3003
-    path = testsets.local_reference("wmt14/full", pair)
-    assert path is not None
-    cache = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    assert sum(one != other for one, other in zip(reference, cache, strict=True)) == (707 if pair == "en-fr" else 0)
-    hypotheses = [" ".join(line.split()[: 1 + number % 40]) for number, line in enumerate(reference)]
-    path, _ = make_recipe(tmp_path, TESTSET.replace("pairs: en-de de-en", f"pairs: {pair}"))
-    table = path.with_name("sources.tsv")
-    table.write_text(table.read_text().replace("\tde\t", f"\t{language}\t"))
-    run = make_run(tmp_path, path, None)
-    run.pair = pair
-    experiment = Experiment(run, "shaw-k2", 1)
-    experiment.directory.mkdir(parents=True)
-    for kind, lines in (("ref", reference), ("hyp", hypotheses)):
-        experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
-    result = score.sacrebleu(experiment, "test", experiment.test_file("test", "ref"))
-    assert f"ref_len = {words})" in str(result[0]["verbose_score"])
-    found = score.compare_with_testset(experiment, "test", result)
-    assert found == f"sacrebleu -t wmt14/full -l {pair} (same scores from both files)"
 
 
 def naive_multi_bleu(hypotheses: list[str], references: list[str]) -> float:
@@ -259,21 +187,6 @@ def test_without_a_common_four_gram_it_is_zero() -> None:
     found = historical_bleu(hypotheses, references, "de")[0]["score"]
     assert found == naive_multi_bleu(hypotheses, references) == 0
     assert historical_bleu(["a b"], ["a b"], "de")[0]["score"] == 0  # no four words at all
-
-
-def test_its_signature_names_all_settings() -> None:
-    import sacrebleu
-    import sacremoses
-
-    [found] = historical_bleu(["a b c d e"], ["a b c d e"], "de")
-    assert found["name"] == "tokenized BLEU (historical)"
-    assert found["score"] == 100
-    assert found["signature"] == (
-        "historical tokenized BLEU, not comparable with SacreBLEU|nrefs:1|case:mixed|punctuation:unicode-replaced|"
-        "tok:moses-de|compounds:split|smooth:none|like:multi-bleu.perl|"
-        f"sacremoses:{sacremoses.__version__}|sacrebleu:{sacrebleu.__version__}"
-    )
-    assert "compounds:whole" in historical_bleu(["a"], ["a"], "fr")[0]["signature"]
 
 
 def test_the_lowercased_score_is_multi_bleu_on_lowercased_normalized_moses_tokens(tmp_path: Path) -> None:
@@ -352,12 +265,10 @@ def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "split"),
     [
-        ("rich-text format", "rich ##AT##-##AT## text format"),
         ("a-b-c", "a ##AT##-##AT## b-c"),  # matches do not overlap
         ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
         ("a-ä-c", "a ##AT##-##AT## ä ##AT##-##AT## c"),  # perl sees the two bytes of ä
         ("- x- -y a--b", "- x- -y a ##AT##-##AT## -b"),
-        ("", ""),
     ],
 )
 def test_compounds_are_split_as_perl_does(line: str, split: str) -> None:

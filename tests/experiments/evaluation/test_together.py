@@ -103,13 +103,3 @@ def test_other_test_sets_are_refused(made: Path, tmp_path: Path) -> None:
     (missing / "other.sacrebleu.json").unlink()
     with pytest.raises(RecipeError, match=rf"^--all-tests: .* has other, test, and {missing} has test: run the stages"):
         all_tests(read_results([root]))
-
-
-def test_a_missing_reference_is_named(made: Path, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(made, tmp_path / "copy"))
-    missing = next(root.rglob("transformer_sinusoidal_tiny/seed2")) / "test.ref"
-    missing.unlink()
-    with pytest.raises(
-        RecipeError, match=rf"^{missing} is missing, and --baseline and --all-tests need it: run its recipe"
-    ):
-        all_tests(read_results([root]))
