@@ -148,7 +148,6 @@ def test_the_command_prints_the_table():
         (["transformer_shaw_tiny", "--", "--clip", "3"], "--clip 3"),
         (["transformer_shaw_tiny", "--", "--arch", "transformer_t5_tiny"], "--arch transformer_t5_tiny"),
         (["transformer_shaw_tiny", "--", "--encoder-attention-heads", "7"], "with these flags"),
-        (["transformer_shaw_tiny", "--vocabulary", "4"], "at least one word"),
         (["transformer_shaw_tiny", "--", "--bias-gain", "auto"], "--bias-gain"),
         (["--", "--clipping-distance", "4"], "name an architecture"),
     ],
