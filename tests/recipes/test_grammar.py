@@ -18,6 +18,7 @@ from recipes.quickstart.languages import (
     DETERMINERS,
     MODALS,
     PERFECT,
+    PREFIXES,
     PREPOSITIONS,
     PRESENT,
     THE,
@@ -269,7 +270,7 @@ SAYS = clause(SAY, PRESENT, WOMAN, complement=clause(INVITE, PRESENT, WOMAN, DOG
         (
             "prefix",
             clause(INVITE, PRESENT, WOMAN, NounPhrase(THE, (OLD,), DOG)),
-            {(f"die Frau ladt den alten Hund {prefix}", 4) for prefix in {*grammar.PREFIXES} - {"ein"}},
+            {(f"die Frau ladt den alten Hund {prefix}", 4) for prefix in {*PREFIXES} - {"ein"}},
         ),
         ("prefix", INVITED, set()),  # no word of its own
         ("prefix", SAYS, set()),
