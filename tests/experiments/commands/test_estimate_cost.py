@@ -29,5 +29,5 @@ def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
     (conf.parent / "tables").mkdir()
     header, row = "row\tpair\tconf\texperiment\ttest\tmetric\tpaper", "*\ten-de\ttiny\t*\ttest\tsacrebleu\t-"
     (conf.parent / "tables" / "mine.tsv").write_text(f"{header}\n{row}\n")
-    with pytest.raises(RecipeError, match=rf"^{conf} has no max-update in \[train\]: add it"):
+    with pytest.raises(RecipeError, match=rf"^{conf} has no max-update in `train`: add it"):
         list(estimates([conf.parent], 1))
