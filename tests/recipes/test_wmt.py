@@ -25,6 +25,8 @@ from tests.experiments.data.server import serve
 from tests.recipes.wmt import write_archives, write_conf, write_table
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 LINES = 300
 SMALL = {

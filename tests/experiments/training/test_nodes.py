@@ -19,6 +19,8 @@ from tests import forked
 from tests.experiments import tiny
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
