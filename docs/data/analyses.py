@@ -31,9 +31,7 @@ Rows = tuple[list[str], list[list[str]]]
 @cache
 def records(directory: Path = MULTI30K) -> dict[str, dict[str, Any]]:
     """What `analyse` found of the experiments of seed 1, by their names."""
-    kept = unpacked(directory)
-    assert kept is not None
-    paths = sorted(kept.glob("*/seed1/analysis.json"))
+    paths = sorted(unpacked(directory).glob("*/seed1/analysis.json"))
     found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     by_name = {record["experiment"]["name"]: record for record in found}
     return {name: by_name[name] for name in NAMES} if directory == MULTI30K else by_name

@@ -4,8 +4,6 @@ These are settings, commands, translations, scores and analyses, but not checkpo
 """
 
 import shlex
-import shutil
-import tempfile
 from itertools import groupby
 from pathlib import Path
 
@@ -44,18 +42,16 @@ def main(output: Path, results: Path) -> None:
     if output.is_relative_to(target) or target.is_relative_to(output):
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
     read_results(finished)  # refuses damaged files
-    commands = {experiment: _command(experiment, output) for experiment in finished}
-    with tempfile.TemporaryDirectory() as temporary:
-        for experiment, command in commands.items():
-            directory = Path(temporary) / experiment.relative_to(output)
-            directory.mkdir(parents=True)
+    commands = {experiment: _command(experiment, output) for experiment in finished}  # refuses those without one
+    for place, seeds in groupby(finished, lambda one: one.parent.relative_to(output)):
+        kept: dict[str, bytes] = {}
+        for experiment in seeds:
             files = ExperimentDirectory(experiment)
             for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
                 if file.is_file():
-                    shutil.copyfile(file, directory / file.name)
-            (directory / files.command.name).write_text(command, encoding="utf-8")
-        for place, seeds in groupby(finished, lambda one: one.parent.relative_to(output)):
-            pack(results / f"{place}{SUFFIX}", [Path(temporary) / place / seed.name for seed in seeds])
+                    kept[f"{experiment.name}/{file.name}"] = file.read_bytes()
+            kept[f"{experiment.name}/{files.command.name}"] = commands[experiment].encode()
+        pack(results / f"{place}{SUFFIX}", kept)
     click.echo(f"{len(finished)} experiments kept in {results}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -74,6 +75,7 @@ def _number(where: str, column: str, text: str) -> int | None:
     return None if text == UNKNOWN else int(text)
 
 
+@cache
 def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
     sources = []
@@ -86,6 +88,7 @@ def read_sources(path: Path) -> list[Source]:
     return sources
 
 
+@cache
 def read_archives(path: Path) -> dict[str, list[Archive]]:
     """The alternatives of each archive, in the table's order; RecipeError names the line at fault."""
     archives: dict[str, list[Archive]] = {}
@@ -165,13 +168,13 @@ def wanted_archives(run: Run) -> dict[str, list[Archive]]:
     """The rows of archives.tsv that this pair needs: each archive with its alternatives."""
     table = run.recipe.corpus.archives
     assert table is not None
-    archives = read_archives(table)
-    for row in wanted_sources(run):
+    archives, rows = read_archives(table), wanted_sources(run)
+    for row in rows:
         if row.archive not in archives:
             raise RecipeError(
                 f"{table} has no archive '{row.archive}', which {run.recipe.corpus.sources} names: add a row."
             )
-    return {name: archives[name] for name in dict.fromkeys(row.archive for row in wanted_sources(run))}
+    return {name: archives[name] for name in dict.fromkeys(row.archive for row in rows)}
 
 
 def known_counts(run: Run) -> list[Known]:

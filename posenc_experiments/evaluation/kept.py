@@ -2,7 +2,7 @@
 
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,23 +14,19 @@ SUFFIX = ".zip"
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def pack(archive: Path, directories: Sequence[Path]) -> None:
-    """Adds directories (seedN) to an archive, in place of those that have the same names there."""
-    texts = {}
-    names = {directory.name for directory in directories}
+def pack(archive: Path, files: Mapping[str, bytes]) -> None:
+    """Adds files of seeds (seedN/NAME) to an archive, in place of all that it has of these seeds."""
+    texts, seeds = dict(files), {name.split("/")[0] for name in files}
     if archive.exists():
         with zipfile.ZipFile(archive) as old:
-            texts = {name: old.read(name) for name in old.namelist() if name.split("/")[0] not in names}
-    for directory in directories:
-        texts |= {f"{directory.name}/{path.name}": path.read_bytes() for path in directory.iterdir()}
-    archive.parent.mkdir(parents=True, exist_ok=True)
+            texts |= {name: old.read(name) for name in old.namelist() if name.split("/")[0] not in seeds}
     with atomic_path(archive) as temporary, zipfile.ZipFile(temporary, "w") as new:
         for name in sorted(texts):
             new.writestr(zipfile.ZipInfo(name, DATE), texts[name], zipfile.ZIP_DEFLATED, compresslevel=9)
 
 
-def unpacked(path: Path) -> Path | None:
-    """A temporary directory with the contents of an archive, or of all archives below a directory; None without any.
+def unpacked(path: Path) -> Path:
+    """A temporary directory for the contents of an archive, or of all archives below a directory; missing without any.
 
     It lasts as long as the process, and its path ends in that of the original, so that both sort alike.
 
@@ -46,7 +42,7 @@ def unpacked(path: Path) -> Path | None:
                     opened.extractall(target)
             except (zipfile.BadZipFile, OSError) as error:
                 raise RecipeError(f"{archive} is no archive of kept results ({error}): keep them again.") from None
-    return _copy(path.with_suffix("") if path.is_file() else path) if archives else None
+    return _copy(path.with_suffix("") if path.is_file() else path)
 
 
 def _copy(path: Path) -> Path:

@@ -75,10 +75,10 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
     named: list[Path] = []
     found: list[Path] = []
     for path in paths:
-        copy = unpacked(path)
-        if not path.is_dir() and copy is None:
+        places = [place for place in (path, unpacked(path)) if place.is_dir()]
+        if not places:
             raise RecipeError(f"{path} is not a directory: name experiment directories, or one that holds them.")
-        experiments = [one for place in (path, copy) if place is not None for one in find_experiments(place)]
+        experiments = [one for place in places for one in find_experiments(place)]
         (named if experiments == [path] else found).extend(experiments)
         for one in experiments:
             if one.resolve() not in rows:

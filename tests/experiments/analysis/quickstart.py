@@ -25,9 +25,7 @@ VALID = '2026-11-22 10:00:00 | INFO | valid | {{"epoch": {0}, "valid_loss": "{1}
 @cache
 def kept() -> Path:
     """The directory of the kept settings."""
-    found = unpacked(ROOT / "results" / "quickstart" / "xa-xb")
-    assert found is not None
-    return found
+    return unpacked(ROOT / "results" / "quickstart" / "xa-xb")
 
 
 @cache
