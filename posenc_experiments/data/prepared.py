@@ -1,5 +1,6 @@
 """The data that a run trains on: what it is made from, and the directories that this names."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,30 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests, wanted_archives, wanted_sources
 
 
-def contents(run: Run, split: str) -> dict[str, Any]:
-    """What a split's text is: by language, the checksum of each archive, and the member's name.
+def contents(run: Run, splits: Iterable[str]) -> list[dict[str, Any]]:
+    """What the text of each split is: by language, the checksum of each archive, and the member's name.
 
     For generated text, it is the hash of the generator's code and options; for the user's own, that of the text.
     """
     corpus = run.recipe.corpus
     if corpus.generator is not None:
-        return {"generator": _generation(corpus.generator, corpus.generator_options), "split": split}
+        made = _generation(corpus.generator, corpus.generator_options)
+        return [{"generator": made, "split": split} for split in splits]
     if corpus.text is not None:
-        return {"text": corpus.checksums.get(split)}
-    rows, archives = [row for row in wanted_sources(run) if row.split == split], wanted_archives(run)
+        return [{"text": corpus.checksums.get(split)} for split in splits]
+    rows, archives = wanted_sources(run), wanted_archives(run)
     # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
-    return {
-        side: [
-            " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
-            for row in rows
-            if row.language == side
-        ]
-        for side in (run.source, run.target)
-    }
+    return [
+        {
+            side: [
+                " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
+                for row in rows
+                if (row.split, row.language) == (split, side)
+            ]
+            for side in (run.source, run.target)
+        }
+        for split in splits
+    ]
 
 
 @cache
@@ -52,13 +57,13 @@ def inputs(run: Run) -> str:
     """The fingerprint of all that prepared data depends on: text, pair, splits and settings."""
     corpus = run.recipe.corpus
     splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
-    found = [contents(run, split) for split in dict.fromkeys((*splits[0], corpus.valid, *splits[2]))]
+    found = contents(run, dict.fromkeys((*splits[0], corpus.valid, *splits[2])))
     return fingerprint([found, run.pair, splits, changed_settings(run)])
 
 
 def test_inputs(run: Run) -> str:
     """The fingerprint of the test sets: their text, and the length that they are cut to for the model."""
-    return fingerprint([[contents(run, test) for test in pair_tests(run)], run.recipe.prepare.eval_max_tokens])
+    return fingerprint([contents(run, pair_tests(run)), run.recipe.prepare.eval_max_tokens])
 
 
 def download_dir(run: Run) -> Path:
@@ -67,7 +72,7 @@ def download_dir(run: Run) -> Path:
     found = run.data_dir / corpus.downloads
     if corpus.sources is not None:
         return found
-    made = corpus.checksums if corpus.text is not None else contents(run, "")
+    made = corpus.checksums if corpus.text is not None else contents(run, [""])[0]
     return found.with_name(f"{found.name}-{fingerprint(made)[:8]}")
 
 

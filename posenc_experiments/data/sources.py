@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -75,7 +74,6 @@ def _number(where: str, column: str, text: str) -> int | None:
     return None if text == UNKNOWN else int(text)
 
 
-@cache
 def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
     sources = []
@@ -88,7 +86,6 @@ def read_sources(path: Path) -> list[Source]:
     return sources
 
 
-@cache
 def read_archives(path: Path) -> dict[str, list[Archive]]:
     """The alternatives of each archive, in the table's order; RecipeError names the line at fault."""
     archives: dict[str, list[Archive]] = {}

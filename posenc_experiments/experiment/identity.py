@@ -68,8 +68,8 @@ def made_from(request: Request) -> dict[str, Any]:
         "pair": run.pair,
         "prepare": prepare,
         "data": {
-            "train": [contents(run, split) for split in corpus.train_splits(run.pair)],
-            "valid": contents(run, corpus.valid),
+            "train": contents(run, corpus.train_splits(run.pair)),
+            "valid": contents(run, [corpus.valid])[0],
         },
     }
     return {key: value for key, value in found.items() if value not in (None, {})}

@@ -173,7 +173,6 @@ def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> No
 OTHERS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", OTHERS, ids=lambda number: number.name)
 def test_interrupted_at_each_stage_and_resumed_it_writes_the_same_bytes(
     root: Path, unbroken: tuple[list[str], dict[str, str]], number: signal.Signals
@@ -204,7 +203,6 @@ def test_wmt18_from_download_to_the_papers_table(root: Path) -> None:
     assert f"{scores[0]['score']:.2f}" in table
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "conf", "pair", "experiment", "average"),
     [

@@ -169,10 +169,10 @@ def test_faults_of_the_table_name_file_and_line(tmp_path: Path) -> None:
     lines = table.read_text().split("\n")
     table.write_text("\n".join(["# a comment", *lines[:2], lines[2].replace("\t", " "), *lines[3:]]))
     with pytest.raises(RecipeError, match=r"sources\.tsv, line 4: it has 1 columns instead of 6"):
-        contents(make_run(tmp_path, conf, None), "train")
+        contents(make_run(tmp_path, conf, None), ["train"])
     table.write_text("\n".join(line for line in lines if not line.startswith("valid\t*\tde")))
     with pytest.raises(RecipeError, match=r"no file for split 'valid', language 'de'"):
-        contents(make_run(tmp_path, conf, None), "train")
+        contents(make_run(tmp_path, conf, None), ["train"])
 
 
 def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
