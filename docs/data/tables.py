@@ -60,7 +60,6 @@ SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "lear
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
 GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H100, bf16": 3.7 * V100}
-RELATIVE = "Adafactor"  # with steps relative to the parameter's size, rate 0.03
 VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
@@ -86,10 +85,10 @@ def kept(directory: str, test: str) -> list[Run]:
     ]
 
 
-def of(runs: Iterable[Run], encoding: str, flags: str = "", changed: str = "") -> list[Run]:
+def of(runs: Iterable[Run], encoding: str, flags: str = "") -> list[Run]:
     """All seeds of one setting."""
     wanted = {"encoding": encoding, "flags": flags}
-    return [run for run in runs if wanted.items() <= run.items() and run.get("changed", "") == changed]
+    return [run for run in runs if wanted.items() <= run.items()]
 
 
 def score(runs: list[Run]) -> str:
@@ -139,7 +138,7 @@ def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str
 
 
 def learning() -> dict[str, str]:
-    quickstart, changed = kept("quickstart", "test"), read(HERE / "learning.csv")
+    quickstart = kept("quickstart", "test")
     gain = []
     for name in SCALARS:
         settings = [of(quickstart, name, flags) for flags in GAINS.values()]
@@ -147,20 +146,6 @@ def learning() -> dict[str, str]:
     for name, flags in VECTORS.items():
         found = of(quickstart, name, flags)
         gain.append([f"`{name}`", score(found), "", "", loss(found), "", ""])
-    initial = [
-        [rms, *(score(of(changed, "t5", flags, f"initial rms {rms}")) for flags in ("", "--bias-gain auto"))]
-        for rms in ("0.02", "0.125", "0.224")
-    ]
-    others = [
-        [f"`{run['encoding']}`", run["changed"] or "unchanged", score([run]), loss([run])]
-        for run in changed
-        if run["encoding"] != "t5" and run["changed"] != RELATIVE
-    ]
-    relative = [
-        [f"`{run['encoding']}{' ' * bool(run['flags'])}{run['flags']}`", score([run]), loss([run])]
-        for run in changed
-        if run["changed"] == RELATIVE
-    ]
     captions = [kept(EN_DE, test) for test in MULTI30K]
     longer = [
         [g, *(score(of(runs, "diet_rel", flags)) for runs in captions), loss(found)]
@@ -169,9 +154,6 @@ def learning() -> dict[str, str]:
     ]
     return {
         "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
-        "initial": table(["root mean square of the initial values", "`t5`", "`t5`, G = √d"], initial),
-        "others": table(["encoding", "change", "BLEU", "valid loss"], others),
-        "relative": table(["experiment", "BLEU", "valid loss"], relative),
         "longer": table(["G", *MULTI30K, "loss"], longer),
     }
 
