@@ -16,7 +16,6 @@ SPEED = {
     "training, Multi30k": "training-multi30k",
     "generation, Multi30k": "generation-multi30k",
 }
-EAGER, FLEX = "attention_backend=eager", "attention_backend=flex"
 Rows = tuple[list[str], list[list[str]]]
 
 
@@ -57,24 +56,6 @@ def growth() -> Rows:
             else:
                 rows.append([f"`{encoding}`: {name}", *(f"{statistics.median(one.ratios):.2f}" for one in of_length)])
     return ["", *lengths], rows
-
-
-def compiled() -> Rows:
-    """Milliseconds and MiB of attention without gradients, by all logits at once and by compiled FlexAttention."""
-    found = {(one.measure, one.setting, one.encoding): one for one in results("attention-forward")}
-    names = dict.fromkeys(name.removesuffix(FLEX) for _, _, name in found if name.endswith(FLEX))
-    places = dict.fromkeys((measure, length) for measure, length, _ in found)
-    headers = [
-        f"{found[measure, length, STOCK].unit}, {length}: {backend}"
-        for measure, length in places
-        for backend in ("eager", "flex")
-    ]
-    fused = [cell for place in places for cell in (_median(found[*place, STOCK]), "")]
-    rows = [["no positions, `sdpa`", *fused]]
-    for name in names:
-        pairs = ((found[*place, name + EAGER], found[*place, name + FLEX]) for place in places)
-        rows.append([f"`{name.rstrip(':,')}`", *(_median(one) for pair in pairs for one in pair)])
-    return ["encoding", *headers], rows
 
 
 def _median(result: Result) -> str:

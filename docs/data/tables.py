@@ -411,7 +411,7 @@ def analysis() -> dict[str, str]:
 
 
 def performance() -> dict[str, str]:
-    made = (speed.speed, speed.memory, speed.growth, speed.compiled)
+    made = (speed.speed, speed.memory, speed.growth)
     return {rows.__name__: table(*rows()) for rows in made}
 
 

@@ -7,23 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationTask
-from torch import Tensor
 
-from ..attention.core import attend
-from ..encodings import build_encoding, find_encoding
 from .data import fixed_batch, load_corpus, synthetic_task
 from .memory import peak_bytes
-from .models import DTYPES, MAX_POSITIONS, SEED, Candidate, Settings, build_inference_model, build_trainer
+from .models import MAX_POSITIONS, SEED, Candidate, Settings, build_inference_model, build_trainer
 from .rounds import CLOCKS, BenchmarkError, Result, Work, race, refusing
 
 BEAM = 5
-#: attention alone has this many heads of this width
-HEADS, HEAD_DIM = 8, 64
 
 
 def measure(name: str, settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
@@ -103,32 +96,12 @@ def measure_growth(settings: Settings, candidates: Sequence[Candidate]) -> list[
     return found + measure_memory(settings, candidates, "growth of memory")
 
 
-def measure_attention(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
-    """Milliseconds and MiB of attention alone, without projections, masks and gradients, at each length.
-
-    :func:`attend` with an encoding is compared with torch's scaled_dot_product_attention without positions.
-    """
-    name, times, memories = "attention-forward", [], []
-    for length in settings.lengths:
-        build = partial(attention_step, settings=settings, length=length)
-
-        def prepare(candidate: Candidate, length: int = length, build: Any = build) -> Callable[[], Any]:
-            return partial(build(candidate), attention_inputs(settings, length))
-
-        setting, works = f"n = {length}", [attention_inputs(settings, length)] * (settings.rounds + 1)
-        times += _timed(f"{name}: time", setting, "ms", lambda s, _: 1000 * s, settings, candidates, build, works)
-        del works
-        memories += _peaks(f"{name}: memory", setting, settings.device, candidates, prepare)
-    return times + memories
-
-
 #: by name on the command line: the function, and its default lengths, if it has lengths
 MEASURES: dict[str, tuple[Callable[[Settings, Sequence[Candidate]], list[Result]], tuple[int, ...]]] = {
     "training": (measure_training, ()),
     "generation": (measure_generation, ()),
     "memory": (measure_memory, (32, 512)),
     "growth": (measure_growth, (128, 256, 512, 1024, 2048)),
-    "attention-forward": (measure_attention, (128, 256, 512, 1024)),
 }
 
 
@@ -157,36 +130,6 @@ def translator(candidate: Candidate, settings: Settings, task: TranslationTask) 
         generator.min_len = generator.max_len_b = batch["target"].size(1) - 1  # without </s>
         on_device = utils.move_to_cuda(batch) if settings.device == "cuda" else batch
         return task.inference_step(generator, [model], on_device)
-
-    return step
-
-
-def attention_inputs(settings: Settings, length: int) -> list[Tensor]:
-    """q, k and v, each (max(1, tokens // length), 8, length, 64)."""
-    torch.manual_seed(SEED)
-    shape = (max(1, settings.tokens // length), HEADS, length, HEAD_DIM)
-    return [torch.randn(shape, device=settings.device, dtype=DTYPES[settings.precision]) for _ in range(3)]
-
-
-def attention_step(candidate: Candidate, settings: Settings, length: int) -> Callable[[list[Tensor]], Any]:
-    """Makes a function that runs one attention without gradients.
-
-    Raises:
-        ValueError: the encoding cannot be used without a model, or not with these options.
-    """
-    if candidate.encoding is None:
-        return torch.no_grad()(lambda inputs: F.scaled_dot_product_attention(*inputs))
-    options = dict(candidate.options)
-    backend = options.pop("attention_backend", "auto")
-    if "max_positions" in find_encoding(candidate.encoding).options:
-        options["max_positions"] = length
-    encoding = build_encoding(candidate.encoding, HEADS, HEAD_DIM, **options)
-    encoding.to(device=settings.device, dtype=DTYPES[settings.precision])
-
-    @torch.no_grad()
-    def step(inputs: list[Tensor]) -> Tensor:
-        q, k, v = inputs
-        return attend(q, k, v, encoding, backend=backend)[0]
 
     return step
 

@@ -183,7 +183,7 @@ def _number(value: float) -> str:
 @click.option(
     "--lengths",
     callback=parse_lengths,
-    help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048; attention-forward 128,256,...,1024]",
+    help="Tokens of a sentence.  [default: memory 32,512; growth 128,256,...,2048]",
 )
 @click.option(
     "--group", type=click.IntRange(min=1), default=6, show_default=True, help="Models in memory at once, beside stock."
@@ -204,8 +204,7 @@ def main(
     In each round, every model does the same work.
 
     MEASURES: training (words/s of whole updates), generation (sentences/s of cached beam search), memory (peak in
-    training), growth (time and memory with the length), attention-forward (attention alone without gradients, beside
-    torch's scaled_dot_product_attention).
+    training), growth (time and memory with the length).
 
     FLAGS are flags of fairseq-train for every model, stock too; KEY=VALUE is a flag of this package for one encoding.
     """

@@ -295,12 +295,6 @@ def test_every_measure_of_two_encodings(name, binarized):
             assert min(*one.own, *one.stock) > 0
 
 
-def test_attention_without_gradients_runs_flex_on_a_cpu():
-    """A CPU computes no gradients with flex; shaw's plain form needs no compiler."""
-    found = measure("attention-forward", tiny(lengths=(8,)), candidates(["shaw:attention_backend=flex"]))
-    assert [one.refused for one in found] == [None] * 4
-
-
 def test_position_tables_are_long_enough_for_the_lengths():
     found = measure("memory", tiny(lengths=(1030,), tokens=1030), candidates(["diet_abs", "learned"]))
     assert [one.refused for one in found] == [None] * 3
