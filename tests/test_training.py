@@ -49,7 +49,8 @@ def multi30k(shared, tmp_path_factory):
     words = ["--conf", conf, "--pair", "en-de", "--source", shared / "data/multi30k", "--data-dir", data]
     command = [sys.executable, "-m", "posenc_experiments", "run", *words, "--stages", "download,prepare", "--cpus", "1"]
     subprocess.run(command, check=True, cwd=ROOT)
-    return data / "multi30k/en-de/prepared/binarized"
+    (binarized,) = data.glob("multi30k/en-de/prepared-*/binarized")
+    return binarized
 
 
 @pytest.mark.parametrize(
