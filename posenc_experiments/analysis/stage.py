@@ -7,7 +7,7 @@ from posenc_experiments.experiment.experiment import Experiment
 def analyse_run(run: Run, experiments: list[Experiment]) -> None:
     """Runs the stage; what is unchanged is not analysed again."""
     directories = [experiment.directory for experiment in experiments]
-    page, cpu = run.pair_results_dir / "analysis.html", not run.gpus
+    page, cpu = run.pair_results_dir / "analysis.html", not run.hardware.gpus
     if run.dry_run:
         run.dry(
             [*run.module("posenc_experiments"), "analyse", *(["--cpu"] if cpu else []), "--output", page, *directories]

@@ -1,4 +1,4 @@
-"""The options of one call of the pipeline, the paths of its data, and how it runs commands."""
+"""The settings of one call of the pipeline, its hardware, the paths of its data, and how it runs commands."""
 
 import ctypes
 import os
@@ -6,10 +6,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -28,33 +30,69 @@ PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
 
-@dataclass
+@dataclass(frozen=True)
+class Hardware:
+    """What the jobs of one call run on: this machine, nodes that train together, or SLURM's queue."""
+
+    gpus: int = 0  # of one training, on each node; 0: on the CPU
+    cpu_processes: int = 1  # training processes of each node without GPUs
+    cpus: int = 1  # of this machine, or of one SLURM job
+    #: one job runs in each at a time: its GPUs as CUDA_VISIBLE_DEVICES names them, or a number; with SLURM, none mean
+    #: any number of jobs
+    slots: tuple[str, ...] = ("0",)
+    nodes: int = 1
+    node_rank: int = 0
+    rendezvous: str = ""  # host:port of node 0, if there are several nodes
+    slurm: dict[str, Any] | None = None  # parameters of --slurm; None without SLURM
+
+    @property
+    def processes(self) -> int:
+        """Training processes on this node: one for each GPU, or `cpu_processes` without GPUs."""
+        return self.gpus or self.cpu_processes
+
+    @property
+    def workers(self) -> int:
+        """Training processes on all nodes."""
+        return self.nodes * self.processes
+
+    @property
+    def jobs(self) -> int:
+        """The number of jobs that share this machine or SLURM's reservation."""
+        return 1 if self.slurm is not None else len(self.slots)
+
+    @property
+    def job_cpus(self) -> int:
+        """CPU threads of one process of one job."""
+        return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
+
+
+@dataclass(frozen=True)
+class Session:
+    """What jobs of one call share in this process, and the place of the job at hand."""
+
+    console: Console = field(default_factory=Console)
+    stop: threading.Event = field(default_factory=threading.Event)  # set on an interrupt, to end all commands
+    devices: str | None = None  # the GPUs of this job, as CUDA_VISIBLE_DEVICES names them; None: all
+    show: Callable[[str], None] | None = None  # displays the state of this job's training on a terminal
+
+
+@dataclass(frozen=True)
 class Run:
-    """The options of one call for one recipe and pair; every stage takes a Run."""
+    """The settings of one call for one recipe and pair; every stage takes a Run."""
 
     recipe: Recipe
     pair: str
     data_dir: Path
     output_dir: Path
-    python: str
-    gpus: int = 0  # of each node; 0: on the CPU
-    cpu_processes: int = 1  # training processes of each node without GPUs
-    nodes: int = 1
-    node_rank: int = 0
-    rendezvous: str = ""  # host:port of node 0, if there are several nodes
-    precision: str | None = None  # None: what the recipe says
-    tensorboard: bool = False
-    wandb: str | None = None  # a project's name
-    cpus: int = 1
-    jobs: int = 1  # experiments at a time
-    devices: str | None = None  # the GPUs of one job, as CUDA_VISIBLE_DEVICES names them; None: all
     source_dir: Path | None = None
     overrides: tuple[str, ...] = ()  # --set, as given
     extra: Flags = field(default_factory=dict)  # flags of fairseq-train, given after `--`
+    precision: str | None = None  # None: what the recipe says
+    tensorboard: bool = False
+    wandb: str | None = None  # a project's name
     dry_run: bool = False
-    console: Console = field(default_factory=Console)
-    show: Callable[[str], None] | None = None  # displays the state of this job's training on a terminal
-    stop: threading.Event = field(default_factory=threading.Event)  # set on an interrupt, to end all commands
+    hardware: Hardware = Hardware()
+    session: Session = field(default_factory=Session)
 
     @property
     def source(self) -> str:
@@ -69,24 +107,9 @@ class Run:
         """SacreBLEU's tokenizer of BLEU."""
         return self.recipe.score.tokenize or languages.default_tokenizer(self.target)
 
-    @property
-    def processes(self) -> int:
-        """Training processes on this node: one for each GPU, or `cpu_processes` without GPUs."""
-        return self.gpus or self.cpu_processes
-
-    @property
-    def workers(self) -> int:
-        """Training processes on all nodes."""
-        return self.nodes * self.processes
-
-    @property
-    def job_cpus(self) -> int:
-        """CPU threads of one process of one experiment."""
-        return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
-
     def module(self, name: str) -> list[str]:
         """The command that runs a Python module, without searching for it in the current directory."""
-        return [self.python, "-P", "-m", name]
+        return [sys.executable, "-P", "-m", name]
 
     @property
     def pair_dir(self) -> Path:
@@ -109,7 +132,7 @@ class Run:
 
     def say(self, text: str) -> None:
         """Prints one line to the user, without markup."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.session.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def dry(self, words: Iterable[str | Path]) -> None:
         """Prints a command that --dry-run does not run."""
@@ -148,6 +171,8 @@ def run_command(
         Stopped: the user interrupted the call.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    devices = run.session.devices
+    visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
     with open(log, "ab") as file:
         began = file.tell()
         process = subprocess.Popen(
@@ -155,13 +180,13 @@ def run_command(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **_visible(run), **(environment or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **visible, **(environment or {})},
             preexec_fn=die_with_parent,
             pass_fds=tuple(locks),
         )
         try:
             while (code := _wait(process)) is None:
-                if run.stop.is_set():
+                if run.session.stop.is_set():
                     raise Stopped
                 if while_running is not None:
                     while_running()
@@ -173,10 +198,6 @@ def run_command(
         is_full = shutil.disk_usage(log.parent).free < FULL_DISK  # then the log may end before the error
         full = f"; the disk of {log.parent} is full" if is_full else ""
         raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log, began)}{full}; the whole log is {log}.")
-
-
-def _visible(run: Run) -> dict[str, str]:
-    return {} if run.devices is None else {"CUDA_VISIBLE_DEVICES": run.devices}
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:

@@ -3,23 +3,19 @@
 import importlib.util
 import os
 import re
-import sys
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import parse_flags
 from posenc_experiments.base.recipe import Recipe
-from posenc_experiments.base.run import Run
+from posenc_experiments.base.run import Hardware, Run, Session
 from posenc_experiments.base.settings import words
 from posenc_experiments.jobs.slurm import parse_slurm
-from posenc_experiments.workflow.pipeline import Hardware
 
 SLURM_CPUS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -125,65 +121,43 @@ def shared_options(command: Command) -> Command:
     return command
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """Machines that train together."""
-
-    count: int = 1
-    rank: int = 0
-    rendezvous: str = ""
-
-
 class Call:
     """One call of `run` or `table`: the seeds, the hardware, and runs with its options.
 
     Args:
-        options: values of `shared_options`.
+        options: values of `shared_options`, and of --nodes, --node-rank and --rendezvous where the command has them.
         most_gpus: GPUs of one training on this machine, unless --gpus-per-job says otherwise; None for all.
 
     Raises:
         RecipeError: options do not go together.
     """
 
-    def __init__(self, options: dict[str, Any], most_gpus: int | None, nodes: Nodes | None = None) -> None:
-        self.options, self.nodes = options, nodes or Nodes()
-        self.console, self.stop = Console(), threading.Event()  # shared by all runs of the call
+    def __init__(self, options: dict[str, Any], most_gpus: int | None) -> None:
+        self.options, self.session = options, Session()  # shared by all runs of the call
         source = options["source"]
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
         self.seeds = choose_seeds(options["seeds"])
-        parameters = parse_slurm(options["slurm_words"])
-        if parameters and options["where"] != "slurm":
+        slurm = parse_slurm(options["slurm_words"]) if options["where"] == "slurm" else None
+        if options["slurm_words"] and slurm is None:
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
-        shared = {name: options[name] for name in ("where", "gpus", "gpus_per_job", "cpus", "jobs", "dry_run")}
+        nodes = {name: options[name] for name in ("nodes", "node_rank", "rendezvous") if name in options}
         # Checked here for an early error, and again below, when the number of GPUs is known.
         _refuse_processes(options["processes"], options["gpus"] or 0)
-        slots, self.sizes = share_hardware(**shared, most_gpus=most_gpus, alone=self.nodes.count > 1)
-        self.hardware = Hardware(slots, parameters if options["where"] == "slurm" else None)
-        self._check_hardware(**{name: options[name] for name in ("where", "processes", "precision", "wandb")})
-
-    def _check_hardware(self, where: str, processes: int | None, precision: str | None, wandb: str | None) -> None:
-        """RecipeError for options that do not go together."""
-        nodes, gpus = self.nodes, self.sizes["gpus"]
-        _refuse_processes(processes, gpus)
-        if nodes.rank >= nodes.count:
-            raise RecipeError(
-                f"--node-rank {nodes.rank}: with --nodes {nodes.count} ranks go from 0 to {nodes.count - 1}."
-            )
-        address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", nodes.rendezvous)
-        if nodes.count > 1 and not (address and int(address[1]) < 1 << 16):
-            raise RecipeError(
-                f"--rendezvous '{nodes.rendezvous}': --nodes {nodes.count} need node 0's address, such as host0:29500."
-            )
-        if nodes.count > 1 and where == "slurm":
-            raise RecipeError(
-                "--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch."
-            )
-        if precision == "fp16" and not gpus:
+        shared = {name: options[name] for name in ("gpus", "gpus_per_job", "cpus", "jobs")}
+        if slurm is None:
+            alone = nodes.get("nodes", 1) > 1
+            found = share_hardware(**shared, dry_run=options["dry_run"], most_gpus=most_gpus, alone=alone)
+        else:
+            found = reserve_hardware(**shared, slurm=slurm)
+        _refuse_processes(options["processes"], found.gpus)
+        self.hardware = replace(found, cpu_processes=options["processes"] or 1, **nodes)
+        _require_nodes(self.hardware)
+        if options["precision"] == "fp16" and not found.gpus:
             raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
-        if wandb and importlib.util.find_spec("wandb") is None:
+        if options["wandb"] and importlib.util.find_spec("wandb") is None:
             raise RecipeError(
-                f"--wandb {wandb}: the package wandb is not installed; run `pip install wandb` and log in."
+                f"--wandb {options['wandb']}: the package wandb is not installed; run `pip install wandb` and log in."
             )
 
     def run(self, recipe: Recipe, pair: str) -> Run:
@@ -197,20 +171,24 @@ class Call:
             pair=pair,
             data_dir=_directory("--data-dir", options["data_dir"], ":,"),
             output_dir=_directory("--output-dir", options["output_dir"], ":"),
-            python=sys.executable,
-            cpu_processes=options["processes"] or 1,
-            nodes=self.nodes.count,
-            node_rank=self.nodes.rank,
-            rendezvous=self.nodes.rendezvous,
             source_dir=options["source"].absolute() if options["source"] else None,
             extra=parse_flags(list(options["extra"]), "the flags after --"),
-            console=self.console,
-            stop=self.stop,
-            gpus=self.sizes["gpus"],
-            cpus=self.sizes["cpus"],
-            jobs=self.sizes["jobs"],
+            hardware=self.hardware,
+            session=self.session,
             **{name: options[name] for name in ("overrides", "precision", "tensorboard", "wandb", "dry_run")},
         )
+
+
+def _require_nodes(hardware: Hardware) -> None:
+    """RecipeError for options of several nodes that do not go together."""
+    nodes, rank, rendezvous = hardware.nodes, hardware.node_rank, hardware.rendezvous
+    if rank >= nodes:
+        raise RecipeError(f"--node-rank {rank}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
+    address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", rendezvous)
+    if nodes > 1 and not (address and int(address[1]) < 1 << 16):
+        raise RecipeError(f"--rendezvous '{rendezvous}': --nodes {nodes} need node 0's address, such as host0:29500.")
+    if nodes > 1 and hardware.slurm is not None:
+        raise RecipeError("--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.")
 
 
 def _directory(flag: str, path: Path, separators: str) -> Path:
@@ -233,8 +211,16 @@ def choose_seeds(text: str) -> list[int]:
     return list(dict.fromkeys(map(int, found)))
 
 
+def reserve_hardware(
+    slurm: dict[str, Any], gpus: int | None, gpus_per_job: int | None, cpus: int | None, jobs: int | None
+) -> Hardware:
+    """What each job in SLURM's queue has, and how many are in the queue at a time."""
+    share = 0 if gpus == 0 else gpus_per_job or gpus or 1
+    slots = tuple(str(number) for number in range(jobs or 0))
+    return Hardware(gpus=share, cpus=cpus or SLURM_CPUS, slots=slots, slurm=slurm)
+
+
 def share_hardware(
-    where: str,
     gpus: int | None,
     gpus_per_job: int | None,
     cpus: int | None,
@@ -242,35 +228,25 @@ def share_hardware(
     dry_run: bool = False,
     most_gpus: int | None = None,
     alone: bool = False,
-) -> tuple[list[str], dict[str, int]]:
-    """Divides the hardware into slots, each for one training at a time.
+) -> Hardware:
+    """Divides this machine into slots, each for one training at a time.
 
     Args:
-        where: `local` or `slurm`.
-        most_gpus: of a training on this machine, without `gpus_per_job`; None for all.
+        most_gpus: of a training, without `gpus_per_job`; None for all.
         alone: one training at a time.
-
-    Returns:
-        The slots: on this machine, the GPUs of each as CUDA_VISIBLE_DEVICES names them; without GPUs and with SLURM,
-        numbers. No slots with SLURM mean any number of jobs. And fields of `Run`: the `gpus` of one training, the
-        `cpus` of this machine or of one SLURM job, and the `jobs` that share the `cpus`.
     """
-    if where == "slurm":
-        share = 0 if gpus == 0 else gpus_per_job or gpus or 1
-        return [str(number) for number in range(jobs or 0)], {"gpus": share, "cpus": cpus or SLURM_CPUS, "jobs": 1}
     cpus = cpus or len(os.sched_getaffinity(0))
     # A dry run may be meant for another machine, so it does not look for GPUs.
     names = [str(number) for number in range(gpus)] if dry_run and gpus is not None else visible_gpus(gpus)
-    if names:
-        each = gpus_per_job or min(len(names), most_gpus or len(names))
-        if each > len(names):
-            raise RecipeError(f"--gpus-per-job {each}: there are {len(names)} GPUs to share; ask for fewer.")
-        count = 1 if alone else len(names) // each
-        slots = [",".join(names[each * slot : each * (slot + 1)]) for slot in range(count)][: jobs or count]
-    else:
-        each = 0
-        slots = [str(number) for number in range(1 if alone else min(1 if jobs is None else jobs or cpus, cpus))]
-    return slots, {"gpus": each, "cpus": cpus, "jobs": len(slots)}
+    if not names:
+        count = 1 if alone else min(1 if jobs is None else jobs or cpus, cpus)
+        return Hardware(cpus=cpus, slots=tuple(str(number) for number in range(count)))
+    each = gpus_per_job or min(len(names), most_gpus or len(names))
+    if each > len(names):
+        raise RecipeError(f"--gpus-per-job {each}: there are {len(names)} GPUs to share; ask for fewer.")
+    count = 1 if alone else len(names) // each
+    slots = [",".join(names[each * slot : each * (slot + 1)]) for slot in range(count)]
+    return Hardware(gpus=each, cpus=cpus, slots=tuple(slots[: jobs or count]))
 
 
 def visible_gpus(wanted: int | None) -> list[str]:

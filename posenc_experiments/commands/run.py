@@ -10,7 +10,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.base.settings import conf_in, read_recipe
-from posenc_experiments.commands.options import Call, Command, Nodes, shared_options
+from posenc_experiments.commands.options import Call, Command, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments
 from posenc_experiments.workflow.pipeline import finish, run_plan
@@ -105,28 +105,20 @@ def _gpus_of_a_batch(recipe: Recipe) -> int | None:
 
 
 def run_conf(
-    conf: Path,
-    pair: str | None,
-    experiments: tuple[str, ...],
-    stages: str,
-    nodes: int,
-    node_rank: int,
-    rendezvous: str,
-    analyse: bool,
-    **options: Any,
+    conf: Path, pair: str | None, experiments: tuple[str, ...], stages: str, analyse: bool, **options: Any
 ) -> None:
     """Runs stages of experiments of one recipe; `Call` takes the `options`."""
     recipe = read_recipe(conf, options["overrides"])
     (recipe, names), wanted = choose_experiments(recipe, experiments), parse_stages(stages)
-    if node_rank:  # it only joins trainings
+    if options["node_rank"]:  # it only joins trainings
         wanted, analyse = [stage for stage in wanted if stage == "train"], False
-    call = Call(options, None if nodes > 1 else _gpus_of_a_batch(recipe), Nodes(nodes, node_rank, rendezvous))
+    call = Call(options, None if options["nodes"] > 1 else _gpus_of_a_batch(recipe))
     run = call.run(recipe, choose_pair(recipe, pair))
-    plan = make_plan(make_experiments(run, names, call.seeds), wanted, call.hardware.elsewhere)
+    plan = make_plan(make_experiments(run, names, call.seeds), wanted)
     chosen, seeds = [one.name for one in plan.experiments if one.seed == call.seeds[0]], ", ".join(map(str, call.seeds))
     run.say(f"{run.recipe.path.stem} {run.pair}: {', '.join(chosen)}; seed {seeds}; stages {', '.join(wanted)}")
     run.say(f"results: {run.pair_results_dir}; data: {run.pair_dir}")
-    finish(run_plan(plan, call.hardware))
+    finish(run_plan(plan))
     if "compare" in wanted:
         compare(run, plan.experiments)
     if analyse:

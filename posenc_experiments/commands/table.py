@@ -37,8 +37,8 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     table = read_table(folder, name, options["overrides"])
     call = Call(options, 1)
     rows = make_rows(table, folder.absolute(), call)
-    plan = make_plan([one for row in rows for one in row.experiments], list(STAGES[:-1]), call.hardware.elsewhere)
-    failures = {} if show else run_plan(plan, call.hardware)
+    plan = make_plan([one for row in rows for one in row.experiments], list(STAGES[:-1]))
+    failures = {} if show else run_plan(plan)
     if not options["dry_run"]:
         from posenc_experiments.evaluation.paper import write_report
 

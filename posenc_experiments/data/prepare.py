@@ -16,9 +16,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, locked, read_json, replace_directory, set_done, write_json
+from posenc_experiments.base.markers import (
+    empty_directory,
+    file_hash,
+    is_done,
+    locked,
+    naming_full_disk,
+    read_json,
+    replace_directory,
+    set_done,
+    write_json,
+)
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
+from posenc_experiments.base.step import Step
 from posenc_experiments.data import clean, context, encode, subwords, text
 from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
 from posenc_experiments.data.lengths import index_file, read_sizes
@@ -26,7 +37,6 @@ from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
 from posenc_experiments.data.raw import Raw, documents, extract, has_members, raw_files
 from posenc_experiments.data.sources import known_counts, pair_tests
-from posenc_experiments.data.steps import Steps
 from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
@@ -39,67 +49,115 @@ def subset(run: Run, test: str) -> str:
     return f"test{index or ''}"
 
 
+class Preparation:
+    """The data of a pair in preparation; its directory's name stands for all that the steps depend on."""
+
+    def __init__(self, run: Run) -> None:
+        final = prepared_dir(run)
+        self.run, self.title, self.directory = run, run.pair, final.with_name(f"{final.name}.work")
+
+    def path(self, step: str) -> Path:
+        """The directory of a step's outputs."""
+        return self.directory / step
+
+    def facts_path(self, step: str) -> Path:
+        return self.directory / f"{step}.json"
+
+    def facts(self, step: str) -> Any:
+        """What a step returned."""
+        return read_json(self.facts_path(step))
+
+    def inputs(self, step: str) -> str:
+        return ""
+
+    def is_done(self, step: str) -> bool:
+        return is_done(self.directory, step)
+
+
+class Part(Step):
+    """A step of the preparation: a function that fills an empty directory and returns facts, for JSON.
+
+    Its outputs are deleted as soon as no later step reads them, so that the disk never holds a corpus more than twice.
+    """
+
+    def __init__(self, name: str, reads: tuple[str, ...], function: Callable[[Preparation, Path], Any]) -> None:
+        self.name, self.reads, self.function = name, reads, function
+
+    def make(self, one: Preparation, locks: tuple[int, ...]) -> list[Path]:
+        one.run.say(f"prepare: {self.name}...")
+        directory = empty_directory(one.path(self.name))
+        with naming_full_disk(directory):
+            write_json(one.facts_path(self.name), self.function(one, directory))
+        return [one.facts_path(self.name)]
+
+
+def parts_of(run: Run) -> list[Part]:
+    """The steps of the stage, in order."""
+    extracted: tuple[str, ...] = ("extract",) if has_members(run) else ()
+    return [
+        *([Part("extract", (), _extract)] if extracted else []),
+        Part("evaluation", extracted, _evaluation),
+        Part("clean", extracted, _clean),
+        Part("learn", ("clean",), _learn),
+        Part("encode", ("evaluation", "clean", "learn"), _encode),
+        Part("binarize", ("encode",), _binarize),
+        Part("publish", ("evaluation", "learn", "binarize"), _publish),
+    ]
+
+
 def prepare(run: Run) -> None:
-    """Runs the stage."""
-    final = prepared_dir(run)
-    work = final.with_name(f"{final.name}.work")
+    """Runs the stage; after a kill, it resumes with the first step that is not done."""
+    final, work = prepared_dir(run), Preparation(run)
     if run.dry_run:
         settings = run.recipe.prepare
         if has_members(run):
             run.say(f"# extract the members that sources.tsv names from the archives in {download_dir(run)}")
         changes = "".join(f"{change}, " for change in settings.changes)
-        run.say(f"# clean, {changes}learn subwords ({settings.subwords}, {settings.vocabulary:,}) and encode in {work}")
-        run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
-        run.say(f"# move {work / 'publish'} to {final}")
+        how = f"{changes}learn subwords ({settings.subwords}, {settings.vocabulary:,})"
+        run.say(f"# clean, {how} and encode in {work.directory}")
+        run.dry(_preprocess_command(run, work.path("encode"), work.path("binarize")))
+        run.say(f"# move {work.path('publish')} to {final}")
         return
     if is_prepared(run):
         run.say(f"prepare: done before, in {final}")
     else:
-        with locked(work):
-            steps = make_steps(run, work)
-            result = steps.run(lambda words: run.say(f"prepare: {words}"))
-            said = steps.facts("publish")["said"]
-            set_done(result, "prepare")
-            replace_directory(result, final)
+        with locked(work.directory) as lock:
+            parts = parts_of(run)
+            to_do = [part for part in parts if not part.is_done(work)]
+            if len(to_do) < len(parts):
+                run.say(f"prepare: resumes {f'with the step {to_do[0].name}' if to_do else 'after the last step'}")
+            for number, part in enumerate(to_do):
+                part.complete(work, (lock,))
+                # The inputs of the last step stay until its result has been moved.
+                read = {name for later in (*to_do[number + 1 :], parts[-1]) for name in (*later.reads, "publish")}
+                for other in parts:
+                    if other.name not in read:
+                        shutil.rmtree(work.path(other.name), ignore_errors=True)
+            said = work.facts("publish")["said"]
+            set_done(work.path("publish"), "prepare")
+            replace_directory(work.path("publish"), final)
         for line in said:
             run.say(f"prepare: {line}")
         run.say(f"prepare: binarized in {binarized_dir(run)}")
-    shutil.rmtree(work, ignore_errors=True)  # may also be left by a run that was killed after its last step
+    shutil.rmtree(work.directory, ignore_errors=True)  # may also be left by a run that was killed after its last step
 
 
-def make_steps(run: Run, work: Path) -> Steps:
-    """The steps of the stage."""
-    steps = Steps(work)
-
-    def add(name: str, reads: tuple[str, ...], function: Callable[[Run, Steps, Path], Any]) -> None:
-        steps.add(name, reads, partial(function, run, steps))
-
-    extracted: tuple[str, ...] = ("extract",) if has_members(run) else ()
-    if extracted:
-        add("extract", (), _extract)
-    add("evaluation", extracted, _evaluation)
-    add("clean", extracted, _clean)
-    add("learn", ("clean",), _learn)
-    add("encode", ("evaluation", "clean", "learn"), _encode)
-    add("binarize", ("encode",), _binarize)
-    add("publish", ("evaluation", "learn", "binarize"), _publish)
-    return steps
+def _extract(work: Preparation, directory: Path) -> None:
+    extract(work.run, directory)
 
 
-def _extract(run: Run, steps: Steps, directory: Path) -> None:
-    extract(run, directory)
-
-
-def _raw(run: Run, steps: Steps, split: str) -> list[tuple[Raw, Raw]]:
-    sides = [raw_files(run, steps.path("extract"), split, side) for side in (run.source, run.target)]
+def _raw(work: Preparation, split: str) -> list[tuple[Raw, Raw]]:
+    run = work.run
+    sides = [raw_files(run, work.path("extract"), split, side) for side in (run.source, run.target)]
     return list(zip(*sides, strict=True))  # wanted_sources has checked that both sides have as many files
 
 
-def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
+def _evaluation(work: Preparation, directory: Path) -> list[str]:
     """Copies the validation and test sets unchanged, and checks them before the steps that take hours."""
-    corpus, said = run.recipe.corpus, []
+    run, said = work.run, list[str]()
+    corpus = run.recipe.corpus
     for split in dict.fromkeys((corpus.valid, *pair_tests(run))):
-        raw = _raw(run, steps, split)
+        raw = _raw(work, split)
         if len(raw) != 1:
             raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(raw)}.")
         lines = []
@@ -120,13 +178,13 @@ def _evaluation(run: Run, steps: Steps, directory: Path) -> list[str]:
     return said
 
 
-def _clean(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
-    corpus = run.recipe.corpus
-    named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(run, steps, split)]
+def _clean(work: Preparation, directory: Path) -> dict[str, Any]:
+    run, corpus = work.run, work.run.recipe.corpus
+    named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(work, split)]
     sizes: list[int] = []
     batches = clean.read_batches([raw for _, raw in named], sizes, run.recipe.prepare)
     function = partial(clean.clean_batch, settings=run.recipe.prepare, source=run.source)
-    counts = _write(run, directory, "train", in_order(function, batches, run.cpus))
+    counts = _write(run, directory, "train", in_order(function, batches, run.hardware.cpus))
     said = [
         compare(split, size, raw[0].known_lines, str(corpus.sources))
         for (split, raw), size in zip(named, sizes, strict=True)
@@ -167,14 +225,14 @@ def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Clean
     return counts
 
 
-def _learn(run: Run, steps: Steps, directory: Path) -> list[str]:
+def _learn(work: Preparation, directory: Path) -> list[str]:
     """Learns subwords from every n-th pair, a sample of the corpus without random numbers; returns what to say."""
-    settings = run.recipe.prepare
-    counts = TrainCounts(**steps.facts("clean")["counts"])
+    run, settings = work.run, work.run.recipe.prepare
+    counts = TrainCounts(**work.facts("clean")["counts"])
     pairs = counts.after_steps()["kept"]  # by the step before
     step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
     # Languages are sorted, so that both directions of a pair learn the same subwords.
-    files = [(language, steps.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
+    files = [(language, work.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
     size = in_child(learn_from, directory, files, step, settings, run.recipe.corpus.text is not None)
     if size == settings.vocabulary:
         return []
@@ -244,14 +302,17 @@ def subwords_of(binarized: Path, language: str) -> Subwords:
         raise RecipeError(f"The subwords of {record} cannot be loaded ({error}): prepare the data again.") from None
 
 
-def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
-    corpus, settings, learnt = run.recipe.corpus, run.recipe.prepare, steps.path("learn")
-    cleaned = steps.facts("clean")
-    sides = [steps.path("clean") / f"train.{side}" for side in (run.source, run.target)]
+def _encode(work: Preparation, directory: Path) -> dict[str, Any]:
+    run, learnt = work.run, work.path("learn")
+    corpus, settings = run.recipe.corpus, run.recipe.prepare
+    cleaned = work.facts("clean")
+    sides = [work.path("clean") / f"train.{side}" for side in (run.source, run.target)]
     batches = clean.read_batches([(Raw(sides[0], sides[0].name), Raw(sides[1], sides[1].name))], [])
     start = (learnt, run.source, run.target, settings)
     counts = TrainCounts(**cleaned["counts"])
-    counts.add(_write(run, directory, "train", in_order(encode.encode_batch, batches, run.cpus, encode.start, start)))
+    counts.add(
+        _write(run, directory, "train", in_order(encode.encode_batch, batches, run.hardware.cpus, encode.start, start))
+    )
     if not counts.kept:
         raise _nothing_left(run, counts)
     said = [
@@ -260,25 +321,26 @@ def _encode(run: Run, steps: Steps, directory: Path) -> dict[str, Any]:
     ]
     if settings.changes:
         said.append(f"the model's text: {', '.join(settings.changes)}; references are unchanged")
-    said += steps.facts("learn") or []  # None, if an earlier version made it
+    said += work.facts("learn")
     said += compare_known(counts.after_steps(), known_counts(run))
     evals = {}
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
-        found = _encode_eval(run, steps, directory, name, split)
+        found = _encode_eval(work, directory, name, split)
         evals[name] = {"split": split, **asdict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
     train = {"splits": cleaned["splits"], **asdict(counts), "after": counts.after_steps()}
-    said += [*steps.facts("evaluation"), *_forms_of_references(run, steps)]
+    said += [*work.facts("evaluation"), *_forms_of_references(work)]
     return {"train": train, "evaluation": evals, "said": said}
 
 
-def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str) -> EvalCounts:
-    counts, limit = EvalCounts(), run.recipe.prepare.eval_max_tokens
+def _encode_eval(work: Preparation, directory: Path, name: str, split: str) -> EvalCounts:
+    run, counts = work.run, EvalCounts()
+    limit = run.recipe.prepare.eval_max_tokens
     encoded = []
     for side in (run.source, run.target):
-        path = steps.path("evaluation") / f"{split}.{side}"
+        path = work.path("evaluation") / f"{split}.{side}"
         lines = context.with_before(text.clean_eval_lines(path), documents(run, split), "\t")
-        encoded.append(context.encode(load_subwords(run, side, steps.path("learn")), lines))
+        encoded.append(context.encode(load_subwords(run, side, work.path("learn")), lines))
         counts.odd_separators += sum(map(text.odd_separators, text.read_lines(path)))
     with (
         _open_for_writing(directory / f"{name}.{run.source}") as left,
@@ -296,11 +358,12 @@ def _encode_eval(run: Run, steps: Steps, directory: Path, name: str, split: str)
     return counts
 
 
-def _forms_of_references(run: Run, steps: Steps) -> list[str]:
+def _forms_of_references(work: Preparation) -> list[str]:
     """A warning if references have characters that the model never writes."""
-    settings, found = run.recipe.prepare, []
+    run, found = work.run, []
+    settings = run.recipe.prepare
     for test in pair_tests(run):
-        lines = text.clean_eval_lines(steps.path("evaluation") / f"{test}.{run.target}")
+        lines = text.clean_eval_lines(work.path("evaluation") / f"{test}.{run.target}")
         if numbers := subwords.of_other_form(lines, settings):
             found.append(f"{len(numbers):,} of {test} (first in line {numbers[0]:,})")
     if not found:
@@ -316,10 +379,11 @@ def _open_for_writing(path: Path) -> TextIO:
     return open(path, "w", encoding="utf-8", newline="\n")
 
 
-def _binarize(run: Run, steps: Steps, directory: Path) -> Any:
-    command = _preprocess_command(run, steps.path("encode"), directory)
+def _binarize(work: Preparation, directory: Path) -> Any:
+    run = work.run
+    command = _preprocess_command(run, work.path("encode"), directory)
     run_command(run, command, run.pair_dir / "preprocess.log", "fairseq-preprocess")
-    facts = steps.facts("encode")
+    facts = work.facts("encode")
     require_lines(run, directory, facts["train"]["kept"])
     return facts
 
@@ -339,17 +403,17 @@ def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
     tests = ",".join(str(tokens / subset(run, test)) for test in pair_tests(run))
     words = [*run.module("fairseq_cli.preprocess"), "--source-lang", run.source, "--target-lang", run.target]
     words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
-    words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.cpus)]
+    words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.hardware.cpus)]
     return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
 
 
-def _publish(run: Run, steps: Steps, directory: Path) -> Any:
+def _publish(work: Preparation, directory: Path) -> Any:
     """Collects the outputs that training and scoring read, as hard links, which take no space."""
-    facts = steps.facts("binarize")
-    shutil.copytree(steps.path("binarize"), directory / "binarized", copy_function=_link)
-    for path in steps.path("learn").iterdir():
+    run, facts = work.run, work.facts("binarize")
+    shutil.copytree(work.path("binarize"), directory / "binarized", copy_function=_link)
+    for path in work.path("learn").iterdir():
         _link(path, directory / path.name)
-    for path in steps.path("evaluation").iterdir():
+    for path in work.path("evaluation").iterdir():
         _link(path, directory / path.name)
     report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
     write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})

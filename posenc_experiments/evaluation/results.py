@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,12 @@ DESCRIPTION = ("corpus", "pair", "name", "arch", "encoding", "flags", "seed")
 #: what the summary of its training says
 SUMMARY = ("parameters", "words_per_second", "valid_loss", "vocabulary")
 Result = Any  # a row of the table as itertuples() gives it
+#: the types of the values in experiment.json and training.json, of those that are not null
+KINDS = {
+    **dict.fromkeys(("corpus", "pair", "setup", "arch", "encoding", "name", "fingerprint"), str),
+    **dict.fromkeys(("flags", "made_from", "environment"), dict),
+    **dict.fromkeys(("seed", "parameters", "words_per_second", "updates", "valid_loss"), (int, float)),
+}
 
 
 def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.DataFrame:
@@ -103,12 +109,15 @@ def _natural(path: Path) -> list[list[str | float]]:
     return [[float(piece) if number % 2 else piece for number, piece in enumerate(one)] for one in pieces]
 
 
-def _read_object(path: Path, keys: Iterable[str]) -> dict[str, Any]:
+def _read_object(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """Reads a JSON object with these keys."""
     value = read_json(path)
     if not isinstance(value, dict) or (missing := [key for key in keys if key not in value]):
         problem = f"it lacks {missing[0]!r}" if isinstance(value, dict) else "it holds no JSON object"
         raise RecipeError(f"{path} is damaged ({problem}): run its recipe again.")
+    for key, kinds in KINDS.items():
+        if (key in keys or value.get(key) is not None) and not isinstance(value[key], kinds):
+            raise RecipeError(f"{path} is damaged ({key!r} is {value[key]!r}): run its recipe again.")
     return value
 
 

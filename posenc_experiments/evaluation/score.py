@@ -11,6 +11,7 @@ from typing import Any
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import has_asian_ter
 from posenc_experiments.base.markers import file_hash, read_json, write_json
+from posenc_experiments.base.step import Step
 from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
@@ -19,10 +20,9 @@ from posenc_experiments.evaluation.results import SEAL, read_lines, require_equa
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
-from posenc_experiments.experiment.stage import Stage
 
 
-class ScoreStage(Stage):
+class ScoreStage(Step):
     name = "score"
     after = TranslateStage()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, empty_directory, forget
 from posenc_experiments.base.run import run_command, write_command
+from posenc_experiments.base.step import Step
 from posenc_experiments.data import context, prepare, text
 from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.data.sources import pair_tests
@@ -24,13 +25,12 @@ from posenc_experiments.experiment.layout import (
     SENTENCES,
     SOURCES,
 )
-from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.average import AverageStage
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 
-class TranslateStage(Stage):
+class TranslateStage(Step):
     name = "translate"
     after = AverageStage()
     missing = "has no translations yet"

@@ -1,1 +1,1 @@
-"""One experiment: its directory, its commands, its identity, and the base class of its stages."""
+"""One experiment: its identity, its directory, its commands, and checks of its flags."""

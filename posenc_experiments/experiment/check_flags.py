@@ -1,22 +1,78 @@
-"""Checks command lines with fairseq's own parser, and builds their models, before hours of work depend on them."""
+"""Checks fairseq's command lines before hours of work depend on them.
 
+`check_flags` parses them with fairseq's own parser, builds the models without memory, and refuses settings that cannot
+lead to a result; `check_data` does so, after the preparation, for what depends on the data. Settings that fairseq-train
+refuses before its first update, or fairseq-generate at its start, need no rule here.
+"""
+
+import math
+import re
 from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.recipe import SAVE_INTERVAL
+from posenc_experiments.base.run import Run
+from posenc_experiments.data import lengths, prepare
+from posenc_experiments.data.prepared import is_prepared
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.experiment.check_settings import Checked, check_settings
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.fairseq_flags import Refused, read, refusal
+from posenc_experiments.experiment.fairseq_flags import Refused, read
 
 #: entries of the dictionaries of models that are built only to find flags that do not fit together
 SOME_VOCABULARY = 8
-#: parameters of a model that no machine of today trains with this package
-MOST_PARAMETERS = 10**11
 #: flags that these models ignore: they depend on the vocabulary, or need the other processes of the training
 UNCHECKED = {"adaptive_softmax_cutoff": None, "adaptive_input": False, "base_layers": 0}
+Fault = tuple[str, str]  # the flag, and what is wrong with it
+MINIMUM = {
+    **dict.fromkeys(["max-epoch", "max-update", "stop-time-hours"], 0),
+    **dict.fromkeys(["save-interval", "validate-interval", "update-freq"], 1),
+    **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
+    **dict.fromkeys(["beam", "nbest", "total-num-update"], 1),
+}
+# Values of --best-checkpoint-metric, and the flag that makes validation compute each.
+MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A command of fairseq and its settings: the training of one experiment, or the generation of all (None)."""
+
+    experiment: Experiment | None
+    run: Run
+    settings: dict[str, Any]
+
+    def get(self, flag: str) -> Any:
+        """The value of a flag; None if it has none, or the command has no such flag."""
+        value = self.settings.get(flag.replace("-", "_"))
+        # fairseq parses a flag whose default is the value of another flag as text.
+        return int(value) if flag in MINIMUM and isinstance(value, str) and value.isdecimal() else value
+
+    def refuse(self, faults: Iterator[Fault]) -> None:
+        """RecipeError for the first fault, which names the place where the flag was set."""
+        for flag, problem in faults:
+            raise RecipeError(f"{self.where_set(flag) or self.run.recipe.path}: {problem}")
+
+    def where_set(self, flag: str) -> str | None:
+        """The place where a flag was set; None if it was not."""
+        if self.experiment is not None:
+            return self.experiment.where_set(flag)
+        recipe = self.run.recipe
+        return recipe.where("generate", flag) if flag in recipe.generate else None
+
+    def refusal(self, complaint: str) -> RecipeError:
+        """An error with fairseq's complaint and the place where the flag it names was set."""
+        recipe, name = self.run.recipe, self.experiment.name if self.experiment else None
+        if self.experiment is not None and complaint.startswith("argument --arch"):
+            where = f"{recipe.where('experiments', self.experiment.name)}, or {recipe.where('model', 'size')}"
+            return RecipeError(f"{where}: there is no architecture '{self.experiment.arch}'.")
+        flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
+        found = next(filter(None, map(self.where_set, flags)), None)
+        return RecipeError(f"{found or str(recipe.path) + (f', experiment {name}' if name else '')}: {complaint}")
 
 
 def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checked]:
@@ -34,8 +90,6 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> list[Checke
         checked.append(read_generation(experiments[0]))
     for each in checked:
         check_settings(each)
-        if each.experiment is not None:
-            _require_updates(each.experiment, each.settings)
     return checked
 
 
@@ -49,27 +103,10 @@ def read_training(experiment: Experiment) -> Checked:
         settings = _read("train", train_command(experiment))
         if "position_encoding" in settings:  # an architecture of this package
             with suppress(ReadsValues):
-                _require_trainable(build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY))
+                build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY)
         return Checked(experiment, experiment.run, settings)
     except (Refused, FlagError) as error:
-        raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
-
-
-def _require_trainable(model: Any) -> None:
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    if (total := sum(sizes.values())) > MOST_PARAMETERS:
-        largest = max(sizes, key=lambda name: sizes[name])
-        raise Refused(f"the model has {total:,} parameters, {sizes[largest]:,} of them in {largest}: make it smaller.")
-
-
-def _require_updates(experiment: Experiment, settings: dict[str, Any]) -> None:
-    # Imported here, because it imports torch.
-    from posenc_experiments.experiment.first_updates import require_updates
-
-    try:
-        require_updates(settings)
-    except Refused as error:
-        raise RecipeError(refusal(experiment.run, str(error), experiment)) from None
+        raise Checked(experiment, experiment.run, {}).refusal(str(error)) from None
 
 
 def read_generation(experiment: Experiment) -> Checked:
@@ -78,8 +115,130 @@ def read_generation(experiment: Experiment) -> Checked:
     try:
         return Checked(None, run, _read("generate", generate_command(experiment, pair_tests(run)[0], run.output_dir)))
     except Refused as error:
-        raise RecipeError(refusal(run, str(error))) from None
+        raise Checked(None, run, {}).refusal(str(error)) from None
 
 
 def _read(kind: str, command: list[str]) -> dict[str, Any]:
     return read(kind, command[command.index(f"fairseq_cli.{kind}") + 1 :])
+
+
+def check_settings(checked: Checked) -> None:
+    """RecipeError for settings that cannot lead to a result with any data."""
+    checked.refuse(_faults(checked))
+    checked.refuse(
+        _training_faults(checked) if checked.experiment else _too_short(checked, checked.get("max-source-positions"))
+    )
+
+
+def check_data(commands: list[Checked]) -> None:
+    """RecipeError for settings that cannot lead to a result with the prepared data, or that leave out a part of it.
+
+    Commands whose data is not prepared are not checked.
+    """
+    for checked in commands:
+        if is_prepared(checked.run):
+            checked.refuse(_lengths_of_training(checked) if checked.experiment else _lengths_of_tests(checked))
+
+
+def _faults(checked: Checked) -> Iterator[Fault]:
+    for flag, least in MINIMUM.items():
+        value = checked.get(flag)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, str):
+                yield flag, f"--{flag} {number}: write a whole number."
+            elif number is not None and number < least:
+                yield flag, f"--{flag} {number}: write at least {least}."
+
+
+def _training_faults(checked: Checked) -> Iterator[Fault]:
+    get, recipe = checked.get, checked.run.recipe
+    for rate in get("lr"):
+        if not 0 < rate < math.inf:
+            yield "lr", f"--lr {rate}: write a number above 0."
+    patience = get("patience") > 0 and not get("disable-validation")
+    if not (get("max-epoch") or get("max-update") or get("stop-time-hours") or patience or get("stop-min-lr") >= 0):
+        yield "max-update", "the training would never end: add max-update or max-epoch to `train`."
+    # fairseq-train refuses this too, but only after the preparation, which would have to be repeated.
+    if get("share-all-embeddings") and not recipe.prepare.joined_dictionary:
+        yield "share-all-embeddings", "--share-all-embeddings needs prepare.joined-dictionary = true: change either."
+    metric = get("best-checkpoint-metric")
+    if not get("disable-validation") and metric in MEASURED_BY and not get(MEASURED_BY[metric]):
+        yield (
+            "best-checkpoint-metric",
+            f"--best-checkpoint-metric {metric} ends the training at its first validation, unless "
+            f"--{MEASURED_BY[metric]} is given: add it to `train`.",
+        )
+    end = "max-epoch" if recipe.average_by == "epochs" else "max-update"
+    if recipe.average > 1 and get(end):
+        yield from _too_few(checked, end, get(end) // get(SAVE_INTERVAL[recipe.average_by]))
+
+
+def _too_few(checked: Checked, end: str, kept: int) -> Iterator[Fault]:
+    """A fault if a training that ends by the flag `end` writes fewer checkpoints than are averaged."""
+    recipe, interval = checked.run.recipe, SAVE_INTERVAL[checked.run.recipe.average_by]
+    if kept < recipe.average:
+        yield (
+            end,
+            f"--{end} {checked.get(end)} with --{interval} {checked.get(interval)} leaves {kept} of the "
+            f"{recipe.average} checkpoints by {recipe.average_by} that are averaged ("
+            f"{recipe.where('generate', 'average')}): train longer, save more often, or average fewer.",
+        )
+
+
+def _too_short(checked: Checked, source: int) -> Iterator[Fault]:
+    """A fault if a source of this many tokens may get no translation, as --min-len exceeds its maximum length."""
+    get = checked.get
+    most = int(get("max-len-a") * source + get("max-len-b"))
+    if most < get("min-len") and not get("match-source-len"):
+        flags = [flag for flag in ("max-len-b", "max-len-a", "min-len") if flag in checked.run.recipe.generate]
+        yield (
+            flags[0],
+            f"a source of {source:,} tokens gets at most {most} by --max-len-a {get('max-len-a')} and --max-len-b "
+            f"{get('max-len-b')}, but at least {get('min-len')} by --min-len: raise --max-len-b.",
+        )
+
+
+def _lengths_of_training(checked: Checked) -> Iterator[Fault]:
+    """Faults if fairseq would leave out prepared pairs, or fail at one."""
+    run, get = checked.run, checked.get
+    train, valid = lengths.longest(run, "train"), lengths.longest(run, "valid")
+    tests = [lengths.longest(run, prepare.subset(run, test)) for test in pair_tests(run)]
+    # With this flag, the user wants validation to leave out long pairs.
+    positions = [train, *([] if get("skip-invalid-size-inputs-valid-test") else [valid]), *tests]
+    bounds = {
+        "max-source-positions": 0 if get("truncate-source") else max(source for source, _ in positions),
+        "max-target-positions": max(target for _, target in positions),
+        "max-tokens": max(train),
+        "max-tokens-valid": max(valid),
+    }
+    yield from _too_long(checked, bounds)
+
+
+def _lengths_of_tests(checked: Checked) -> Iterator[Fault]:
+    run = checked.run
+    subsets = [prepare.subset(run, test) for test in pair_tests(run)]
+    longest = [lengths.longest(run, subset) for subset in subsets]
+    truncates = "truncate-source" in {**run.recipe.model, **run.recipe.train, **run.extra}
+    bounds = {
+        "max-source-positions": 0 if truncates else max(source for source, _ in longest),
+        "max-target-positions": max(target for _, target in longest),
+        "max-tokens": max(map(max, longest)),
+    }
+    yield from _too_long(checked, bounds)
+    yield from _too_short(checked, min(lengths.shortest_source(run, subset) for subset in subsets))
+
+
+def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:
+    """Faults for flags whose limit is below the longest sentence in `bounds`."""
+    for flag, longest in bounds.items():
+        limit = checked.get(flag)
+        if limit is None or limit >= longest:
+            continue
+        if flag == "max-tokens-valid" and checked.where_set(flag) is None:
+            flag = "max-tokens"  # the default of --max-tokens-valid
+        yield (
+            flag,
+            f"--{flag} {limit} is below the longest sentence that was kept, {longest:,} tokens with its </s>: fairseq "
+            f"would leave it out or fail; write at least {longest}, or lower prepare.max-tokens and "
+            "eval-max-tokens.",
+        )

@@ -8,7 +8,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.request import package_directory
+from posenc_experiments.experiment.fairseq_flags import package_directory
 
 # Flags of every training, unless it sets them itself.
 TRAIN_DEFAULTS = {
@@ -47,28 +47,32 @@ def train_command(experiment: Experiment) -> list[str]:
 
 def _launcher(run: Run, module: str) -> list[str]:
     """The words that start the processes of a training on this node: Python alone, or torchrun."""
-    if run.workers == 1:
+    if run.hardware.workers == 1:
         return run.module(module)
-    host, _, port = run.rendezvous.rpartition(":")
-    several = ["--nnodes", str(run.nodes), "--node_rank", str(run.node_rank)]
-    meet = ["--standalone"] if run.nodes == 1 else [*several, "--master_addr", host.strip("[]"), "--master_port", port]
-    return [*run.module("torch.distributed.run"), *meet, "--nproc_per_node", str(run.processes), "-m", module]
+    host, _, port = run.hardware.rendezvous.rpartition(":")
+    several = ["--nnodes", str(run.hardware.nodes), "--node_rank", str(run.hardware.node_rank)]
+    meet = (
+        ["--standalone"]
+        if run.hardware.nodes == 1
+        else [*several, "--master_addr", host.strip("[]"), "--master_port", port]
+    )
+    return [*run.module("torch.distributed.run"), *meet, "--nproc_per_node", str(run.hardware.processes), "-m", module]
 
 
 def _hardware(experiment: Experiment) -> Flags:
     """The flags for hardware, precision and reporting."""
     run = experiment.run
     # Without a number, fairseq uses every GPU that it sees.
-    flags = {"distributed-world-size": str(run.workers)}
+    flags = {"distributed-world-size": str(run.hardware.workers)}
     if run.precision in ("fp16", "bf16"):
         flags[run.precision] = ""
     if run.tensorboard:
         flags["tensorboard-logdir"] = str(experiment.tensorboard)
     if run.wandb:
         flags["wandb-project"] = run.wandb
-    if not run.gpus:
+    if not run.hardware.gpus:
         flags["cpu"] = ""
-        if run.workers > 1:
+        if run.hardware.workers > 1:
             # Without these, each process would start a training of its own, all in one directory.
             flags |= {"distributed-backend": "gloo", "ddp-backend": "legacy_ddp", "distributed-init-method": "env://"}
             flags |= {"distributed-no-spawn": "", "distributed-rank": "-1"}
@@ -82,11 +86,11 @@ def train_environment(run: Run) -> dict[str, str]:
     times as many words/s.
     """
     # torchrun does not pass on its own -P to the processes that it starts.
-    safe = {"PYTHONSAFEPATH": "1"} if run.workers > 1 else {}
-    if run.gpus:
+    safe = {"PYTHONSAFEPATH": "1"} if run.hardware.workers > 1 else {}
+    if run.hardware.gpus:
         return safe
     keep = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(1 << 28)}
-    return {**safe, "OMP_NUM_THREADS": str(run.job_cpus), **keep}
+    return {**safe, "OMP_NUM_THREADS": str(run.hardware.job_cpus), **keep}
 
 
 def generate_command(experiment: Experiment, test: str, results: Path) -> list[str]:
@@ -97,10 +101,10 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
     return [
         *(*run.module("fairseq_cli.generate"), *common_words(run, task), "--path", str(experiment.averaged)),
         *("--gen-subset", subset, "--results-path", str(results), *flag_words(run.recipe.generate)),
-        *("--distributed-world-size", "1", *([] if run.gpus else ["--cpu"])),
+        *("--distributed-world-size", "1", *([] if run.hardware.gpus else ["--cpu"])),
     ]
 
 
 def generate_environment(run: Run) -> dict[str, str]:
     """Environment variables of a translation."""
-    return {"OMP_NUM_THREADS": str(run.job_cpus)}
+    return {"OMP_NUM_THREADS": str(run.hardware.job_cpus)}

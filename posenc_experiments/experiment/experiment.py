@@ -1,29 +1,58 @@
-"""An experiment: an encoding with its flags, on one pair with one seed; its directory and fingerprints."""
+"""An experiment: an encoding with its flags, on one pair with one seed; its identity, directory and fingerprints.
+
+Its identity is all that its result depends on but the seed, as it was given: the architecture, the flags with
+normalized values, the settings of the preparation, the text and the content of files. Its SHA-256 is the fingerprint,
+which names its directory; only seeds with the same fingerprint are pooled. It leaves out flags that only affect where
+and how fast a training runs (fairseq_posenc/hardware.py), the commit, and the versions of libraries, which are recorded
+separately. A change of the code that changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the
+``initial_values`` of an encoding.
+"""
 
 import importlib.metadata
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.flags import Flags
+from posenc_experiments.base.flags import Flags, parse_flags
 from posenc_experiments.base.languages import require_tokenizer
-from posenc_experiments.base.markers import fingerprint, is_done, not_default
+from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
+from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepared, testsets
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import identity
+from posenc_experiments.experiment.fairseq_flags import file_problem, normalized, value_of, whole, without_hardware
 from posenc_experiments.experiment.layout import Layout
-from posenc_experiments.experiment.request import Request, whole, without_hardware
+
+# Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
+VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
+# Flags that name a file: its content counts, not its path.
+FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
 
 
 @dataclass(frozen=True)
-class Experiment(Request, Layout):
+class Experiment(Layout):
     """One experiment to train and score; it determines all results in its directory."""
 
+    run: Run
+    name: str
     seed: int
+
+    @property
+    def encoding(self) -> str:
+        return self.run.recipe.experiments[self.name][0]
+
+    @property
+    def arch(self) -> str:
+        return f"transformer_{self.encoding}_{self.run.recipe.size}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.run.pair} seed {self.seed}"
 
     @cached_property
     def directory(self) -> Path:
@@ -32,21 +61,82 @@ class Experiment(Request, Layout):
         found = sorted(folder.glob(f"*-{self.fingerprint[:8]}"))
         return (found[0] if found else folder / f"{name}-{self.fingerprint[:8]}") / f"seed{self.seed}"
 
+    @cached_property
+    def flags(self) -> Flags:
+        """The experiment's own flags: those of its row in the recipe, and those after `--`.
+
+        Raises:
+            RecipeError: the row, --set and the flags after `--` give a flag different values, so that one is ignored.
+        """
+        recipe, name = self.run.recipe, self.name
+        row = parse_flags(recipe.experiments[name][1:], f"`experiments` {name}")
+        places = {
+            recipe.where("experiments", name): row,
+            "--set": recipe.overridden,
+            "the flags after --": self.run.extra,
+        }
+        for (one, flags), (other, others) in combinations(places.items(), 2):
+            for flag, value in flags.items():
+                if value_of(value) != value_of(others.get(flag, value)):
+                    raise RecipeError(f"--{flag} is {value} by {one}, and {others[flag]} by {other}: leave one out.")
+        return {**row, **self.run.extra}
+
+    @cached_property
+    def train_flags(self) -> Flags:
+        """All flags of the model and the training, without those that depend on the hardware."""
+        recipe = self.run.recipe
+        flags = {**recipe.model, **recipe.train, **self.flags}
+        if recipe.average > 1:
+            self._require_checkpoints(flags)
+            # The training must not delete checkpoints that are averaged later.
+            key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
+            if 0 <= whole(flags, key, -1) < recipe.average:
+                flags[key] = str(recipe.average)
+        return flags
+
+    def _require_checkpoints(self, flags: Flags) -> None:
+        """RecipeError if training with these flags writes no checkpoints of the kind that is averaged."""
+        recipe = self.run.recipe
+        where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
+        if recipe.average_by == "updates" and whole(flags, "save-interval-updates", 0) < 1:
+            raise RecipeError(
+                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to `train`."
+            )
+        if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
+            raise RecipeError(
+                f"{where}by epochs needs checkpoints of epochs: leave out no-epoch-checkpoints, or write average-by = "
+                "updates."
+            )
+
+    def where_set(self, flag: str) -> str | None:
+        """The place where a flag of the training was set; None if it was not."""
+        recipe = self.run.recipe
+        if flag in self.run.extra:
+            return f"--{flag} after --"
+        if flag in self.flags:
+            return recipe.where("experiments", self.name)
+        sections = {"train": recipe.train, "model": recipe.model}
+        return next((recipe.where(name, flag) for name, flags in sections.items() if flag in flags), None)
+
     @property
-    def title(self) -> str:
-        return f"{self.name} {self.run.pair} seed {self.seed}"
+    def start(self) -> Self | None:
+        """What it continues, with the same seed, if --finetune-from-model names an experiment of the recipe."""
+        name = self.train_flags.get("finetune-from-model")
+        return replace(self, name=name) if name in self.run.recipe.experiments else None
 
     def description(self) -> dict[str, Any]:
         """The contents of experiment.json for a training that starts now."""
-        flags = {name: _number(value) for name, value in self.named_flags.items()}
-        changed = without_hardware({**self.run.recipe.overridden, **self.run.extra})
+        recipe = self.run.recipe
+        # These distinguish it from the other experiments of its recipe.
+        flags = without_hardware({**recipe.overridden, **self.flags})
+        changed = without_hardware({**recipe.overridden, **self.run.extra})
         return {
-            "corpus": self.run.recipe.corpus.name,
+            "corpus": recipe.corpus.name,
             "pair": self.run.pair,
-            "setup": self.run.recipe.setup,
+            "setup": recipe.setup,
             "arch": self.arch,
             "encoding": self.encoding,
-            "flags": flags,
+            "flags": {name: _number(value) for name, value in flags.items()},
             "seed": self.seed,
             "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
             "made_from": self.made_from,
@@ -61,63 +151,127 @@ class Experiment(Request, Layout):
         if self.run.recipe.batch_tokens and warning is None:
             return {}
         words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
-        return {"batch": f"{self.run.workers} x {' '.join(words)}"}
+        return {"batch": f"{self.run.hardware.workers} x {' '.join(words)}"}
 
     @cached_property
     def made_from(self) -> dict[str, Any]:
-        """All that its trained weights depend on but the seed."""
-        return identity.made_from(self)
+        """All that its trained weights depend on but the seed: its identity.
+
+        Raises:
+            RecipeError: a file that a flag names is missing.
+        """
+        import fairseq_posenc
+        from fairseq_posenc.encodings import ENCODINGS
+
+        run, recipe, flags = self.run, self.run.recipe, self.train_flags
+        names = {self.encoding, *(flags.get(f"{side}-position-encoding") for side in ("source", "target"))}
+        names |= {ENCODINGS[name].facts.in_decoder for name in names if name in ENCODINGS}
+        # Whether validation affects the learning rate or the end of the training.
+        validated = "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"
+        prepare = prepared.changed_settings(run)
+        if not validated:
+            prepare.pop("eval_max_tokens", None)  # only cuts validation and test sets
+        if recipe.prepare.subwords == "none":  # no subwords are learnt
+            prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
+        # Flags that count although they are of hardware: the interval between checkpoints decides which are averaged.
+        kept = {SAVE_INTERVAL[recipe.average_by]} | (set() if recipe.batch_tokens else {"max-tokens", "update-freq"})
+        kept |= VALIDATED_BY if validated else set()
+        counted = without_hardware(flags) | {name: flags[name] for name in kept & flags.keys()}
+        corpus = recipe.corpus
+        found = {
+            "computation": fairseq_posenc.COMPUTATION,
+            # fairseq's parser refuses encodings that do not exist.
+            "initial_values": {
+                name: ENCODINGS[name].facts.initial_values for name in sorted(filter(None, names)) if name in ENCODINGS
+            },
+            "architecture": self.arch,
+            "training": normalized({name: value for name, value in counted.items() if name not in FILES}),
+            "batch_tokens": recipe.batch_tokens,
+            "files": {name.replace("-", "_"): self._content(name) for name in FILES if flags.get(name)},
+            "pair": run.pair,
+            "prepare": prepare,
+            "data": {
+                "train": prepared.contents(run, corpus.train_splits(run.pair)),
+                "valid": prepared.contents(run, [corpus.valid])[0],
+            },
+        }
+        return {key: value for key, value in found.items() if value not in (None, {})}
+
+    def _content(self, flag: str) -> str:
+        """The checksum of the file that a flag names, or the fingerprint of the experiment that it continues.
+
+        Raises:
+            RecipeError: there is no such file.
+        """
+        name = self.train_flags[flag]
+        if flag == "finetune-from-model" and self.start is not None:
+            return f"experiment:{fingerprint([self.start.made_from, self._averaging])}"
+        if problem := file_problem(name):
+            raise RecipeError(f"{self.where_set(flag)}: --{flag} {name}: {problem}")
+        return _hash_of(Path(name))
 
     @cached_property
     def fingerprint(self) -> str:
         """The hash of `made_from`, equal for experiments that mean the same."""
         return fingerprint(self.made_from)
 
+    @property
+    def _averaging(self) -> dict[str, Any]:
+        """The settings of averaging; empty if only the last checkpoint is used."""
+        recipe = self.run.recipe
+        by = {} if recipe.average_by == "epochs" else {"average_by": recipe.average_by}
+        return {} if recipe.average == 1 else {"average": recipe.average, **by}
+
+    def translation(self) -> dict[str, Any]:
+        """The settings of averaging and search, as scores record them."""
+        recipe = self.run.recipe
+        flags = normalized(without_hardware(recipe.generate))
+        flags.pop("batch_size", None)  # does not change the translation of a sentence
+        if "lm_path" in flags and Path(flags["lm_path"]).is_file():
+            flags["lm_path"] = _hash_of(Path(flags["lm_path"]))
+        if recipe.length_penalty != "power":
+            flags["length_penalty"] = recipe.length_penalty
+        limit = {key: value for key, value in not_default(recipe.prepare).items() if key == "eval_max_tokens"}
+        return {**self._averaging, **flags, **limit}
+
     def inputs(self, stage: str) -> str:
-        """The fingerprint of all that the outputs of a stage depend on."""
-        makers = {
-            "train": self.train_inputs,
-            "average": self.average_inputs,
-            "translate": self.translate_inputs,
-            "score": self.score_inputs,
+        """The fingerprint of all that the outputs of a stage depend on, the earlier stages included."""
+        found = fingerprint([self.fingerprint, self.seed])
+        if stage != "train":
+            found = fingerprint([found, self._averaging])
+        if stage in ("translate", "score"):
+            found = fingerprint([found, self.translation(), pair_tests(self.run), prepared.test_inputs(self.run)])
+        return fingerprint([found, *self._scoring()]) if stage == "score" else found
+
+    def _scoring(self) -> list[Any]:
+        """What scores depend on beside the translations, including which of SacreBLEU's test sets are local."""
+        tokenizer = self.run.tokenizer
+        require_tokenizer(tokenizer)
+        scoring = replace(self.run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
+        tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
+        versions = [importlib.metadata.version(tool) for tool in tools]
+        local = {
+            test: testsets.local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()
         }
-        return makers[stage]()
+        return [versions, not_default(scoring), local]
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage finished with the current inputs, and its outputs exist."""
         return is_done(self.directory, stage, self.inputs(stage))
 
-    def train_inputs(self) -> str:
-        """The fingerprint of all that the trained weights depend on."""
-        return fingerprint([self.fingerprint, self.seed])
+    def require_data(self) -> None:
+        """RecipeError unless its data is prepared with the current settings."""
+        prepared.require(self.run)
 
-    def average_inputs(self) -> str:
-        return fingerprint([self.train_inputs(), identity.averaging(self.run.recipe)])
 
-    def translation(self) -> dict[str, Any]:
-        """The settings of averaging and search, as scores record them."""
-        return identity.translation(self.run)
+def _hash_of(path: Path) -> str:
+    about = path.stat()
+    return f"sha256:{_sha256(path.absolute(), about.st_size, about.st_mtime_ns)}"
 
-    def translate_inputs(self) -> str:
-        tests = [pair_tests(self.run), prepared.test_inputs(self.run)]
-        return fingerprint([self.average_inputs(), self.translation(), *tests])
 
-    def score_inputs(self) -> str:
-        """The fingerprint of all that the scores depend on, including which of SacreBLEU's test sets are local."""
-        tokenizer = self.run.tokenizer
-        require_tokenizer(tokenizer)
-        scoring = replace(self.run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
-        tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
-        try:
-            versions = [importlib.metadata.version(tool) for tool in tools]
-        except importlib.metadata.PackageNotFoundError as error:
-            raise RecipeError(
-                f"{error.name} is not installed: run `source scripts/env.sh`, or `pip install '.[recipes]'`."
-            ) from None
-        local = {
-            test: testsets.local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()
-        }
-        return fingerprint([self.translate_inputs(), versions, not_default(scoring), local])
+@cache
+def _sha256(path: Path, size: int, changed: int) -> str:
+    return file_hash(path)
 
 
 def _number(text: str) -> int | float | str:
@@ -139,6 +293,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         RecipeError: --update-freq is given too, or the batch is too small for so many processes.
     """
     run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.batch_tokens
+    workers = run.hardware.workers
     if wanted is None:
         return {}, None
     if "update-freq" in flags:
@@ -146,9 +301,9 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     max_tokens = whole(flags, "max-tokens", 0)
     if max_tokens < 1:
         raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
-    if run.workers > 1 and max_tokens * run.workers > wanted:
+    if workers > 1 and max_tokens * workers > wanted:
         # One step of all processes is already a larger batch: each takes a smaller part.
-        max_tokens = wanted // run.workers
+        max_tokens = wanted // workers
         if prepared.is_prepared(run):
             longest, which = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
         else:
@@ -157,17 +312,17 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
             which = "that prepare.max-tokens and eval-max-tokens allow"
         if max_tokens < longest:
             raise RecipeError(
-                f"A batch of {wanted:,} tokens (train.batch-tokens) on {run.workers} processes leaves each "
+                f"A batch of {wanted:,} tokens (train.batch-tokens) on {workers} processes leaves each "
                 f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: use fewer "
                 "processes (--gpus-per-job, --nodes, --processes)."
             )
-    update_freq = max(1, round(wanted / (max_tokens * run.workers)))
-    batch = update_freq * max_tokens * run.workers
+    update_freq = max(1, round(wanted / (max_tokens * workers)))
+    batch = update_freq * max_tokens * workers
     derived = {"max-tokens": str(max_tokens), "update-freq": str(update_freq)}
     if batch == wanted:
         return derived, None
     return derived, (
-        f"warning: {run.workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
+        f"warning: {workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
         f"{update_freq} a batch is {batch:,} tokens; change --gpus-per-job or max-tokens for an exact batch."
     )
 

@@ -1,16 +1,75 @@
-"""Parses command lines with fairseq's own parsers, and finds where a flag that fairseq refuses was set."""
+"""Flags of fairseq: their normalized values, which are of hardware, and what fairseq's own parsers say of them."""
 
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
-from collections.abc import Iterable
+import runpy
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posenc_experiments.base.run import Run
-from posenc_experiments.experiment.request import Request
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import Flags, literal
+
+
+def package_directory() -> Path:
+    """The plugin's directory, for --user-dir, found without importing the plugin, which would take seconds."""
+    spec = importlib.util.find_spec("fairseq_posenc")
+    if spec is None or spec.origin is None:
+        raise RecipeError(
+            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
+        )
+    return Path(spec.origin).parent
+
+
+@cache
+def _hardware() -> dict[str, Any]:
+    # Executed as a file, because importing its package imports torch, which would slow down --help.
+    return runpy.run_path(str(package_directory() / "hardware.py"))
+
+
+def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that results depend on: all but those of hardware."""
+    return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
+
+
+def value_of(value: Any) -> Any:
+    """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
+    if isinstance(value, str):
+        try:
+            value = literal(value)
+        except ValueError:
+            return value
+    if isinstance(value, list | tuple):
+        return [value_of(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): value_of(one) for key, one in value.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
+
+def whole(flags: Flags, name: str, default: int) -> int:
+    """The value of a flag as a whole number."""
+    try:
+        return int(flags.get(name, default))
+    except ValueError:
+        raise RecipeError(f"--{name} {flags[name]}: write a whole number.") from None
+
+
+def normalized(flags: Flags) -> dict[str, Any]:
+    """Flags with values that are equal for spellings of the same value, in the order of their names."""
+    return {name.replace("-", "_"): value_of(value) if value else True for name, value in sorted(flags.items())}
+
+
+def file_problem(name: str) -> str | None:
+    """A message that says why a flag cannot name this file, and how to fix it; None if it can."""
+    if Path(name).is_dir():
+        return "this is a directory; name a file in it."
+    return None if Path(name).is_file() else "there is no such file; name another, or leave the flag out."
 
 
 class Refused(Exception):
@@ -58,35 +117,3 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
         if action is not None and given.setdefault(id(action), flag) != flag:
             raise Refused(f"{given[id(action)]} and {flag} are the same flag; leave one out")
     return found
-
-
-def where_set(run: Run, request: Request | None, flag: str) -> str | None:
-    """The place where a flag of a training was set (of the generation, without a request); None if it was not."""
-    recipe = run.recipe
-    if request is None:
-        return recipe.where("generate", flag) if flag in recipe.generate else None
-    if flag in run.extra:
-        return f"--{flag} after --"
-    if flag in request.flags:
-        return recipe.where("experiments", request.name)
-    sections = {"train": recipe.train, "model": recipe.model}
-    return next((recipe.where(name, flag) for name, flags in sections.items() if flag in flags), None)
-
-
-def file_problem(name: str) -> str | None:
-    """A message that says why a flag cannot name this file, and how to fix it; None if it can."""
-    if Path(name).is_dir():
-        return "this is a directory; name a file in it."
-    return None if Path(name).is_file() else "there is no such file; name another, or leave the flag out."
-
-
-def refusal(run: Run, complaint: str, request: Request | None = None) -> str:
-    """A sentence with fairseq's complaint and the place where the flag it names was set."""
-    recipe = run.recipe
-    if request is not None and complaint.startswith("argument --arch"):
-        where = f"{recipe.where('experiments', request.name)}, or {recipe.where('model', 'size')}"
-        return f"{where}: there is no architecture '{request.arch}'."
-    flags = re.findall(r"--([a-zA-Z][\w-]*)", complaint)
-    found = next(filter(None, (where_set(run, request, flag) for flag in flags)), None)
-    where = found or str(recipe.path) + (f", experiment {request.name}" if request else "")
-    return f"{where}: {complaint}"

@@ -4,15 +4,15 @@ import threading
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.step import Step
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.train import TrainStage
 
 # Threads must not import fairseq at the same time, and each average takes the memory of two models.
 ONE_AT_A_TIME = threading.Lock()
 
 
-class AverageStage(Stage):
+class AverageStage(Step):
     name = "average"
     after = TrainStage()
     missing = "has no averaged checkpoint yet"

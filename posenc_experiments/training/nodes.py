@@ -35,7 +35,7 @@ def forget_attempts(experiments: Iterable[Experiment]) -> None:
 @contextmanager
 def announced(experiment: Experiment) -> Iterator[None]:
     """On node 0: announces a training to the other nodes while it runs."""
-    if experiment.run.nodes == 1:
+    if experiment.run.hardware.nodes == 1:
         yield
         return
     write_json(experiment.nodes, {"attempt": uuid.uuid4().hex, "launch": _launch()})
@@ -57,8 +57,8 @@ def _attempt(experiment: Experiment) -> str | None:
 def join(experiment: Experiment, which: str) -> None:
     """On the other nodes: takes part in a training until node 0 has finished it; RecipeError if this node fails."""
     run = experiment.run
-    title = f"train {which}: {experiment.title}, node {run.node_rank}"
-    log = experiment.node_log(run.node_rank)
+    title = f"train {which}: {experiment.title}, node {run.hardware.node_rank}"
+    log = experiment.node_log(run.hardware.node_rank)
     joined = None
     run.say(f"{title}: waits for node 0")
     while not experiment.is_done("train"):

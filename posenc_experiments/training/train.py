@@ -7,17 +7,17 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
 from posenc_experiments.base.run import run_command, write_command
+from posenc_experiments.base.step import Step
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
 
 
-class TrainStage(Stage):
+class TrainStage(Step):
     """The stage `train`; `which` is the number of the experiment for messages, such as "2 of 7"."""
 
     name = "train"
@@ -126,10 +126,10 @@ class _Display:
         if not log.follow(self.path):
             return
         epoch_ended = log.epoch_end == log.updates
-        if self.run.show is not None:
+        if self.run.session.show is not None:
             done = log.updates if self.by_updates else max(log.epoch - (not epoch_ended), 0)
             share = f"{done / self.goal:.0%}, " if self.goal else ""
-            self.run.show(f"{share}{_state(log)}{self._left()}")
+            self.run.session.show(f"{share}{_state(log)}{self._left()}")
         elif (log.epoch > self.printed_epoch and epoch_ended) or (self._left() and not self.printed_left):
             self.printed_epoch = log.epoch if epoch_ended else self.printed_epoch
             self.printed_left = bool(self._left())

@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,7 @@ from posenc_experiments.base.markers import locked
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.experiment.check_flags import check_flags
-from posenc_experiments.experiment.check_settings import check_data
+from posenc_experiments.experiment.check_flags import check_data, check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.job import Job
 from posenc_experiments.jobs.pool import run_jobs
@@ -29,43 +27,30 @@ from posenc_experiments.workflow.plan import Plan
 GRACE_SECONDS = 20  # time for an interrupted call to clean up before it is killed
 
 
-@dataclass(frozen=True)
-class Hardware:
-    """Where jobs run: on this machine, or in SLURM's queue."""
-
-    slots: list[str]  # one job runs in each at a time; with SLURM, no slots mean any number of jobs
-    slurm: dict[str, Any] | None = None  # parameters of --slurm; None without SLURM
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether jobs run in processes that are not of this one, perhaps on other machines."""
-        return self.slurm is not None
-
-
-def run_plan(plan: Plan, hardware: Hardware) -> dict[Job, str]:
+def run_plan(plan: Plan) -> dict[Job, str]:
     """Runs the jobs that are not done; returns those that failed, and why. Nodes other than 0 only join trainings."""
     run = plan.experiments[0].run
     if run.dry_run:
         _check_flags(plan)
         _say_missing_tests(plan)
-        _dry_run(plan, hardware)
+        _dry_run(plan)
         return {}
-    if run.node_rank:
+    if run.hardware.node_rank:
         for number, experiment in enumerate(plan.experiments if "train" in plan.stages else [], 1):
             join(experiment, f"{number} of {len(plan.experiments)}")
         return {}
     _say_missing_tests(plan)
-    if run.nodes > 1 and "train" in plan.stages:
+    if run.hardware.nodes > 1 and "train" in plan.stages:
         forget_attempts(plan.experiments)
     try:
-        with _interruptible(run.stop):
+        with _interruptible(run.session.stop):
             _check_flags(plan)
             _make_directories(run)
-            return _run_jobs(run, plan.to_do, hardware)
+            return _run_jobs(run, plan.to_do)
     except Interrupted as interrupted:
         run.say(
             "Interrupted: run again to resume."
-            if not hardware.elsewhere
+            if run.hardware.slurm is None
             else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
         )
         sys.exit(128 + interrupted.number)
@@ -88,7 +73,8 @@ def finish(failures: dict[Job, str]) -> None:
         raise RecipeError(reasons[-1])
 
 
-def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
+def _run_jobs(run: Run, jobs: list[Job]) -> dict[Job, str]:
+    hardware = run.hardware
     others, failures = [job for job in jobs if not job.here], dict[Job, str]()
     for job in jobs:
         if job.here and not any(need in failures for need in job.needs):
@@ -100,22 +86,22 @@ def _run_jobs(run: Run, jobs: list[Job], hardware: Hardware) -> dict[Job, str]:
                     raise
                 failures[job] = reason
     with ExitStack() as stack:
-        progress = Progress(run.console, others, elsewhere=hardware.elsewhere)
+        progress = Progress(run.session.console, others, elsewhere=hardware.slurm is not None)
 
         def show(job: Job, text: str) -> None:
             progress.set(job, "running", text)
 
         if hardware.slurm is not None and others:
-            start = Slurm(hardware.slurm, show, run.stop).run
+            start = Slurm(hardware.slurm, show, run.session.stop).run
             stack.enter_context(locked(run.jobs_dir))  # two calls at a time would both submit the same jobs
         else:
 
             def start(job: Job, slot: str) -> None:
-                job.work(slot, partial(show, job) if run.console.is_terminal else None)
+                job.work(slot, partial(show, job) if run.session.console.is_terminal else None)
 
         stack.enter_context(progress)
         slots = hardware.slots or [str(number) for number in range(len(others))]
-        return run_jobs(others, slots, start, progress, run.stop, failures, together=run.nodes > 1)
+        return run_jobs(others, slots, start, progress, run.session.stop, failures, together=run.hardware.nodes > 1)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -181,13 +167,14 @@ def _check_flags(plan: Plan) -> None:
             check_data(checked)
 
 
-def _dry_run(plan: Plan, hardware: Hardware) -> None:
+def _dry_run(plan: Plan) -> None:
     """Prints every command that would be run, and where it would run."""
     run = plan.experiments[0].run
+    hardware = run.hardware
     for job in [*plan.data, *plan.trainings.values()]:
         if hardware.slurm is None or job.here:
             with_gpus = (
-                f": with CUDA_VISIBLE_DEVICES={' or '.join(hardware.slots)}" if run.jobs > 1 and job.gpus else ""
+                f": with CUDA_VISIBLE_DEVICES={' or '.join(hardware.slots)}" if hardware.jobs > 1 and job.gpus else ""
             )
             run.say(f"# {job.title}{with_gpus}")
             job.work("", None)

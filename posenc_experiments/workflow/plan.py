@@ -6,20 +6,20 @@ from pathlib import Path
 
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.run import Run
+from posenc_experiments.base.step import Step
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.prepared import is_prepared, prepared_dir
 from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.evaluation.translate import TranslateStage
-from posenc_experiments.experiment.check_settings import Checked, check_data
+from posenc_experiments.experiment.check_flags import Checked, check_data
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.training.average import AverageStage
 from posenc_experiments.training.train import TrainStage
 from posenc_experiments.workflow.sweep import as_option
 
 
-def stages_of(which: str = "1 of 1") -> list[Stage]:
+def stages_of(which: str = "1 of 1") -> list[Step]:
     """The stages of an experiment, in order; `which` is its number for messages, such as "2 of 7"."""
     return [TrainStage(which), AverageStage(), TranslateStage(), ScoreStage()]
 
@@ -50,16 +50,12 @@ def _depth(job: Job) -> int:
     return max((1 + _depth(need) for need in job.needs), default=0)
 
 
-def make_plan(experiments: Iterable[Experiment], stages: list[str], elsewhere: bool = False) -> Plan:
-    """Plans the jobs of these experiments, in order.
-
-    Args:
-        elsewhere: whether jobs run in other processes than this one.
-    """
+def make_plan(experiments: Iterable[Experiment], stages: list[str]) -> Plan:
+    """Plans the jobs of these experiments, in order."""
     kept = {experiment.directory: experiment for experiment in experiments}
     runs = {prepared_dir(experiment.run): experiment.run for experiment in kept.values()}
     checks: dict[Path, list[Checked]] = {}
-    data = {directory: _data_jobs(run, stages, elsewhere, checks) for directory, run in runs.items()}
+    data = {directory: _data_jobs(run, stages, checks) for directory, run in runs.items()}
     trainings = {
         directory: _training_job(experiment, stages, f"{number} of {len(kept)}", data[prepared_dir(experiment.run)][:])
         for number, (directory, experiment) in enumerate(kept.items(), 1)
@@ -78,7 +74,7 @@ def _command(run: Run, stages: Iterable[str], cpus: int, *options: str) -> list[
     return [*words, "--stages", ",".join(stages), "--cpus", str(cpus), *options]
 
 
-def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, list[Checked]]) -> list[Job]:
+def _data_jobs(run: Run, stages: list[str], checks: dict[Path, list[Checked]]) -> list[Job]:
     """The jobs for `download` and `prepare`; the stages themselves skip what is done."""
 
     def fetch(slot: str, show: Show | None) -> None:
@@ -96,7 +92,7 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
         downloading = Job(
             title=f"download {run.pair}",
             work=fetch,
-            command=_command(run, ["download"], run.cpus, "--gpus", "0"),
+            command=_command(run, ["download"], run.hardware.cpus, "--gpus", "0"),
             is_done=lambda: False,
             directory=run.jobs_dir / run.pair / "download",
             here=True,  # other machines may have no network
@@ -106,11 +102,11 @@ def _data_jobs(run: Run, stages: list[str], elsewhere: bool, checks: dict[Path, 
         preparing = Job(
             title=f"prepare {run.pair}",
             work=prepare_and_check,
-            command=_command(run, ["prepare"], run.cpus, "--gpus", "0"),
+            command=_command(run, ["prepare"], run.hardware.cpus, "--gpus", "0"),
             is_done=lambda: is_prepared(run),
             directory=run.jobs_dir / run.pair / "prepare",
-            cpus=run.cpus,
-            here=not elsewhere,
+            cpus=run.hardware.cpus,
+            here=run.hardware.slurm is None,
             needs=jobs[:],
         )
         jobs.append(preparing)
@@ -121,8 +117,8 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
     run, stages = experiment.run, [stage for stage in stages_of(which) if stage.name in wanted]
 
     def work(slot: str, show: Show | None) -> None:
-        devices = slot if run.gpus and run.jobs > 1 else None
-        placed = replace(experiment, run=replace(run, devices=devices, show=show))
+        devices = slot if run.hardware.gpus and run.hardware.jobs > 1 else None
+        placed = replace(experiment, run=replace(run, session=replace(run.session, devices=devices, show=show)))
         for stage in stages:
             stage.run(placed)
 
@@ -132,10 +128,10 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
         "--seeds",
         str(experiment.seed),
         "--gpus",
-        str(run.gpus),
+        str(run.hardware.gpus),
     ]
-    words += ["--gpus-per-job", str(run.gpus)] if run.gpus else []
-    words += ["--processes", str(run.cpu_processes)] if run.cpu_processes > 1 else []
+    words += ["--gpus-per-job", str(run.hardware.gpus)] if run.hardware.gpus else []
+    words += ["--processes", str(run.hardware.cpu_processes)] if run.hardware.cpu_processes > 1 else []
     words += ["--precision", run.precision] if run.precision else []
     words += ["--tensorboard"] if run.tensorboard else []
     words += ["--wandb", run.wandb] if run.wandb else []
@@ -143,10 +139,10 @@ def _training_job(experiment: Experiment, wanted: list[str], which: str, needs: 
     return Job(
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
         work=work,
-        command=_command(run, [stage.name for stage in stages], run.cpus, *words, *extra),
+        command=_command(run, [stage.name for stage in stages], run.hardware.cpus, *words, *extra),
         is_done=lambda: stages[-1].is_done(experiment),
         directory=run.jobs_dir / experiment.directory.relative_to(run.results_dir),
-        gpus=run.gpus,
-        cpus=run.cpus,
+        gpus=run.hardware.gpus,
+        cpus=run.hardware.cpus,
         needs=needs,
     )

@@ -18,7 +18,7 @@ from posenc_experiments.base.flags import Flags, flag_words, parse_flags
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.settings import words
-from posenc_experiments.experiment.request import value_of
+from posenc_experiments.experiment.fairseq_flags import value_of
 
 MOST = 1000  # the largest number of experiments in one sweep
 BRACKETS = {"(": ")", "[": "]", "{": "}"}

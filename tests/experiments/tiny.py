@@ -2,9 +2,10 @@
 
 import hashlib
 import sys
+from dataclasses import fields
 from pathlib import Path
 
-from posenc_experiments.base.run import Run
+from posenc_experiments.base.run import Hardware, Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
 from tests.toy import make_corpus
@@ -101,12 +102,13 @@ def directories(root: Path, output: Path | None = None) -> list[str | Path]:
 
 
 def make_run(directory: Path, conf: Path, source: Path | None, **options: object) -> Run:
-    """A Run for the pipeline's functions in this process."""
+    """A Run for the pipeline's functions in this process; `options` are fields of Run, or of its Hardware."""
+    hardware = {field.name: options.pop(field.name) for field in fields(Hardware) if field.name in options}
     return Run(
         recipe=read_recipe(conf),
         data_dir=directory / "data",
         output_dir=directory / "output",
-        python=sys.executable,
         source_dir=source,
+        hardware=Hardware(**hardware),  # type: ignore[arg-type]
         **{"pair": "en-de", **options},  # type: ignore[arg-type]
     )

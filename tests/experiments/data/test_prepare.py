@@ -13,7 +13,7 @@ import sentencepiece
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.base.run import Run
+from posenc_experiments.base.run import Hardware, Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import clean, download, prepare, subwords, text
 from posenc_experiments.data.prepared import binarized_dir, download_dir, prepared_dir, require
@@ -167,19 +167,21 @@ def test_refused_data_leaves_no_partial_results(tmp_path: Path, files: dict[str,
     assert "binarize" not in {path.stem for path in work.glob("*.json")}
 
 
-def test_a_full_disk_leaves_no_partial_results_and_can_be_resumed(tmp_path: Path, small_disk: Path) -> None:
+def test_a_full_disk_leaves_no_partial_results_and_can_be_resumed(
+    tmp_path: Path, small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = b"a b\n" * 18_000  # twice 72 KB, raw and then clean
     path, corpus = write_corpus(tmp_path, {"train.en": lines, "train.de": lines})
     run = make_run(small_disk, path, corpus)
     download.download(run)
     with pytest.raises(OSError, match="No space left"):  # the command line prints it as a sentence
         prepare.prepare(run)
-    assert [path.name for path in work_dir(run).glob("*.json")] == ["evaluation.json"]
+    assert {path.stem for path in work_dir(run).glob("*.json")} == {"evaluation", "done"}
     whole = make_run(tmp_path, path, corpus)
     shutil.copytree(run.data_dir, whole.data_dir)
-    said: list[str] = []
-    prepare.make_steps(whole, work_dir(whole)).run(said.append)
-    assert said[:2] == ["resumes with the step clean", "clean..."]
+    capsys.readouterr()
+    prepare.prepare(whole)
+    assert capsys.readouterr().out.splitlines()[:2] == ["prepare: resumes with the step clean", "prepare: clean..."]
 
 
 def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
@@ -248,7 +250,7 @@ def test_the_models_text_is_lowercased_and_normalized_but_not_the_references(tmp
     said = (prepared_dir(run) / "prepare.txt").read_text()
     assert "the model's text: lowercase, normalize-punctuation; references are unchanged" in said
     # Several processes write the same bytes.
-    several = replace(run, data_dir=tmp_path / "several", cpus=3)
+    several = replace(run, data_dir=tmp_path / "several", hardware=Hardware(cpus=3))
     download.download(several)
     prepare.prepare(several)
     for name in ("train.en-de.de.bin", "train.en-de.en.bin", "dict.de.txt"):
@@ -282,7 +284,7 @@ def test_a_pair_without_some_test_set_uses_the_others_with_a_message(
     assert pair_tests(run) == tests
     assert [prepare.subset(run, test) for test in tests] == ["test", "test1", "test2", "test3"][: len(tests)]
     stages = ["download", "prepare", "translate", "score"]
-    pipeline.run_plan(make_plan([Experiment(run, "sinusoidal", 1)], stages), pipeline.Hardware(["0"]))
+    pipeline.run_plan(make_plan([Experiment(run, "sinusoidal", 1)], stages))
     said = capsys.readouterr().out
     lines = [line for line in said.split("\n") if line.startswith(f"{pair} has no ")]
     if tests == ALL:

@@ -154,10 +154,10 @@ from pathlib import Path
 from posenc_experiments.data import prepare
 from tests.experiments.tiny import make_run, prepare_data
 conf, directory, source, cpus, step = sys.argv[1:]
-work = getattr(prepare, f"_{step}", None)
+whole = getattr(prepare, f"_{step}", None)
 
-def write_half(run, steps, directory):
-    work(run, steps, directory)
+def write_half(work, directory):
+    whole(work, directory)
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert files
     for path in files:

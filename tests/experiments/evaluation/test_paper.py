@@ -27,7 +27,9 @@ def finish(experiment: Experiment, bleu: float, historical: float | None = None,
     if historical is not None:
         value = {"name": "BLEU", "score": historical, "signature": "sig:old", "confidence_var": interval}
         write_json(experiment.test_file("test", "historical.json"), [value])
-    set_done(experiment.directory, "score", experiment.score_inputs(), [experiment.test_file("test", "sacrebleu.json")])
+    set_done(
+        experiment.directory, "score", experiment.inputs("score"), [experiment.test_file("test", "sacrebleu.json")]
+    )
 
 
 def make_lines(rows: list[Planned], *failed: Path) -> list[Line]:
@@ -102,7 +104,7 @@ def test_the_reason_of_a_missing_score_is_shown(made: list[Planned]) -> None:
     assert [line.missing for line in make_lines(made, first.directory)] == ["failed", "not trained"]
     write_json(second.about, second.description())
     write_json(second.directory / "training.json", {})
-    set_done(second.directory, "train", second.train_inputs(), [second.directory / "training.json"])
+    set_done(second.directory, "train", second.inputs("train"), [second.directory / "training.json"])
     first.directory.mkdir(parents=True)
     first.train_log.touch()
     assert [line.missing for line in make_lines(made)] == ["training not finished", "not scored"]
@@ -120,5 +122,5 @@ def test_signatures_that_differ_are_warned_of(made: list[Planned]) -> None:
     path = made[0].experiments[0].test_file("test", "sacrebleu.json")
     path.write_text(path.read_text().replace("sig:bleu", "sig:other"))
     experiment = made[0].experiments[0]
-    set_done(experiment.directory, "score", experiment.score_inputs(), [path])
+    set_done(experiment.directory, "score", experiment.inputs("score"), [path])
     assert "Warning: the BLEU signatures differ" in report("Paper", make_lines(made)).format("text")

@@ -409,6 +409,12 @@ def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None
     [
         ("experiment.json", '{"corpus": "tiny", "pa', "JSON"),
         ("experiment.json", '{"corpus": "tiny"}', "'pair'"),
+        (
+            "experiment.json",
+            '{"corpus": "t", "pair": "a-b", "name": "x", "arch": "a", "encoding": "shaw", "flags": 3, "seed": 1}',
+            "'flags' is 3",
+        ),
+        ("training.json", '{"updates": "many"}', "'updates' is 'many'"),
         ("training.json", "3", "damaged"),
         ("test.sacrebleu.json", '[{"name": "BLEU", "score": NaN, "signature": "s"}]', "sacrebleu"),
         ("test.historical.json", '["BLEU"]', "sacrebleu"),

@@ -34,7 +34,7 @@ def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf
     for kind, lines in (("src", reference), ("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
     write_json(experiment.about, experiment.description())
-    set_done(experiment.directory, "translate", experiment.translate_inputs(), [experiment.test_file("test", "hyp")])
+    set_done(experiment.directory, "translate", experiment.inputs("translate"), [experiment.test_file("test", "hyp")])
     return experiment
 
 
@@ -60,9 +60,9 @@ def test_a_local_test_set_confirms_the_scores(tmp_path: Path, monkeypatch: pytes
     bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
     assert bleu["reference"] == chrf["reference"] == "sacrebleu -t wmt14/full -l en-de (same scores from both files)"
     assert 0 < bleu["score"] < 100
-    before = experiment.score_inputs()
+    before = experiment.inputs("score")
     (tmp_path / "cache/wmt14/full/wmt14_full.en-de.docid").unlink()
-    assert experiment.score_inputs() != before  # scored again, because the test set is local now
+    assert experiment.inputs("score") != before  # scored again, because the test set is local now
 
 
 def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct score.testsets"):
         score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
-    assert not is_done(experiment.directory, "score", experiment.score_inputs())
+    assert not is_done(experiment.directory, "score", experiment.inputs("score"))
 
 
 def command_line(experiment: Experiment, *options: str) -> subprocess.CompletedProcess[str]:
@@ -291,7 +291,7 @@ def test_both_kinds_of_scores_are_written(tmp_path: Path) -> None:
     [found] = read_json(experiment.test_file("test", "historical.json"))
     historical = {**historical_bleu(HYPOTHESES, REFERENCE, "de")[0], **made_from}
     assert found == {**historical, "seal": seal(historical)}
-    assert is_done(experiment.directory, "score", experiment.score_inputs())
+    assert is_done(experiment.directory, "score", experiment.inputs("score"))
 
     (tmp_path / "recipe" / "tiny.yaml").write_text(CONF)  # without the setting, it is deleted
     again = Experiment(make_run(tmp_path, tmp_path / "recipe" / "tiny.yaml", None), "shaw-k2", 1)

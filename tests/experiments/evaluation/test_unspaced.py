@@ -63,7 +63,7 @@ def unspaced(
             experiment.test_file(test, kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     write_json(experiment.about, experiment.description())
     files = [experiment.test_file(test, "hyp") for test in texts]
-    set_done(experiment.directory, "translate", experiment.translate_inputs(), files)
+    set_done(experiment.directory, "translate", experiment.inputs("translate"), files)
     return experiment
 
 

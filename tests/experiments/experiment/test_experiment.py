@@ -12,6 +12,7 @@ from rich.console import Console
 import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Session
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
@@ -63,7 +64,7 @@ def test_many_gpus_take_smaller_parts_of_a_batch(tmp_path: Path, gpus: int, max_
     assert found == {"max-tokens": max_tokens, "update-freq": "1"}
     assert (warning is not None) == warned
     assert value(train_command(one), "--max-tokens") == max_tokens
-    assert one.train_inputs() == experiment(tmp_path, conf=conf).train_inputs()
+    assert one.inputs("train") == experiment(tmp_path, conf=conf).train_inputs()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_a_users_max_tokens_changes_neither_batch_nor_directory(tmp_path: Path) 
     one, other = experiment(tmp_path), experiment(tmp_path, extra={"max-tokens": "100", "fp16": ""})
     assert derive_batch(other) == ({"max-tokens": "100", "update-freq": "4"}, None)
     assert one.directory == other.directory
-    assert one.train_inputs() == other.train_inputs()
+    assert one.inputs("train") == other.train_inputs()
     assert value(train_command(other), "--max-tokens") == "100"
     assert train_command(other).count("--max-tokens") == 1
 
@@ -121,7 +122,7 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
         "seed": 1,
         "name": "shaw-k2 --dropout 0.5",
     }
-    assert one.train_inputs() != other.train_inputs()
+    assert one.inputs("train") != other.train_inputs()
 
 
 @pytest.mark.parametrize(
@@ -134,8 +135,8 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
     ],
 )
 def test_what_changes_the_result_changes_the_fingerprint(tmp_path: Path, old: str, new: str) -> None:
-    before = experiment(tmp_path).train_inputs()
-    assert experiment(tmp_path, conf=CONF.replace(old, new)).train_inputs() != before
+    before = experiment(tmp_path).inputs("train")
+    assert experiment(tmp_path, conf=CONF.replace(old, new)).inputs("train") != before
 
 
 @pytest.mark.parametrize("kind", ["train", "average", "translate", "score"])
@@ -187,9 +188,9 @@ def test_another_kind_of_tokenized_score_only_repeats_scoring(tmp_path: Path) ->
     def made(words: str) -> Experiment:
         return experiment(tmp_path, conf=f"{CONF}\nscore:\n  {words}\n")
 
-    assert made("tokenized: split").score_inputs() == made("tokenized: split").score_inputs()
-    assert made("tokenized: lowercase").score_inputs() != made("tokenized: split").score_inputs()
-    assert made("tokenized: lowercase").translate_inputs() == made("tokenized: split").translate_inputs()
+    assert made("tokenized: split").inputs("score") == made("tokenized: split").score_inputs()
+    assert made("tokenized: lowercase").inputs("score") != made("tokenized: split").score_inputs()
+    assert made("tokenized: lowercase").inputs("translate") == made("tokenized: split").translate_inputs()
 
 
 def test_an_additional_test_set_repeats_no_training() -> None:
@@ -200,12 +201,12 @@ def test_an_additional_test_set_repeats_no_training() -> None:
         return Experiment(replace(run, recipe=read_recipe(conf, [f"corpus.tests={' '.join(tests)}"])), "sinusoidal", 1)
 
     one, two = made("en-de", "test_2016_flickr"), made("en-de", "test_2016_flickr", "test_2017_flickr")
-    assert one.train_inputs() == two.train_inputs()
-    assert one.average_inputs() == two.average_inputs()
-    assert one.translate_inputs() != two.translate_inputs()
+    assert one.inputs("train") == two.train_inputs()
+    assert one.inputs("average") == two.average_inputs()
+    assert one.inputs("translate") != two.translate_inputs()
     # Test sets that the pair lacks have no effect.
     one, two = made("en-cs", "test_2016_flickr"), made("en-cs", "test_2016_flickr", "test_2017_flickr")
-    assert one.score_inputs() == two.score_inputs()
+    assert one.inputs("score") == two.score_inputs()
 
 
 def test_a_value_of_set_makes_a_separate_experiment(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_a_setup_is_recorded(tmp_path: Path) -> None:
 def test_hardware_and_reporting_do_not_change_the_experiment(tmp_path: Path) -> None:
     one = experiment(tmp_path)
     other = experiment(tmp_path, gpus=2, precision="bf16", tensorboard=True, wandb="posenc")
-    assert one.train_inputs() == other.train_inputs()
+    assert one.inputs("train") == other.train_inputs()
     assert one.directory == other.directory
     words = train_command(other)
     assert "--bf16" in words
@@ -307,8 +308,8 @@ def test_the_length_penalty_changes_the_task_of_generation_only(tmp_path: Path) 
     assert "--length-penalty" not in words
     assert value(generate_command(power, "test", tmp_path), "--task") == "translation"
     assert value(train_command(wu), "--task") == "translation"
-    assert wu.average_inputs() == power.average_inputs()
-    assert wu.translate_inputs() != power.translate_inputs()
+    assert wu.inputs("average") == power.average_inputs()
+    assert wu.inputs("translate") != power.translate_inputs()
 
 
 def test_averaging_by_updates_changes_the_average(tmp_path: Path) -> None:
@@ -316,7 +317,7 @@ def test_averaging_by_updates_changes_the_average(tmp_path: Path) -> None:
     inputs = {
         (average, by): experiment(
             tmp_path, conf=conf.replace("average: 2", f"average: {average}\n  average-by: {by}")
-        ).average_inputs()
+        ).inputs("average")
         for average in (1, 2)
         for by in ("epochs", "updates")
     }
@@ -365,7 +366,7 @@ def test_files_count_by_their_content(tmp_path: Path) -> None:
 def test_names_of_one_experiment_run_once_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "  same: shaw --clipping-distance 2\n  lr1: shaw --lr 1e-2\n  lr2: shaw --lr 0.01\n"
     run = experiment(tmp_path, conf=CONF + rows).run
-    run = replace(run, console=Console(width=1000))
+    run = replace(run, session=Session(Console(width=1000)))
     found = make_experiments(run, ["shaw-k2", "same", "sinusoidal", "lr1", "lr2"], [1, 2])
     assert [(one.name, one.seed) for one in found] == [
         (name, seed) for name in ("shaw-k2", "sinusoidal", "lr1") for seed in (1, 2)

@@ -387,7 +387,7 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
     run = make_run(tmp_path, conf, corpus)
 
     def work() -> None:
-        with pipeline._interruptible(run.stop):
+        with pipeline._interruptible(run.session.stop):
             with suppress(KeyboardInterrupt):  # as the import of a compiled module may
                 signal.raise_signal(number)
             run_command(run, ["sleep", "60"], tmp_path / "log", "sleep")
