@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,7 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 
-#: what the names of unfinished and of replaced files and directories end with
-TEMPORARY, REPLACED = ".tmp", ".old"
+TEMPORARY = ".tmp"  # what the names of unfinished files and directories end with
 DONE = "done.json"  # in a directory: the inputs and outputs of the steps that finished there
 
 
@@ -80,16 +79,16 @@ def _processes() -> str:
     return fingerprint([boot.read_text(), namespace])[:10]
 
 
-def _own_name(path: Path, ending: str) -> Path:
+def _own_name(path: Path) -> Path:
     """A name beside `path` that no other process uses; deletes what killed ones left, except those of other machines.
 
     Only a process of the same machine and container can tell by its number whether the writer still runs.
     """
     own = f"{path.name}.{_processes()}-"
-    for left in path.parent.glob(f"{glob.escape(own)}*{ending}"):
-        if not Path("/proc", left.name.removeprefix(own).removesuffix(ending)).exists():
+    for left in path.parent.glob(f"{glob.escape(own)}*{TEMPORARY}"):
+        if not Path("/proc", left.name.removeprefix(own).removesuffix(TEMPORARY)).exists():
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-    return path.with_name(f"{own}{os.getpid()}{ending}")
+    return path.with_name(f"{own}{os.getpid()}{TEMPORARY}")
 
 
 @contextmanager
@@ -112,7 +111,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _own_name(path, TEMPORARY)
+    temporary = _own_name(path)
     try:
         with naming_full_disk(path):
             yield temporary
@@ -125,7 +124,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yields an empty directory beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
-    temporary = _own_name(path, TEMPORARY)
+    temporary = _own_name(path)
     try:
         with naming_full_disk(path):
             yield empty_directory(temporary)
@@ -159,24 +158,9 @@ def empty_directory(path: Path) -> Path:
 
 
 def replace_directory(temporary: Path, final: Path) -> None:
-    """Renames a finished directory to its final name, and replaces an older one.
-
-    Raises:
-        RecipeError: another call has written there meanwhile.
-    """
-    old = _own_name(final, REPLACED)
-    with suppress(FileNotFoundError):
-        os.replace(final, old)
-    try:
-        os.replace(temporary, final)
-    except OSError as error:
-        with suppress(OSError):
-            os.replace(old, final)
-        if error.errno == errno.ENOTEMPTY:
-            raise RecipeError(f"{final} is being written by another call: run again when that has ended.") from None
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    """Renames a finished directory to its final name, after deleting an earlier one, whose record no longer holds."""
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(temporary, final)
 
 
 def is_done(directory: Path, step: str, inputs: str = "") -> bool:

@@ -192,12 +192,8 @@ def _require_nodes(hardware: Hardware) -> None:
 
 
 def _directory(flag: str, path: Path, separators: str) -> Path:
-    """The absolute path; RecipeError if records, which are UTF-8, or commands of fairseq cannot contain it."""
+    """The absolute path; RecipeError if commands of fairseq cannot contain it."""
     path = path.absolute()
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise RecipeError(f"{flag} {bytes(path)!r}: this path is not UTF-8; name another directory.") from None
     if found := set(separators).intersection(str(path)):
         raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
     return path

@@ -90,8 +90,6 @@ def main(
         click.echo(formatter.getvalue())
         raise RecipeError("--text is missing: name the directory of your text; --help lists all options.")
     text, pair = Path(os.path.abspath(text)), check_pair(pair)
-    if str(text) != str(text).rstrip():  # a setting loses outer spaces
-        raise RecipeError(f"--text '{text}': the name ends with a space; rename it.")
     splits = find_splits(text, pair)
     name = choose_name(name, text)
     found = {split: read_set(files) for split, files in splits.items()}

@@ -33,8 +33,9 @@ def find_splits(directory: Path, pair: str) -> Splits:
     Raises:
         RecipeError: the directory cannot be read, a file is missing, or a set is given in two forms.
     """
-    sides = pair.split("-")
-    names = _list(directory)
+    if not directory.is_dir():
+        raise RecipeError(f"--text {directory}: there is no such directory.")
+    sides, names = pair.split("-"), sorted(os.listdir(directory))
     found: dict[str, dict[str, Path]] = {TRAIN: {}, VALID: {}}
     for name in names:
         split, _, kind = name.removesuffix(".gz").rpartition(".")
@@ -72,17 +73,6 @@ def find_splits(directory: Path, pair: str) -> Splits:
                 f"{splits[test][0]}: rename it; a test set's name is of letters, digits, '.', '_' and '-'."
             )
     return splits
-
-
-def _list(directory: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except FileNotFoundError:
-        raise RecipeError(f"--text {directory}: there is no such directory.") from None
-    except NotADirectoryError:
-        raise RecipeError(f"--text {directory}: this is a file; name the directory that holds the text.") from None
-    except OSError as error:
-        raise RecipeError(f"--text {directory}: {error.strerror}: change its permissions.") from None
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -134,8 +124,6 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
     except (EOFError, BadGzipFile, zlib.error) as error:
         raise RecipeError(f"{path} is not a whole gzip file ({error}): compress its text again.") from None
-    except OSError as error:
-        raise RecipeError(f"{path} cannot be read ({error.strerror}): make it readable.") from None
 
 
 def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc_experiments.base.markers import REPLACED, TEMPORARY
+from posenc_experiments.base.markers import TEMPORARY
 
 # Files of one test set, as TEST.KIND.
 SOURCES, REFERENCES, HYPOTHESES = "src", "ref", "hyp"
@@ -85,4 +85,4 @@ def find_experiments(path: Path) -> list[Path]:
         elif name in files:
             found.append(Path(folder))
         seen.add(real)
-    return [one for one in found if not one.name.endswith((TEMPORARY, REPLACED))]  # left by a killed `keep-results`
+    return [one for one in found if not one.name.endswith(TEMPORARY)]

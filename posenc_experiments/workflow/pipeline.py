@@ -45,7 +45,8 @@ def run_plan(plan: Plan) -> dict[Job, str]:
     try:
         with _interruptible(run.session.stop):
             _check_flags(plan)
-            _make_directories(run)
+            for directory in (run.data_dir, run.output_dir):
+                directory.mkdir(parents=True, exist_ok=True)
             return _run_jobs(run, plan.to_do)
     except Interrupted as interrupted:
         run.say(
@@ -54,14 +55,6 @@ def run_plan(plan: Plan) -> dict[Job, str]:
             else "Interrupted: its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
         )
         sys.exit(128 + interrupted.number)
-
-
-def _make_directories(run: Run) -> None:
-    for option, directory in (("--data-dir", run.data_dir), ("--output-dir", run.output_dir)):
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except FileNotFoundError:  # such as one in /proc
-            raise RecipeError(f"{option} {directory}: this directory cannot be made; give another.") from None
 
 
 def finish(failures: dict[Job, str]) -> None:

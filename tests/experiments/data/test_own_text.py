@@ -133,7 +133,7 @@ def test_unusable_text_is_named(tmp_path: Path, files: dict[str, bytes | None], 
 def test_a_path_that_is_not_a_readable_directory_is_named(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
     refused(text / "nothing", "there is no such directory")
-    refused(text / "train.en", "this is a file")
+    refused(text / "train.en", "there is no such directory")
     (text / "train.en").unlink()
     (text / "train.en").symlink_to("nothing")
     refused(text, r"train\.en is not a file, or is a link to nothing")

@@ -344,16 +344,6 @@ def test_misuse_is_one_sentence(tmp_path: Path, options: list[str], words: list[
         assert word in result.stderr
 
 
-@pytest.mark.parametrize("option", ["--data-dir", "--output-dir"])
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path, option: str) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    words = [*directories(tmp_path), "--source", corpus, "--stages", "download", option, "/proc/none"]
-    process = run_pipeline(conf, *words)
-    assert process.returncode == 1
-    assert f"{option} /proc/none" in process.stderr
-    assert process.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("stage", ["train", "average", "translate", "score"])
 def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: str) -> None:
     from posenc_experiments.training import average
