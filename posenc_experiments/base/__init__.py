@@ -1,1 +1,1 @@
-"""The basis of all other folders: errors, the recipe, the options of a call, records of finished stages."""
+"""The basis of all other folders: errors, the recipe, the settings and hardware of a call, steps and records."""

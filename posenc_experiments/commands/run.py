@@ -43,8 +43,6 @@ def choose_pair(recipe: Recipe, pair: str | None) -> str:
 
 def find_conf(folder: Path | None, conf: str | None) -> Path:
     """The path of the recipe: `conf` is a path, or a name in the directory, by default the directory's own."""
-    if conf == "":
-        raise RecipeError("--conf is empty: name a YAML file.")
     if conf is None:
         if folder is None:
             raise RecipeError("--conf is missing: name a YAML file, or call a recipe's run.sh.")

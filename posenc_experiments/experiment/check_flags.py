@@ -137,7 +137,7 @@ def check_data(commands: list[Checked]) -> None:
     """
     for checked in commands:
         if is_prepared(checked.run):
-            checked.refuse(_lengths_of_training(checked) if checked.experiment else _lengths_of_tests(checked))
+            checked.refuse(_data_faults(checked))
 
 
 def _faults(checked: Checked) -> Iterator[Fault]:
@@ -198,34 +198,27 @@ def _too_short(checked: Checked, source: int) -> Iterator[Fault]:
         )
 
 
-def _lengths_of_training(checked: Checked) -> Iterator[Fault]:
+def _data_faults(checked: Checked) -> Iterator[Fault]:
     """Faults if fairseq would leave out prepared pairs, or fail at one."""
     run, get = checked.run, checked.get
-    train, valid = lengths.longest(run, "train"), lengths.longest(run, "valid")
-    tests = [lengths.longest(run, prepare.subset(run, test)) for test in pair_tests(run)]
-    # With this flag, the user wants validation to leave out long pairs.
-    positions = [train, *([] if get("skip-invalid-size-inputs-valid-test") else [valid]), *tests]
-    bounds = {
-        "max-source-positions": 0 if get("truncate-source") else max(source for source, _ in positions),
-        "max-target-positions": max(target for _, target in positions),
-        "max-tokens": max(train),
-        "max-tokens-valid": max(valid),
-    }
-    yield from _too_long(checked, bounds)
-
-
-def _lengths_of_tests(checked: Checked) -> Iterator[Fault]:
-    run = checked.run
     subsets = [prepare.subset(run, test) for test in pair_tests(run)]
     longest = [lengths.longest(run, subset) for subset in subsets]
-    truncates = "truncate-source" in {**run.recipe.model, **run.recipe.train, **run.extra}
-    bounds = {
+    if checked.experiment:
+        train, valid = lengths.longest(run, "train"), lengths.longest(run, "valid")
+        # With this flag, the user wants validation to leave out long pairs.
+        longest += [train, *([] if get("skip-invalid-size-inputs-valid-test") else [valid])]
+        truncates = get("truncate-source")
+        tokens = {"max-tokens": max(train), "max-tokens-valid": max(valid)}
+    else:
+        truncates = "truncate-source" in {**run.recipe.model, **run.recipe.train, **run.extra}
+        tokens = {"max-tokens": max(map(max, longest))}
+    positions = {
         "max-source-positions": 0 if truncates else max(source for source, _ in longest),
         "max-target-positions": max(target for _, target in longest),
-        "max-tokens": max(map(max, longest)),
     }
-    yield from _too_long(checked, bounds)
-    yield from _too_short(checked, min(lengths.shortest_source(run, subset) for subset in subsets))
+    yield from _too_long(checked, positions | tokens)
+    if not checked.experiment:
+        yield from _too_short(checked, min(lengths.shortest_source(run, subset) for subset in subsets))
 
 
 def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:

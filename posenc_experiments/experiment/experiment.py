@@ -26,7 +26,7 @@ from posenc_experiments.data import lengths, prepared, testsets
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import identity
 from posenc_experiments.experiment.fairseq_flags import file_problem, normalized, value_of, whole, without_hardware
-from posenc_experiments.experiment.layout import Layout
+from posenc_experiments.experiment.layout import ExperimentDirectory
 
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
@@ -35,7 +35,7 @@ FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "qua
 
 
 @dataclass(frozen=True)
-class Experiment(Layout):
+class Experiment(ExperimentDirectory):
     """One experiment to train and score; it determines all results in its directory."""
 
     run: Run

@@ -1,9 +1,7 @@
 """Names of the files in an experiment directory; no other file defines them."""
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from posenc_experiments.base.markers import TEMPORARY
@@ -24,12 +22,12 @@ class _Inside:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, layout: "Layout", owner: type) -> Path:
+    def __get__(self, layout: "ExperimentDirectory", owner: type) -> Path:
         return layout.directory / self.name
 
 
-class Layout(ABC):
-    """Names the files of an experiment directory."""
+class ExperimentDirectory:
+    """Names the files of an experiment directory, of which only the path is known."""
 
     about = _Inside("experiment.json")  # its settings and all that its result depends on
     summary = _Inside("training.json")  # results of the training in numbers
@@ -43,10 +41,13 @@ class Layout(ABC):
     tensorboard = _Inside("tensorboard")
     analysis = _Inside(ANALYSIS)  # figures of `analyse`
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
     @property
-    @abstractmethod
     def directory(self) -> Path:
         """The path of the experiment directory."""
+        return self._path
 
     def node_log(self, rank: int) -> Path:
         """The log of its training on a node other than node 0."""
@@ -58,17 +59,6 @@ class Layout(ABC):
     def test_files(self, kinds: Iterable[str]) -> list[Path]:
         """The existing files of these kinds, of all test sets."""
         return [path for kind in kinds for path in self.directory.glob(f"*.{kind}")]
-
-
-@dataclass(frozen=True)
-class ExperimentDirectory(Layout):
-    """An experiment directory of which only the path is known."""
-
-    path: Path
-
-    @property
-    def directory(self) -> Path:
-        return self.path
 
 
 def find_experiments(path: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Training on several nodes that share a file system: node 0 runs the pipeline, the others join its trainings.
 
-Node 0 announces in a file (`Layout.nodes`) that it starts a training. The other nodes poll this file and start the same
-command, each with its own rank. torchrun alone is not enough: its nodes give up after minutes, while node 0 may
+Node 0 announces in a file (`Experiment.nodes`) that it starts a training. The other nodes poll this file and start the
+same command, each with its own rank. torchrun alone is not enough: its nodes give up after minutes, while node 0 may
 prepare, translate and score for hours.
 """
 

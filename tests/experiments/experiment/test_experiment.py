@@ -64,7 +64,7 @@ def test_many_gpus_take_smaller_parts_of_a_batch(tmp_path: Path, gpus: int, max_
     assert found == {"max-tokens": max_tokens, "update-freq": "1"}
     assert (warning is not None) == warned
     assert value(train_command(one), "--max-tokens") == max_tokens
-    assert one.inputs("train") == experiment(tmp_path, conf=conf).train_inputs()
+    assert one.inputs("train") == experiment(tmp_path, conf=conf).inputs("train")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_users_max_tokens_changes_neither_batch_nor_directory(tmp_path: Path) 
     one, other = experiment(tmp_path), experiment(tmp_path, extra={"max-tokens": "100", "fp16": ""})
     assert derive_batch(other) == ({"max-tokens": "100", "update-freq": "4"}, None)
     assert one.directory == other.directory
-    assert one.inputs("train") == other.train_inputs()
+    assert one.inputs("train") == other.inputs("train")
     assert value(train_command(other), "--max-tokens") == "100"
     assert train_command(other).count("--max-tokens") == 1
 
@@ -122,7 +122,7 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
         "seed": 1,
         "name": "shaw-k2 --dropout 0.5",
     }
-    assert one.inputs("train") != other.train_inputs()
+    assert one.inputs("train") != other.inputs("train")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_another_kind_of_tokenized_score_only_repeats_scoring(tmp_path: Path) ->
     def made(words: str) -> Experiment:
         return experiment(tmp_path, conf=f"{CONF}\nscore:\n  {words}\n")
 
-    assert made("tokenized: split").inputs("score") == made("tokenized: split").score_inputs()
-    assert made("tokenized: lowercase").inputs("score") != made("tokenized: split").score_inputs()
-    assert made("tokenized: lowercase").inputs("translate") == made("tokenized: split").translate_inputs()
+    assert made("tokenized: split").inputs("score") == made("tokenized: split").inputs("score")
+    assert made("tokenized: lowercase").inputs("score") != made("tokenized: split").inputs("score")
+    assert made("tokenized: lowercase").inputs("translate") == made("tokenized: split").inputs("translate")
 
 
 def test_an_additional_test_set_repeats_no_training() -> None:
@@ -201,12 +201,12 @@ def test_an_additional_test_set_repeats_no_training() -> None:
         return Experiment(replace(run, recipe=read_recipe(conf, [f"corpus.tests={' '.join(tests)}"])), "sinusoidal", 1)
 
     one, two = made("en-de", "test_2016_flickr"), made("en-de", "test_2016_flickr", "test_2017_flickr")
-    assert one.inputs("train") == two.train_inputs()
-    assert one.inputs("average") == two.average_inputs()
-    assert one.inputs("translate") != two.translate_inputs()
+    assert one.inputs("train") == two.inputs("train")
+    assert one.inputs("average") == two.inputs("average")
+    assert one.inputs("translate") != two.inputs("translate")
     # Test sets that the pair lacks have no effect.
     one, two = made("en-cs", "test_2016_flickr"), made("en-cs", "test_2016_flickr", "test_2017_flickr")
-    assert one.inputs("score") == two.score_inputs()
+    assert one.inputs("score") == two.inputs("score")
 
 
 def test_a_value_of_set_makes_a_separate_experiment(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_setup_is_recorded(tmp_path: Path) -> None:
 def test_hardware_and_reporting_do_not_change_the_experiment(tmp_path: Path) -> None:
     one = experiment(tmp_path)
     other = experiment(tmp_path, gpus=2, precision="bf16", tensorboard=True, wandb="posenc")
-    assert one.inputs("train") == other.train_inputs()
+    assert one.inputs("train") == other.inputs("train")
     assert one.directory == other.directory
     words = train_command(other)
     assert "--bf16" in words
@@ -308,8 +308,8 @@ def test_the_length_penalty_changes_the_task_of_generation_only(tmp_path: Path) 
     assert "--length-penalty" not in words
     assert value(generate_command(power, "test", tmp_path), "--task") == "translation"
     assert value(train_command(wu), "--task") == "translation"
-    assert wu.inputs("average") == power.average_inputs()
-    assert wu.inputs("translate") != power.translate_inputs()
+    assert wu.inputs("average") == power.inputs("average")
+    assert wu.inputs("translate") != power.inputs("translate")
 
 
 def test_averaging_by_updates_changes_the_average(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
         row.directory.mkdir(parents=True)  # under whichever name it was trained
         swept = Experiment(run, name, row.seed)
         assert swept.directory == row.directory
-        assert swept.inputs("score") == row.score_inputs()
+        assert swept.inputs("score") == row.inputs("score")
         assert swept.description()["fingerprint"] == row.description()["fingerprint"]
 
 
