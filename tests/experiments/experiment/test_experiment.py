@@ -163,7 +163,7 @@ def test_a_setting_repeats_the_stages_that_depend_on_it(
     tmp_path: Path, old: str, new: str, first: str | None, kind: str
 ) -> None:
     def inputs(conf: str) -> str:
-        return str(getattr(experiment(tmp_path, conf=conf), f"{kind}_inputs")())
+        return experiment(tmp_path, conf=conf).inputs(kind)
 
     order = ["train", "average", "translate", "score"]
     changes = first is not None and order.index(kind) >= order.index(first)
