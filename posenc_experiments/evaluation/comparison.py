@@ -16,6 +16,7 @@ from posenc_experiments.evaluation.pooling import (
     Comparison,
     comparable_groups,
     find_row,
+    full_name,
     metrics_of,
     row_names,
     scored,
@@ -101,7 +102,7 @@ def _data(rows: pd.DataFrame) -> pd.DataFrame:
     equivalent = {True: "yes", False: "no"}
     columns = {
         **{key: rows[key] for key in [*GROUP, "setup"]},
-        "experiment": rows["name"],
+        "experiment": list(map(full_name, rows.itertuples())),
         **{key: rows[key] for key in ("arch", "flags")},
         "seeds": rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
         **{f"bleu{suffix.replace(' ', '_')}": rows[f"{BLEU}{suffix}"] for suffix in ("", " interval", " spread")},
