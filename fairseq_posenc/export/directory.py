@@ -124,13 +124,6 @@ def load(checkpoint: Path, data: Path | None = None, model_overrides: Mapping[st
         ) from None
 
 
-def overrides_of(directory: Path) -> dict[str, Any]:
-    """The model overrides with which a model directory was exported."""
-    record = directory / RECORD
-    found = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
-    return dict(found.get("model_overrides", {}))
-
-
 def check_output(output: Path, force: bool) -> None:
     """Refuses an output that exists, unless ``force`` is given and it is a model directory of CTranslate2.
 
