@@ -28,7 +28,6 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
-from .checkpoints import literals
 from .checkpoints.allowed import UNSAFE_SWITCH
 from .errors import hide_tracebacks
 
@@ -201,10 +200,6 @@ def _zeros_like(logged: Any) -> Any:
     return logged * 0 if hasattr(logged, "__mul__") else logged
 
 
-def _take(replacement: Any) -> Callable[[Any], Any]:
-    return lambda _: replacement
-
-
 #: (owner, name, what wraps the function), in the order in which they are installed
 PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # The last sentences are dropped if their number is not a multiple of --required-batch-size-multiple (8 by default):
@@ -221,9 +216,6 @@ PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # Code in a checkpoint is run, some of its settings are evaluated, and embedding files that it names are read.
     (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
     (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
-    (utils, "eval_str_list", _take(literals.eval_str_list)),
-    (utils, "eval_str_dict", _take(literals.eval_str_dict)),
-    (utils, "eval_bool", _take(literals.eval_bool)),
     # `from_pretrained` extracts archives whose members may be written outside the target directory.
     (file_utils, "load_archive_file", checkpoint_patches.extract_safely),
     # Several processes cannot resume: torch refuses the configuration that the first sends to the others.
