@@ -11,7 +11,6 @@ from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
 from posenc_experiments.evaluation.pooling import (
-    GROUP,
     OLD,
     Comparison,
     comparable_groups,
@@ -25,6 +24,7 @@ from posenc_experiments.evaluation.pooling import (
     words_of,
 )
 from posenc_experiments.evaluation.report import Report, Table, number
+from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.identity import as_list
 
