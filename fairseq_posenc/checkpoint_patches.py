@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shlex
 import tarfile
 from argparse import Namespace
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,22 +152,6 @@ def explain_load_errors(load_model_ensemble_and_task: Any) -> Any:
     return load
 
 
-def refuse_unknown(kind: str, known: Container[str]) -> Callable[[Any], Any]:
-    """Refuses an unknown task or architecture in one sentence; fairseq prints the configuration and all names."""
-
-    def wrap(build: Any) -> Any:
-        @functools.wraps(build)
-        def checked(cfg: Any, *args: Any, **kwargs: Any) -> Any:
-            name = getattr(cfg, "_name", None) or getattr(cfg, kind, None)
-            if isinstance(name, str) and name not in known:
-                raise FlagError(f"there is no {kind} {name!r}; import the package that defines it with --user-dir.")
-            return build(cfg, *args, **kwargs)
-
-        return checked
-
-    return wrap
-
-
 def check_start(load_checkpoint: Any) -> Any:
     """Refuses to start from a missing checkpoint, and tells models whether a checkpoint is fine-tuned.
 
@@ -197,17 +180,3 @@ def check_start(load_checkpoint: Any) -> Any:
             return load_checkpoint(trainer, filename, *args, **kwargs)
 
     return load
-
-
-def refuse_shell_characters(build_index: Any) -> Any:
-    """Refuses a FASTA path with characters that are special in a shell, to which fairseq passes it unquoted."""
-
-    @functools.wraps(build_index)
-    def build(dataset: Any, path: str) -> Any:
-        if shlex.quote(path) != path:
-            raise FlagError(
-                f"{path}.fasta: fairseq passes this name to a shell command; use only letters, digits and ._-/ in it."
-            )
-        return build_index(dataset, path)
-
-    return build

@@ -14,23 +14,20 @@ import os
 import signal
 import sys
 import weakref
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from fairseq import checkpoint_utils, file_utils, models, tasks, utils
+from fairseq import checkpoint_utils, file_utils, utils
 from fairseq.data import data_utils, iterators
-from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
-from .checkpoints import literals
 from .checkpoints.allowed import UNSAFE_SWITCH
 from .errors import hide_tracebacks
 
@@ -203,10 +200,6 @@ def _zeros_like(logged: Any) -> Any:
     return logged * 0 if hasattr(logged, "__mul__") else logged
 
 
-def _take(replacement: Any) -> Callable[[Any], Any]:
-    return lambda _: replacement
-
-
 #: (owner, name, what wraps the function), in the order in which they are installed
 PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # The last sentences are dropped if their number is not a multiple of --required-batch-size-multiple (8 by default):
@@ -223,26 +216,12 @@ PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # Code in a checkpoint is run, some of its settings are evaluated, and embedding files that it names are read.
     (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
     (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
-    (utils, "eval_str_list", _take(literals.eval_str_list)),
-    (utils, "eval_str_dict", _take(literals.eval_str_dict)),
-    (utils, "eval_bool", _take(literals.eval_bool)),
-    # Unquoted file names are passed to a shell.
-    (FastaDataset, "_build_index", checkpoint_patches.refuse_shell_characters),
     # `from_pretrained` extracts archives whose members may be written outside the target directory.
     (file_utils, "load_archive_file", checkpoint_patches.extract_safely),
     # Several processes cannot resume: torch refuses the configuration that the first sends to the others.
     (distributed_utils, "broadcast_object", checkpoint_patches.receive_safely),
     # The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.
     (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_load_errors),
-    # For an unknown task or architecture, the whole configuration and all names are printed.
-    (tasks, "setup_task", checkpoint_patches.refuse_unknown("task", tasks.TASK_REGISTRY)),
-    (
-        models,
-        "build_model",
-        checkpoint_patches.refuse_unknown(
-            "arch", ChainMap(models.ARCH_MODEL_REGISTRY, models.MODEL_DATACLASS_REGISTRY)
-        ),
-    ),
     # A training that resumes after its last update makes one more, since --max-update is checked after an update only.
     (Trainer, "load_checkpoint", stop_if_finished),
     # A missing --restore-file or --continue-once, or a directory as --finetune-from-model, starts from random

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.data import Dictionary, data_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
@@ -91,7 +90,6 @@ def load_trained(
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
         raise OtherModel(checkpoint, arch)
     data = data or Path(utils.split_paths(str(_setting(state, "task", "data")))[0])
-    _check_dictionaries(data, state)
     try:
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides={**(model_overrides or {}), "data": str(data)}
@@ -120,37 +118,3 @@ def load_trained(
 def _setting(state: dict[str, Any], group: str, key: str) -> Any:
     settings = (state.get("cfg") or {}).get(group) or state.get("args")
     return settings.get(key) if isinstance(settings, dict) else getattr(settings, key, None)
-
-
-def _check_dictionaries(data: Path, state: dict[str, Any]) -> None:
-    """Refuses a directory without the dictionaries of this model.
-
-    Raises:
-        CheckpointError: they are missing, damaged or of another size, or their languages are unknown.
-    """
-    languages = [_setting(state, "task", f"{side}_lang") for side in ("source", "target")]
-    if data.is_dir() and None in languages:
-        languages = list(data_utils.infer_language_pair(str(data)))
-    if data.is_dir() and None in languages:
-        raise CheckpointError(
-            f"{data} does not show the languages of this training: name its data directory with --data."
-        )
-    for stack, language in zip(("encoder", "decoder"), languages, strict=True):
-        path = data / f"dict.{language or 'LANGUAGE'}.txt"
-        if not path.is_file():
-            raise CheckpointError(
-                f"{path} is missing: name the directory that holds the dictionaries of this training with --data."
-            )
-        try:
-            words = len(Dictionary.load(str(path)))
-        except Exception:  # fairseq raises plain Exceptions here
-            raise CheckpointError(
-                f"{path} is damaged: restore it, or name another directory that holds the dictionaries of this "
-                "training with --data."
-            ) from None
-        embeddings = state["model"].get(f"{stack}.embed_tokens.weight")  # an adaptive input has none
-        if embeddings is not None and len(embeddings) != words:
-            raise CheckpointError(
-                f"{path} has {words:,} words and the model {len(embeddings):,}: name the directory that holds the "
-                "dictionaries of this training with --data."
-            )

@@ -28,7 +28,6 @@ COMMANDS = {
     "plot-encodings": "Plot how position encodings change attention.",
     "benchmark": "Measure speed and memory beside stock fairseq.",
     "export": "Write a checkpoint as a model of CTranslate2.",
-    "compare-ctranslate2": "Compare speed and BLEU of an exported model with fairseq's.",
     "estimate-cost": "Estimate the GPU-hours of the papers' tables.",
 }
 

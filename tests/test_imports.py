@@ -15,7 +15,6 @@ PROGRAM = """
 import logging, os, sys, tarfile, warnings
 import fairseq.checkpoint_utils, fairseq.trainer, fairseq_cli.train, fairseq.models.transformer, torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu, load_model_ensemble_and_task
-from fairseq.utils import eval_str_list
 os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
 before = None
 

@@ -3,25 +3,21 @@ package: `python docs/data/tables.py`.
 """
 
 import io
-import itertools
 import json
 import logging
-import math
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import analyses
 import pandas as pd
-import speed
 from rich.console import Console
 
 from fairseq_posenc.augmentation import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
-from posenc_experiments.analysis.contrast import Accuracy
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import difference, star
@@ -63,44 +59,31 @@ GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H10
 VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
-def read(path: Path) -> list[Run]:
-    """The rows of a CSV as text."""
-    return list(pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records"))
-
-
 @cache
 def results_of(directory: str) -> pd.DataFrame:
     """The results of the experiments in a directory of results/."""
     return read_results([RESULTS / directory])
 
 
-def kept(directory: str, test: str) -> list[Run]:
-    """The runs in a directory of results/, with their BLEU on a test set."""
+def setting(directory: str, test: str, encoding: str, flags: str = "") -> pd.DataFrame:
+    """The BLEU of all seeds of a setting in a directory of results/."""
     found = results_of(directory)
     of_test = found[(found["test"] == test) & (found["metric"] == BLEU)]
-    return [
-        {"encoding": one.encoding, "flags": one.flags, "seed": str(one.seed), "bleu": one.score}
-        | {"name": one.name, "valid_loss": one.valid_loss}
-        for one in of_test.itertuples()
-    ]
+    return of_test[(of_test["encoding"] == encoding) & (of_test["flags"] == flags)]
 
 
-def of(runs: Iterable[Run], encoding: str, flags: str = "") -> list[Run]:
-    """All seeds of one setting."""
-    wanted = {"encoding": encoding, "flags": flags}
-    return [run for run in runs if wanted.items() <= run.items()]
-
-
-def score(runs: list[Run]) -> str:
+def score(seeds: pd.DataFrame) -> str:
     """Mean BLEU with its standard deviation over seeds, and how many seeds there are."""
-    values = [float(run["bleu"]) for run in runs]
+    if not len(seeds):
+        return ""
+    values = list(seeds["score"])
     spread = statistics.stdev(values) if len(values) > 1 else None
-    return f"{scored({BLEU: statistics.fmean(values), f'{BLEU} spread': spread})} ({len(values)})" if values else ""
+    return f"{scored({BLEU: statistics.fmean(values), f'{BLEU} spread': spread})} ({len(values)})"
 
 
-def loss(runs: list[Run]) -> str:
+def loss(seeds: pd.DataFrame) -> str:
     """Mean validation loss."""
-    return f"{statistics.fmean(float(run['valid_loss']) for run in runs):.3f}" if runs else ""
+    return f"{seeds['valid_loss'].mean():.3f}" if len(seeds) else ""
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
@@ -108,50 +91,18 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def machines() -> dict[str, str]:
-    """How BLEU of the same trainings differs between processors, beside how seeds differ."""
-    of_cpu: dict[str, dict[tuple[str, str], float]] = {}
-    for run in read(HERE / "machines.csv"):
-        of_cpu.setdefault(run["cpu"], {})[run["name"], run["seed"]] = float(run["bleu"])
-    here = of_cpu["AVX-512"]
-    all_kept = {(one["name"], one["seed"]): one["bleu"] for one in kept("quickstart", "test")}
-    before = {key: score for key, score in all_kept.items() if key in here}
-    names = dict.fromkeys(name for name, _ in before)
-    seeds = [[score for (other, _), score in before.items() if other == name] for name in names]
-    means = [_differences(before, here)[3 * number : 3 * number + 3] for number in range(len(names))]
-    compared = {
-        "the same command twice": _differences(of_cpu["AVX-512 again"], here),
-        "AVX2 and AVX-512 of one EPYC": _differences(of_cpu["AVX2"], here),
-        "results/ and the EPYC": _differences(before, here),
-        "the same, means over three seeds": list(map(statistics.fmean, means)),
-        "two seeds in results/": [one - other for scores in seeds for one, other in itertools.combinations(scores, 2)],
-    }
-    rows = [
-        [what, str(len(found)), f"{math.hypot(*found) / math.sqrt(len(found)):.2f}", f"{max(map(abs, found)):.2f}"]
-        for what, found in compared.items()
-    ]
-    return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
-
-
-def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str], float]) -> list[float]:
-    return [score - others[key] for key, score in some.items()]
-
-
 def learning() -> dict[str, str]:
-    quickstart = kept("quickstart", "test")
     gain = []
     for name in SCALARS:
-        settings = [of(quickstart, name, flags) for flags in GAINS.values()]
+        settings = [setting("quickstart", "test", name, flags) for flags in GAINS.values()]
         gain.append([f"`{name}`", *map(score, settings), *map(loss, settings)])
     for name, flags in VECTORS.items():
-        found = of(quickstart, name, flags)
+        found = setting("quickstart", "test", name, flags)
         gain.append([f"`{name}`", score(found), "", "", loss(found), "", ""])
-    captions = [kept(EN_DE, test) for test in MULTI30K]
-    longer = [
-        [g, *(score(of(runs, "diet_rel", flags)) for runs in captions), loss(found)]
-        for g, flags in (("1", ""), ("√d", "--bias-gain auto"), ("d", "--bias-gain 32"))
-        if (found := of(captions[0], "diet_rel", flags))
-    ]
+    longer = []
+    for g, flags in (("1", ""), ("√d", "--bias-gain auto"), ("d", "--bias-gain 32")):
+        tests = [setting(EN_DE, test, "diet_rel", flags) for test in MULTI30K]
+        longer.append([g, *map(score, tests), loss(tests[0])])
     return {
         "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
         "longer": table(["G", *MULTI30K, "loss"], longer),
@@ -159,15 +110,7 @@ def learning() -> dict[str, str]:
 
 
 def reproducing() -> dict[str, str]:
-    headers = ["layers", "width, ffn", "tokens per batch", "updates", "learning rate", "dropout"]
-    rows = [
-        [run["layers"], f"{run['width']}, {run['ffn']}", run["batch_tokens"], run["updates"], run["lr"], run["dropout"]]
-        + [run[key] for key in ("valid_bleu", "test_bleu", "valid_bleu_averaged", "test_bleu_averaged")]
-        + [f"{float(run['cpu_seconds']) / 60:.1f}"]
-        for run in read(HERE / "multi30k-settings.csv")
-    ]
-    scores = ["valid", "test_2016_flickr", "valid, last 3 averaged", "test, last 3 averaged"]
-    return {"settings": table([*headers, *scores, "CPU minutes"], rows), "cost": cost(), "published": published()}
+    return {"cost": cost(), "published": published()}
 
 
 def published() -> str:
@@ -190,17 +133,10 @@ def cost() -> str:
 
 def read_scores(path: Path) -> list[Run]:
     """The rows of a CSV of `compare` or `table.sh`, with the keys of `pool`: also of BLEU by words of the source."""
-    rows = read(path)
-    names = {name: re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", name) for name in rows[0]}
-    keys = {name: " ".join(filter(None, (key[2] or BLEU, key[1]))) if key else name for name, key in names.items()}
-    return [{keys[name]: _value(text) for name, text in row.items()} for row in rows]
-
-
-def _value(text: str) -> float | str | None:
-    try:
-        return float(text)
-    except ValueError:
-        return text or None
+    rows = pd.read_csv(path).astype(object)
+    names = {name: re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", name) for name in rows}
+    keys = {name: " ".join(filter(None, (key[2] or BLEU, key[1]))) for name, key in names.items() if key}
+    return list(rows.where(rows.notna(), None).rename(columns=keys).to_dict("records"))
 
 
 @cache
@@ -255,38 +191,6 @@ def multi30k_pairs(names: Collection[str]) -> str:
 def test_of(row: Run) -> tuple[str, str]:
     """The difference from the baseline, and p with Holm's correction."""
     return difference(row), number(row["holm_p_value"], ".3f")
-
-
-#: the columns of simulated scores, and their headers
-SOURCES = {"of_seed": "a seed", "of_system": "a sentence", "of_model": "a sentence, one model"}
-
-
-def scoring() -> dict[str, str]:
-    """The level and the power of the test of a difference, as docs/data/calibration.py measured them."""
-    rows = read(HERE / "calibration.csv")
-    power, level, kept = [], [], []
-    for one, pooled in zip(rows[::2], rows[1::2], strict=True):
-        assert (one["test"], pooled["test"]) == ("welch", "pooled")
-        if one["data"] != "simulated":
-            ranges = [f" ({row['level_low']} to {row['level_high']})" * bool(row["level_low"]) for row in (one, pooled)]
-            kept.append([one["data"], one["rows"], one["level"] + ranges[0], pooled["level"] + ranges[1]])
-            continue
-        cells = [*(one[key] for key in SOURCES), one["seeds"]]
-        effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
-        if not one["of_baseline"] and int(one["seeds"]) > 2 and float(one["of_seed"]) <= 0.2:
-            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'table_power_{key}']):.2f})" for key in effects]
-            power.append([*cells, *found])
-        if one["of_baseline"]:
-            cells[0] += f", of the baseline {one['of_baseline']}"
-        measured = [[row["level"], row["table_error"], row["power_0.5"]] for row in (one, pooled)]
-        level.append([*cells, *(f"{float(cell):.2f}" for row in measured for cell in row)])
-    headers = [*SOURCES.values(), "seeds"]
-    measures = ["level", "table error", "finds 0.5 BLEU"]
-    simulated = table([*headers, *measures, *(f"pooled: {measure}" for measure in measures)], level)
-    return {
-        "power": table([*headers, *(f"{effect} BLEU" for effect in effects)], power),
-        "level": simulated + "\n\n" + table(["trainings", "settings", "level", "pooled"], kept),
-    }
 
 
 def by_words(directory: str) -> str:
@@ -374,9 +278,7 @@ def draw_terminal(path: Path) -> None:
 
 
 def options() -> dict[str, str]:
-    """What each position augmentation does with each architecture, from what its encodings declare, and what SHAPE did
-    to the quickstart's `sinusoidal`.
-    """
+    """What each position augmentation does with each architecture, from what its encodings declare."""
     spelled = {WORKS: "works", NO_EFFECT: "refused: no effect", UNDEFINED: "refused: undefined"}
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, cls in ENCODINGS.items():
@@ -384,47 +286,15 @@ def options() -> dict[str, str]:
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
         alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
-    shape = read(HERE / "shape.csv")
-    return {
-        "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
-        "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
-    }
-
-
-def contrast() -> dict[str, str]:
-    """As `fairseq-posenc contrast --format csv` printed them: each phenomenon, and `relative` by distance."""
-    rows: dict[tuple[str, str], list[Run]] = {}
-    for run in read(HERE / "contrast.csv"):
-        if run["distance"] == "all" or run["phenomenon"] == "relative":
-            rows.setdefault((run["phenomenon"], run["distance"]), []).append(run)
-    models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
-    lines = [
-        [phenomenon, distance, runs[0]["pairs"], *(str(Accuracy(int(r["correct"]), int(r["pairs"]))) for r in runs)]
-        for (phenomenon, distance), runs in rows.items()
-    ]
-    return {"contrast": table(["phenomenon", "distance", "pairs", *(f"`{name}`" for name in models)], lines)}
-
-
-def analysis() -> dict[str, str]:
-    made = (analyses.vectors, analyses.attention, analyses.shift)
-    return contrast() | {rows.__name__: table(*rows()) for rows in made}
-
-
-def performance() -> dict[str, str]:
-    made = (speed.speed, speed.memory, speed.growth)
-    return {rows.__name__: table(*rows()) for rows in made}
+    return {"augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows)}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
-    "docs/analysis.md": analysis,
     "docs/learning.md": learning,
     "docs/options.md": options,
-    "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
-    "docs/scoring.md": scoring,
-    "results/README.md": machines,
 }
 
 

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ..errors import CheckpointError, few
-from ..signature import SIGNATURE, read_signature, same_positions
+from ..signature import SIGNATURE, read_signature
 from .checking import check_finite, describe_type
-from .checksums import Checksums
 from .loading import StrPath, load_checkpoint
 from .training import differences, training_settings
 
@@ -52,7 +51,7 @@ def average_checkpoints(
     Raises:
         CheckpointError: there is nothing to average; a file cannot be loaded or is damaged; a parameter is NaN or
             infinite; the files differ in parameter names, shapes or dtypes, or are not of one training (settings of
-            the model, seed, batches, optimization, data by content); or the output cannot be written.
+            the model, seed, batches, optimization, data); or the output cannot be written.
     """
     sources, output = [Path(path) for path in paths], Path(output)
     if not sources:
@@ -104,89 +103,65 @@ class _Sum:
 
     def __init__(self, source: Path, state: Mapping[str, Any]) -> None:
         self.source = source
+        self.settings = training_settings(state)
         self.count = 0
-        # Tied tensors are one tensor under several names.
-        self.first_names = _first_names(state["model"])
-        self.kept = {part: state.get(part) for part in ("cfg", "args")}
+        self.types = _types(state["model"])
+        self.dtypes = {name: value.dtype for name, value in state["model"].items() if _is_averaged(value)}
+        #: of each parameter, the first name of the same tensor: another name only for tied parameters
+        self.owners = _owners(state["model"])
         self.model = copy.copy(state["model"])  # with the versions of modules, which load_state_dict reads
-        self.types = _types(self.model)
-        self.dtypes = {name: value.dtype for name, value in self.model.items() if _is_averaged(value)}
         for name, value in self.model.items():
             if _is_averaged(value):
                 dtype = torch.promote_types(value.dtype, torch.float32)  # half precision would round in each addition
-                self.model[name] = torch.zeros(value.shape, dtype=dtype) if self.first_names[name] == name else None
+                self.model[name] = torch.zeros(value.shape, dtype=dtype) if self.owners[name] == name else None
             elif isinstance(value, Tensor):
                 self.model[name] = value.clone()
 
     def add(self, source: Path, state: Mapping[str, Any], allow_different_runs: bool) -> None:
-        """Adds the tensors of one file.
-
-        Raises:
-            CheckpointError: it is damaged, or of another model or training.
-        """
-        model = state["model"]
-        if not training_settings(state):
+        """Adds the tensors of one file; CheckpointError if it is damaged, or of another model or training."""
+        model, settings, types = state["model"], training_settings(state), _types(state["model"])
+        if not settings:
             raise CheckpointError(
                 f"{source} has no configuration of its model, neither 'cfg' nor 'args'; name a file that fairseq-train "
                 "wrote."
             )
-        self._check_types(source, _types(model))
-        first = {**self.kept, "model": model}
-        if not allow_different_runs and (found := "; ".join(differences(state, first))):
+        if not allow_different_runs and (found := "; ".join(differences(settings, self.settings))):
             raise CheckpointError(
                 f"{source} and {self.source} are of different trainings ({found}); average only checkpoints of one "
                 "training, or give --allow-different-runs to average them anyway."
             )
-        first_names, checksums = _first_names(model), Checksums(source)
-        for name, value in model.items():
-            tied = self.first_names[name]
-            if first_names[name] == name:  # each tensor of the file once, under whatever names
-                checksums.verify(name, value)
-            if tied != name:
-                same = first_names[name] == first_names[tied] or torch.equal(value, model[tied])
+        differing = [name for name in types | self.types if types.get(name) != self.types.get(name)]
+        for name, value in model.items() if not differing else ():
+            owner = self.owners[name]
+            if owner != name:
+                same = torch.equal(value, model[owner])
             elif _is_averaged(value):
                 check_finite(source, name, value)
                 self.model[name].add_(value)
                 same = True
-            elif name == SIGNATURE:
-                same = same_positions(value, self.model[name])
+            elif isinstance(value, Tensor):
+                same = name == SIGNATURE or torch.equal(value, self.model[name])
             else:
-                same = torch.equal(value, self.model[name]) if isinstance(value, Tensor) else value == self.model[name]
+                same = value == self.model[name]
             if not same:
-                records = [read_signature(of) for of in (value, self.model[name])] if name == SIGNATURE else []
-                shown = f" ({' and '.join(records)})" if records else ""
-                raise CheckpointError(
-                    f"{source} and {self.source} differ in {name}{shown}, which cannot be averaged; average only "
-                    "checkpoints of one training."
-                )
+                differing.append(name)
+        if differing:
+            where = (f"{name} ({types.get(name, 'missing')}, {self.types.get(name, 'missing')})" for name in differing)
+            raise CheckpointError(
+                f"{source} and {self.source} differ in {few(where)}, which cannot be averaged; average only "
+                "checkpoints of one training."
+            )
         self.count += 1
 
     def mean(self) -> dict[str, Any]:
         """The means, in the dtypes and the order of the files. It consumes the sums to save memory."""
         for name, dtype in self.dtypes.items():
-            if self.first_names[name] == name:
+            if self.owners[name] == name:
                 self.model[name] = self.model[name].div_(self.count).to(dtype)
-        for name, tied in self.first_names.items():
-            self.model[name] = self.model[tied]
+        for name, owner in self.owners.items():
+            self.model[name] = self.model[owner]
         found: dict[str, Any] = self.model
         return found
-
-    def _check_types(self, source: Path, types: Mapping[str, str]) -> None:
-        for one, more, other, fewer in (
-            (source, types, self.source, self.types),
-            (self.source, self.types, source, types),
-        ):
-            if only := [name for name in more if name not in fewer]:
-                raise CheckpointError(
-                    f"{one} has parameters that {other} does not have ({few(only)}); average only checkpoints of one "
-                    "model."
-                )
-        for name, own in self.types.items():
-            if types[name] != own:
-                raise CheckpointError(
-                    f"{source} holds {name} as {types[name]}, {self.source} as {own}; "
-                    "average only checkpoints of one model."
-                )
 
 
 def _is_averaged(value: object) -> bool:
@@ -194,20 +169,19 @@ def _is_averaged(value: object) -> bool:
 
 
 def _types(model: Mapping[str, Any]) -> dict[str, str]:
-    # Equivalent records of positions may differ in length.
-    return {name: "a record" if name == SIGNATURE else describe_type(value) for name, value in model.items()}
+    """The type and shape of each value, or what the record of positions says: equivalent ones may differ in length."""
+    return {name: read_signature(value) if name == SIGNATURE else describe_type(value) for name, value in model.items()}
 
 
-def _first_names(model: Mapping[str, Any]) -> dict[str, str]:
-    """For each name of a parameter, the first name of the same tensor: another name only for tied parameters."""
+def _owners(model: Mapping[str, Any]) -> dict[str, str]:
     by_memory: dict[object, str] = {}
-    first_names: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, value in model.items():
         memory: object = name
         if isinstance(value, Tensor) and value.numel():
             memory = (value.data_ptr(), value.dtype, value.shape, value.stride())
-        first_names[name] = by_memory.setdefault(memory, name)
-    return first_names
+        owners[name] = by_memory.setdefault(memory, name)
+    return owners
 
 
 def _write(state: Mapping[str, Any], output: Path) -> None:

@@ -53,10 +53,6 @@ def _check_configuration(path: Path, state: dict[str, Any]) -> None:
         for place, value in _settings(path, group, (part,)):
             if isinstance(value, str):
                 _check_text(path, place, value)
-    for name in ("model", "task"):
-        group = (state.get("cfg") or {}).get(name)
-        if not isinstance(group, dict | Namespace | None):
-            raise _refusal(path, f"its setting cfg.{name} is a {type(group).__name__}, not a group of settings")
 
 
 def _settings(path: Path, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -124,8 +120,7 @@ def describe_type(value: object) -> str:
     """The dtype and shape of a tensor, or the type of any other value."""
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"
-    unusual = "" if value.layout == torch.strided and value.device.type == "cpu" else f"{value.device} {value.layout} "
-    return f"{unusual}{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
 
 
 def _refusal(path: Path, what: str) -> CheckpointError:

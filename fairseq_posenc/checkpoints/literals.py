@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-#: settings that fairseq evaluates, with `eval` or with the functions that are replaced below
+#: settings that fairseq evaluates, with `eval` or with its functions that call it
 EVALUATED = frozenset(
     {
         *("adam_betas", "adamax_betas", "adafactor_eps", "lamb_betas", "wer_args", "model_overrides"),
@@ -58,25 +58,3 @@ def _value(node: ast.expr) -> Any:
                 return left + right
             raise ValueError
     return ast.literal_eval(node)
-
-
-# The functions of these names in fairseq.utils, with parse_literal instead of eval.
-
-
-def eval_str_list(x: Any, type: Any = float) -> Any:
-    if x is None:
-        return None
-    if isinstance(x, str):
-        x = parse_literal(x)
-    try:
-        return list(map(type, x))
-    except TypeError:
-        return [type(x)]
-
-
-def eval_str_dict(x: Any, type: Any = dict) -> Any:
-    return parse_literal(x) if isinstance(x, str) else x
-
-
-def eval_bool(x: Any, default: bool = False) -> bool:
-    return bool(parse_literal(x)) if isinstance(x, str) else default

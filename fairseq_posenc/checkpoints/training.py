@@ -5,11 +5,10 @@ Hardware, speed, duration, saving and logging may differ within one training.
 
 from __future__ import annotations
 
-import filecmp
+import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from .. import augmentation
@@ -20,9 +19,13 @@ from ..signature import SIGNATURE
 #: settings that count, of the groups that every training has
 _COUNTED = {
     *("seed", "lr", "clip_norm", "sentence_avg", "use_bmuf", "skip_remainder_batch", "train_subset", "curriculum"),
+    "finetune_from_model",
 }
-#: settings of other groups that do not: files are compared by content, and these only begin a training
-_MAY_DIFFER = {"data", "encoder_embed_path", "decoder_embed_path", "no_seed_provided"}
+#: settings of other groups that do not, since they only begin a training
+_MAY_DIFFER = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}
+#: settings that one of two checkpoints may lack: fairseq-train may infer the languages, and a resumed training need not
+#: name the model that it began with
+_MAY_BE_MISSING = {"source_lang", "target_lang", "data", "finetune_from_model"}
 
 
 def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +43,8 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None and name not in ignored and not name.startswith("eval_") and not is_hardware(name)
     }
+    if "data" in found:  # directories, joined by colons
+        found["data"] = ":".join(map(os.path.realpath, str(found["data"]).split(":")))
     # A schedule as long as the training may differ, like the length of the training.
     if found.get("total_num_update") == given.get("max_update"):
         found.pop("total_num_update", None)
@@ -53,43 +58,15 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """In which settings two checkpoints show that they are of different trainings, each as a clause."""
-    mine, theirs = training_settings(one), training_settings(other)
-    for name in sorted(mine.keys() | theirs.keys()):
-        # The configuration has no languages if fairseq-train inferred them from the data directory.
-        known = name not in ("source_lang", "target_lang") or (name in mine and name in theirs)
-        if known and mine.get(name) != theirs.get(name):
-            yield f"{name} is {mine.get(name, '(not set)')} and {theirs.get(name, '(not set)')}"
-    here, there = _given(one), _given(other)
-    start, other_start = (given.get("finetune_from_model") for given in (here, there))
-    if start and other_start and not _same_files(Path(start), Path(other_start)):  # a resumed training may omit it
-        yield f"finetune_from_model is {start} and {other_start}"
-    data, other_data = (given.get("data") for given in (here, there))
-    if data and other_data and not _same_data(data, other_data, here.get("train_subset") or "train"):
-        yield f"data is {data} and {other_data}, which differ"
+    """In which settings two checkpoints show that they are of different trainings, each as a clause.
 
-
-def _same_data(one: str, other: str, subset: str) -> bool:
-    """Whether data directories, joined by colons, have the same dictionaries and binarized training sets."""
-    from fairseq.utils import split_paths
-
-    pairs = [[Path(part) for part in split_paths(paths)] for paths in (one, other)]
-    if len(pairs[0]) != len(pairs[1]):
-        return False
-    for here, there in zip(*pairs, strict=True):
-        if here.resolve() == there.resolve():
-            continue
-        names = [{path.name for glob in ("dict.*", f"{subset}*.*") for path in of.glob(glob)} for of in (here, there)]
-        if not names[0] or names[0] != names[1] or not all(_same_files(here / name, there / name) for name in names[0]):
-            return False
-    return True
-
-
-def _same_files(one: Path, other: Path) -> bool:
-    try:
-        return one == other or filecmp.cmp(one, other, shallow=False)
-    except OSError:
-        return False
+    Args:
+        one, other: their :func:`training_settings`.
+    """
+    for name in sorted(one.keys() | other.keys()):
+        known = name not in _MAY_BE_MISSING or (name in one and name in other)
+        if known and one.get(name) != other.get(name):
+            yield f"{name} is {one.get(name, '(not set)')} and {other.get(name, '(not set)')}"
 
 
 def _general_settings() -> set[str]:

@@ -11,6 +11,5 @@ if importlib.util.find_spec("ctranslate2") is None:
     raise ExportError("CTranslate2 is not installed: run pip install '.[export]' in the repository.")
 
 from .directory import export
-from .measuring import measure
 
-__all__ = ["ExportError", "export", "measure"]
+__all__ = ["ExportError", "export"]

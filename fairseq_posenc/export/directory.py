@@ -19,7 +19,7 @@ from ..trained import OtherModel, Trained, load_trained
 from .engine import Engine, search_options
 from .errors import ExportError
 from .specification import make_specification
-from .text import Segmentation, read_sentences, some_sentences
+from .text import read_sentences, some_sentences, subword_splitter
 from .verification import Verification, verify
 
 #: number of sentences that both translate for the comparison
@@ -66,13 +66,13 @@ def export(
     check_output(output, force)
     trained = load(checkpoint, data, model_overrides)
     subwords = sentencepiece or trained.sentencepiece
-    segmentation = Segmentation(subwords, trained.source)
+    split = subword_splitter(subwords, trained.source)
     specification = make_specification(trained.model, trained.source, trained.target)
     if sample is None:
         sources, what = some_sentences(trained, SENTENCES)
     else:
         # For an empty line CTranslate2 outputs an empty line, fairseq does not.
-        sources = [sentence for sentence in read_sentences(sample, trained, segmentation) if len(sentence) > 1]
+        sources = [sentence for sentence in read_sentences(sample, trained, split) if len(sentence) > 1]
         what = f"lines of {sample}"
     if not sources:
         raise ExportError(f"{sample} has no words: name a text with one sentence per line.")
@@ -122,13 +122,6 @@ def load(checkpoint: Path, data: Path | None = None, model_overrides: Mapping[st
         raise ExportError(
             f"{error.what}: use ct2-fairseq-converter, which comes with CTranslate2, for models of stock fairseq."
         ) from None
-
-
-def overrides_of(directory: Path) -> dict[str, Any]:
-    """The model overrides with which a model directory was exported."""
-    record = directory / RECORD
-    found = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
-    return dict(found.get("model_overrides", {}))
 
 
 def check_output(output: Path, force: bool) -> None:

@@ -67,16 +67,13 @@ class Engine:
         options = {"max_input_length": 0, "max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}
         return [np.array(scored.log_probs) for scored in self.translator.score_batch(*texts, **options)]
 
-    def search(self, sources: Sequence[Tensor], **changes: Any) -> list[Any]:
-        """CTranslate2's results; ``changes`` replace some of :func:`search_options`."""
-        options = search_options(self.trained) | changes
-        return list(self.translator.translate_batch(words(self.trained.source, sources), **options))
-
     def translate(self, sources: Sequence[Tensor], **changes: Any) -> list[tuple[Tensor, float]]:
         """The best translation of each sentence, which ends in </s> unless it reached the maximum length, and its log P
-        in the search.
+        in the search; ``changes`` replace some of :func:`search_options`.
         """
-        results = self.search(sources, max_batch_size=32, return_scores=True, return_end_token=True, **changes)
+        options = search_options(self.trained) | changes
+        options |= {"max_batch_size": 32, "return_scores": True, "return_end_token": True}
+        results = self.translator.translate_batch(words(self.trained.source, sources), **options)
         index, lenpen = self.trained.target.index, changes.get("length_penalty", LENPEN)
         found = []
         for result in results:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,8 @@ from .errors import ExportError
 MIN_OVERLAP = 0.75
 
 
-class Segmentation:
-    """Segments text with SentencePiece or, without a model, splits text that is already segmented at spaces.
+def subword_splitter(sentencepiece: Path | None, dictionary: Any) -> Callable[[str], list[str]]:
+    """What segments a line with SentencePiece or, without a model, splits what is already segmented at spaces.
 
     Args:
         sentencepiece: the SentencePiece model.
@@ -29,21 +31,11 @@ class Segmentation:
     Raises:
         ExportError: the model cannot be read or did not segment the data, or SentencePiece is not installed.
     """
-
-    def __init__(self, sentencepiece: Path | None, dictionary: Any) -> None:
-        self._processor: Any = None
-        if sentencepiece is not None:
-            self._processor = _load(sentencepiece)
-            _check(self._processor, sentencepiece, dictionary)
-
-    def encode(self, line: str) -> list[str]:
-        """The subwords of a line."""
-        return line.split() if self._processor is None else list(self._processor.encode(line, out_type=str))
-
-    def decode(self, tokens: list[str]) -> str:
-        """The text of subwords."""
-        text = " ".join(tokens) if self._processor is None else str(self._processor.decode(tokens))
-        return " ".join(text.split())
+    if sentencepiece is None:
+        return str.split
+    processor = _load(sentencepiece)
+    _check(processor, sentencepiece, dictionary)
+    return partial(processor.encode, out_type=str)
 
 
 def _load(path: Path) -> Any:
@@ -89,7 +81,7 @@ def read_lines(path: Path) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
-def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> list[Tensor]:
+def read_sentences(path: Path, trained: Trained, split: Callable[[str], list[str]]) -> list[Tensor]:
     """The source sentences of a text: one tensor of indices per line, (length,), int64, with </s>.
 
     Raises:
@@ -97,7 +89,7 @@ def read_sentences(path: Path, trained: Trained, segmentation: Segmentation) -> 
     """
     sentences = []
     for number, line in enumerate(read_lines(path), 1):
-        tokens = map(trained.source.index, segmentation.encode(line))
+        tokens = map(trained.source.index, split(line))
         sentences.append(torch.tensor([*tokens, trained.source.eos()], dtype=torch.int64))
         if not trained.accepts(sentences[-1]):
             raise ExportError(

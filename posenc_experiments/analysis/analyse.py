@@ -24,8 +24,6 @@ from posenc_experiments.evaluation.pooling import find_row, pool, require_compar
 from posenc_experiments.evaluation.results import Result, of_tests, read_results
 from posenc_experiments.experiment.layout import ANALYSIS
 
-MOST_BYTES = 10_000_000
-
 
 @dataclass(frozen=True)
 class Checkpoints:
@@ -102,11 +100,6 @@ def analyse(
             bare.append({**found, "checkpoint": name})
     say("analyse: comparing and drawing")
     page = render(of_test, records, bare, number).encode("utf-8")
-    if len(page) > MOST_BYTES:
-        raise RecipeError(
-            f"The page would have {len(page) / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}: name fewer directories, "
-            "or leave models out (--no-models)."
-        )
     with atomic_path(output) as temporary:
         temporary.write_bytes(page)
     say(f"analyse: {output} ({len(page) / 1e6:.1f} MB)")

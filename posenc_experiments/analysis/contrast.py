@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 import pandas as pd
+from scipy.stats import binomtest
 
 from posenc_experiments.analysis.contrastive_sets import ALL, Contrast
 from posenc_experiments.analysis.pairs import Pair
@@ -15,33 +14,9 @@ from posenc_experiments.analysis.targets import Model, score_targets, unknown_wo
 from posenc_experiments.evaluation.metrics import CONFIDENCE
 from posenc_experiments.evaluation.report import Report, Table
 
-#: the highest distance of each bucket but the last
-BUCKETS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """The number of pairs that a model gets right, of all."""
-
-    correct: int
-    pairs: int
-
-    @property
-    def share(self) -> float:
-        return self.correct / self.pairs
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's score interval."""
-        z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        n = self.pairs
-        middle = (self.share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(self.share * (1 - self.share) / n + z * z / (4 * n * n))
-        return max(0.0, middle - half), min(1.0, middle + half)
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        return f"{100 * self.share:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+#: the highest distance of each bucket but the last, and the buckets' names
+ENDS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
+BUCKETS = ("0", "1", "2", "3", "4", "5", "6-7", "8-10", "11-15", ">15")
 
 
 def preferences(
@@ -76,35 +51,44 @@ def preferences(
     return [scores[correct] > scores[contrastive] for correct, contrastive in sides]
 
 
-def bucket(distance: int) -> str:
+def bucket(distance: float) -> str:
     """The name of a distance's bucket."""
-    low = -1
-    for high in BUCKETS:
-        if distance <= high:
-            return str(high) if high - low == 1 else f"{low + 1}-{high}"
-        low = high
-    return f">{low}"
+    return BUCKETS[bisect_left(ENDS, distance)]
 
 
 def report(
     title: str, names: Sequence[str], contrasts: Sequence[Contrast], found: Sequence[Sequence[bool]], normalize: bool
 ) -> Report:
-    """A table of accuracies, with a column for each model.
+    """A table of accuracies, with a column for each model: a row for each phenomenon, in the set's order, then one for
+    each bucket of its distances; then one for the whole set.
 
     Args:
         names: of the models.
         found: for each model, its `preferences`.
     """
-    parts = list(_parts(contrasts))
-    of_models = {
-        name: [Accuracy(sum(right[number] for number in numbers), len(numbers)) for _, _, numbers in parts]
-        for name, right in zip(names, found, strict=True)
-    }
+    pairs = pd.DataFrame([(one.phenomenon, one.distance) for one in contrasts], columns=["phenomenon", "distance"])
+    pairs = pd.concat([pairs, pd.DataFrame(dict(enumerate(found)))], axis=1)
+    parts = []
+    for phenomenon, mine in pairs.groupby("phenomenon", sort=False):
+        known = mine.dropna(subset="distance").sort_values("distance", kind="stable")
+        buckets = known.groupby(known["distance"].map(bucket), sort=False)
+        parts += [(phenomenon, ALL, mine), *((phenomenon, name, part) for name, part in buckets)]
+    parts.append((ALL, ALL, pairs))
+    data = pd.DataFrame(
+        [
+            {"model": name, "phenomenon": phenomenon, "distance": distance, **accuracy(part[number])}
+            for phenomenon, distance, part in parts
+            for number, name in enumerate(names)
+        ]
+    )
+    cells = [
+        f"{100 * one.accuracy:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]" for one in data.itertuples(index=False)
+    ]
     columns = {
         "phenomenon": [phenomenon for phenomenon, _, _ in parts],
         "distance": [distance for _, distance, _ in parts],
-        "pairs": [f"{len(numbers):,}" for _, _, numbers in parts],
-        **{name: list(map(str, accuracies)) for name, accuracies in of_models.items()},
+        "pairs": [f"{len(part):,}" for _, _, part in parts],
+        **{name: cells[number :: len(names)] for number, name in enumerate(names)},
     }
     what = "mean" if normalize else "sum"
     notes = [
@@ -112,32 +96,12 @@ def report(
         "95 % Wilson interval.",
         "Distance in words of the target, as the set gives it.",
     ]
-    data = [
-        {
-            **{"model": name, "phenomenon": phenomenon, "distance": distance, "pairs": accuracies[at].pairs},
-            **{"correct": accuracies[at].correct, "accuracy": accuracies[at].share},
-            **dict(zip(("low", "high"), accuracies[at].interval, strict=True)),
-        }
-        for at, (phenomenon, distance, _) in enumerate(parts)
-        for name, accuracies in of_models.items()
-    ]
-    return Report([Table(columns, notes, title)], pd.DataFrame(data))
+    return Report([Table(columns, notes, title)], data)
 
 
-def _parts(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, str, Sequence[int]]]:
-    """A phenomenon, a distance, and the numbers of their pairs: for each phenomenon, in the set's order, all its pairs
-    and those of each bucket; then the whole set.
-    """
-    phenomena: dict[str, list[int]] = {}
-    for number, contrast in enumerate(contrasts):
-        phenomena.setdefault(contrast.phenomenon, []).append(number)
-    for phenomenon, numbers in phenomena.items():
-        yield phenomenon, ALL, numbers
-        buckets: dict[str, list[int]] = {}
-        for number in sorted(numbers, key=lambda number: contrasts[number].distance or 0):
-            distance = contrasts[number].distance
-            if distance is not None:
-                buckets.setdefault(bucket(distance), []).append(number)
-        for name, members in buckets.items():
-            yield phenomenon, name, members
-    yield ALL, ALL, range(len(contrasts))
+def accuracy(right: pd.Series) -> dict[str, float]:
+    """The number of pairs, how many are right, and their share with Wilson's score interval."""
+    correct, pairs = int(right.sum()), len(right)
+    interval = binomtest(correct, pairs).proportion_ci(CONFIDENCE, method="wilson")
+    shares = {"accuracy": correct / pairs, "low": interval.low, "high": interval.high}
+    return {"pairs": pairs, "correct": correct, **shares}

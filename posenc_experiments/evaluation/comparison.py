@@ -11,11 +11,11 @@ from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
 from posenc_experiments.evaluation.pooling import (
-    GROUP,
     OLD,
     Comparison,
     comparable_groups,
     find_row,
+    full_name,
     metrics_of,
     row_names,
     scored,
@@ -24,6 +24,7 @@ from posenc_experiments.evaluation.pooling import (
     words_of,
 )
 from posenc_experiments.evaluation.report import Report, Table, number
+from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.identity import as_list
 
@@ -101,7 +102,7 @@ def _data(rows: pd.DataFrame) -> pd.DataFrame:
     equivalent = {True: "yes", False: "no"}
     columns = {
         **{key: rows[key] for key in [*GROUP, "setup"]},
-        "experiment": rows["name"],
+        "experiment": list(map(full_name, rows.itertuples())),
         **{key: rows[key] for key in ("arch", "flags")},
         "seeds": rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
         **{f"bleu{suffix.replace(' ', '_')}": rows[f"{BLEU}{suffix}"] for suffix in ("", " interval", " spread")},

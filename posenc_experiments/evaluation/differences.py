@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 #: the value of a key that only the other experiment records, since defaults are not recorded
 DEFAULT = "the default"
-MOST_LISTED = 4
 
 Keys = tuple[str, ...]
 Difference = tuple[Keys, Any, Any]
@@ -30,11 +29,14 @@ def differences(one: Any, other: Any, keys: Keys = ()) -> Iterator[Difference]:
         yield keys, one, other
 
 
-def listed(found: Iterable[Difference]) -> str:
-    """Differences as text: `training lr (0.01 and 0.03), prepare vocabulary (4000 and the default)`."""
-    words = [f"{' '.join(keys)} ({spelled(one)} and {spelled(other)})" for keys, one, other in found]
-    more = f" and {len(words) - MOST_LISTED} more" if len(words) > MOST_LISTED else ""
-    return ", ".join(words[:MOST_LISTED]) + more
+def apart(several: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells each of several from the others, as text: `training lr 0.01, prepare vocabulary the default`."""
+    others = [{keys: values for keys, *values in differences(several[0], other)} for other in several]
+    firsts = {keys: values[0] for found in others for keys, values in found.items()}
+    return [
+        ", ".join(f"{' '.join(keys)} {spelled(found.get(keys, (None, first))[1])}" for keys, first in firsts.items())
+        for found in others
+    ]
 
 
 def spelled(value: Any) -> str:

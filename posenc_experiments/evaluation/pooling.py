@@ -9,15 +9,13 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.differences import differences, listed
 from posenc_experiments.evaluation.metrics import BLEU, TOKENIZED
+from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import all_differences, holm, resample, sacrebleu_p
 
 OLD = "*"  # marks experiments that were trained before fingerprints were recorded
-#: what comparable rows share
-GROUP = ["corpus", "pair", "test"]
-#: the setting and test set, which are equal for all seeds
-SETTING = [*GROUP, "setup", "arch", "flags"]
+#: the results that are pooled
+POOLED = [*SETTING, "variant"]
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,14 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     """Pools results to a row for each setting and test set, in the order given.
 
     Args:
-        results: what `read_results` found. Those whose `made_from` was not recorded are not pooled: each is a row.
+        results: what `read_results` found. Variants of one name are rows of their own. Those whose `made_from` was not
+            recorded are not pooled: each is a row.
         test: the test of the rows against a baseline, whose name is as tables show it if several rows have it.
 
     Returns:
         A table with the columns
 
-        - corpus, pair, test, setup, name, arch, encoding, flags, seeds (a list), directories (of the seeds);
+        - corpus, pair, test, setup, name, arch, encoding, flags, variant, seeds (a list), directories (of the seeds);
         - METRIC (the mean over seeds), METRIC interval (half the width of the 95 % bootstrap interval of a single
           seed), METRIC spread (the standard deviation, n - 1, over several seeds), METRIC signature, for each metric;
         - made_from, environments (of the seeds), fingerprint, parameters, words_per_second, references, verified;
@@ -49,12 +48,11 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     Raises:
         RecipeError: results of one setting or test set are not comparable, or there is no such baseline or metric.
     """
-    for _, setting in results.groupby(SETTING, sort=False, dropna=False):
-        _require_poolable(setting)
+    _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
     own = results["directory"].where(results["made_from"].isna(), None)
-    pooled = [pooled_seeds(seeds) for _, seeds in results.groupby([*SETTING, own], sort=False, dropna=False)]
+    pooled = [pooled_seeds(seeds) for _, seeds in results.groupby([*POOLED, own], sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
     groups = comparable_groups(rows.where(rows.notna(), None))
     if test is not None:
@@ -74,7 +72,7 @@ def pooled_seeds(results: pd.DataFrame) -> dict[str, Any]:
     results = results.sort_values("seed", kind="stable")
     seeds = results.drop_duplicates("directory")
     first, speeds = seeds.iloc[0], seeds["words_per_second"].dropna()
-    row = {key: first[key] for key in [*SETTING, "name", "encoding", "made_from", "fingerprint", "parameters"]}
+    row = {key: first[key] for key in [*POOLED, "name", "encoding", "made_from", "fingerprint", "parameters"]}
     row |= {"seeds": list(seeds["seed"]), "directories": list(seeds["directory"])}
     row |= {"environments": list(seeds["environment"]), "verified": bool(seeds["verified"].all())}
     row |= {"words_per_second": statistics.fmean(speeds) if len(speeds) else None}
@@ -111,7 +109,7 @@ def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFr
     Raises:
         RecipeError: every setting lacks one.
     """
-    own = results.groupby(SETTING, sort=False, dropna=False)["seed"]
+    own = results.groupby(POOLED, sort=False, dropna=False)["seed"]
     complete = own.transform(lambda found: set(seeds) <= set(found)).astype(bool)
     chosen = results[complete & results["seed"].isin(seeds)]
     if not len(chosen):
@@ -124,17 +122,10 @@ def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFr
     return chosen, list(dict.fromkeys(name + (f" on {test}" if name in names else "") for name, test in lacking))
 
 
-def _require_poolable(results: pd.DataFrame) -> None:
-    """RecipeError unless the results of one setting and test set differ in their seeds alone."""
-    seeds = results.drop_duplicates("directory")
-    known = list(seeds[seeds["made_from"].notna()].itertuples())
-    for one in known[1:]:
-        if found := list(differences(known[0].made_from, one.made_from)):
-            raise RecipeError(
-                f"{known[0].directory} and {one.directory} are not seeds of one experiment: they differ in "
-                f"{listed(found)}; run one of them again with the settings of the other, or compare them separately."
-            )
-    for _, same in seeds.groupby("seed", sort=False):
+def _require_different(results: pd.DataFrame) -> None:
+    """RecipeError if two experiments are of the same setting and seed."""
+    seeds = results.drop_duplicates(["directory", "test"])
+    for _, same in seeds.groupby([*POOLED, "seed"], sort=False, dropna=False):
         if len(same) > 1:
             one, other, *_ = same["directory"]
             raise RecipeError(f"{one} and {other} are the same setting and seed: name one of them.")
@@ -166,9 +157,15 @@ def words_of(flags: str) -> list[str]:
     return re.split(r" (?=--)", flags)
 
 
+def full_name(row: Any) -> str:
+    """The name of a row or result with the settings of its variant."""
+    name, *flags = words_of(row.name)
+    return " ".join([name, f"({row.variant})", *flags]) if row.variant else str(row.name)
+
+
 def long_name(row: Any) -> str:
-    """The name of a row or result with its setup, if it has one."""
-    return f"{row.setup} {row.name}" if row.setup else str(row.name)
+    """The full name of a row or result with its setup, if it has one."""
+    return f"{row.setup} {full_name(row)}" if row.setup else full_name(row)
 
 
 def shared_flags(rows: pd.DataFrame) -> list[str]:
@@ -189,7 +186,7 @@ def row_names(rows: pd.DataFrame) -> list[str]:
     They have their setups if these differ, and rows of one name have their flags.
     """
     shared = shared_flags(rows)
-    names = list(map(long_name, rows.itertuples())) if len(set(rows["setup"])) > 1 else list(rows["name"])
+    names = list(map(long_name if len(set(rows["setup"])) > 1 else full_name, rows.itertuples()))
     names = [" ".join(word for word in words_of(name) if word not in shared) for name in names]
     flags = [{flag for other, flag in zip(names, rows["flags"], strict=True) if other == name} for name in names]
     return [

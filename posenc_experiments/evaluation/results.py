@@ -17,6 +17,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
 from posenc_experiments.data import text
+from posenc_experiments.evaluation.differences import apart
 from posenc_experiments.evaluation.kept import unpacked
 from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
 from posenc_experiments.experiment.layout import (
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 SEAL = "seal"
 #: what an experiment's description says of it
 DESCRIPTION = ("corpus", "pair", "name", "arch", "encoding", "flags", "seed")
+#: what comparable results share
+GROUP = ["corpus", "pair", "test"]
+#: the setting and test set, which are equal for all seeds
+SETTING = [*GROUP, "setup", "arch", "flags"]
 #: what the summary of its training says
 SUMMARY = ("parameters", "words_per_second", "valid_loss", "vocabulary")
 Result = Any  # a row of the table as itertuples() gives it
@@ -60,6 +65,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
 
         - directory, corpus, pair, setup (a name for all settings but the encoding, or None), name, arch, encoding,
           flags (as typed), seed, and a column for each flag, such as --clipping-distance;
+        - variant (the settings that distinguish it from others of its name in this table; empty if there are none);
         - test, metric (as tables name it; a test set's first is BLEU), score, interval (half the width of the 95 %
           bootstrap interval), signature, sentences (the file of another tool's scores by sentence);
         - parameters, words_per_second, valid_loss, vocabulary (SHA-256 of the dictionaries);
@@ -95,7 +101,19 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
     table = pd.DataFrame([row for one in ordered for row in rows[one]], dtype=object)
     # A cell without a value is None, but NaN in columns of numbers.
     numbers = {"score": float, "interval": float, "words_per_second": float, "valid_loss": float}
-    return table.where(table.notna(), None).astype({**numbers, "seed": int, "verified": bool})
+    table = table.where(table.notna(), None).astype({**numbers, "seed": int, "verified": bool})
+    return table.assign(variant=_variants(table))
+
+
+def _variants(results: pd.DataFrame) -> pd.Series:
+    """The variant of each result."""
+    hashes = results["made_from"].map(fingerprint)
+    variants = hashes.map(lambda _: "")
+    for _, same in results.dropna(subset="made_from").groupby(SETTING, sort=False, dropna=False):
+        kinds = dict(zip(hashes[same.index], same["made_from"], strict=True))
+        labels = dict(zip(kinds, apart(list(kinds.values())), strict=True))
+        variants[same.index] = hashes[same.index].map(labels)
+    return variants
 
 
 def of_tests(results: pd.DataFrame) -> list[Result]:

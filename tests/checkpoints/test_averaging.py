@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -160,10 +159,13 @@ def layer(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict[str,
         (model_flag("arch", "transformer_tiny"), "arch is transformer_tiny and transformer"),
         (model_flag("clipping_distance", 4), "clipping_distance is 4 and"),
         (lambda state: state["cfg"]["task"].update(_name="language_modeling"), "task is language_modeling"),
-        (lambda state: state["model"].update(other=torch.zeros(3)), r"has parameters that .* does not have \(other\)"),
-        (lambda state: state["model"].pop(LAYER), r"has parameters that .* does not have"),
-        (layer(lambda tensor: tensor.T.contiguous()), rf"{re.escape(LAYER)} as float32 \(16, 32\)"),
-        (layer(torch.Tensor.half), rf"{re.escape(LAYER)} as float16 \(32, 16\)"),
+        (
+            lambda state: state["model"].update(other=torch.zeros(3)),
+            r"differ in other \(.*missing",
+        ),
+        (lambda state: state["model"].pop(LAYER), rf"differ in {re.escape(LAYER)} \("),
+        (layer(lambda tensor: tensor.T.contiguous()), rf"{re.escape(LAYER)} \(float32 \(16, 32\)"),
+        (layer(torch.Tensor.half), rf"{re.escape(LAYER)} \(float16 \(32, 16\)"),
         (layer(lambda tensor: tensor.fill_(float("nan"))), f"NaN or infinite numbers in {re.escape(LAYER)}"),
         (lambda state: state.update(cfg=None), "neither 'cfg' nor 'args'"),
     ],
@@ -246,34 +248,19 @@ def test_another_training(
 
 
 def test_another_start(altered: Callable[..., Path], tmp_path: Path) -> None:
-    for name, content in (("a", b"1"), ("b", b"2"), ("c", b"1")):
-        (tmp_path / name).write_bytes(content)
-    a, b, c = (altered(f"{name}.pt", setting(finetune_from_model=str(tmp_path / name))) for name in "abc")
-    average_checkpoints([a, c], tmp_path / "mean.pt")
-    assert f"finetune_from_model is {tmp_path / 'b'} and {tmp_path / 'a'}" in refusal([a, b], tmp_path / "other.pt")
+    """A resumed training need not name the model that it began with."""
+    a, b, resumed = (altered(f"{name}.pt", setting(finetune_from_model=name)) for name in ("a", "b", None))
+    average_checkpoints([a, resumed], tmp_path / "mean.pt")
+    assert "finetune_from_model is b and a" in refusal([a, b], tmp_path / "other.pt")
 
 
-def test_other_data_by_content(
+def test_other_data(
     trained: Path, data: Path, altered: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, copy, output = trained / "checkpoint1.pt", tmp_path / "copy", tmp_path / "mean.pt"
-    moved = altered("moved.pt", setting(data=str(copy)))
-    says = f"data is {copy} and {data}, which differ"
-    assert says in refusal([first, moved], output)
-    shutil.copytree(data, copy)
-    (copy / "valid.en-de.en.bin").unlink()  # not training data
-    average_checkpoints([first, moved], output)
+    first, other = trained / "checkpoint1.pt", altered("other.pt", setting(data="/elsewhere"))
+    assert f"data is /elsewhere and {data}" in refusal([first, other], tmp_path / "mean.pt")
     monkeypatch.chdir(data.parent)
-    average_checkpoints([first, altered("relative.pt", setting(data=data.name))], tmp_path / "2.pt")
-    for name in ("train.en-de.de.bin", "dict.en.txt"):
-        content = (copy / name).read_bytes()
-        (copy / name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
-        assert says in refusal([first, moved], tmp_path / "other.pt")
-        (copy / name).unlink()
-        assert says in refusal([first, moved], tmp_path / "other.pt")
-        (copy / name).write_bytes(content)
-    sharded = altered("sharded.pt", setting(data=f"{data}:{copy}"))
-    average_checkpoints([sharded, altered("swapped.pt", setting(data=f"{copy}:{data}"))], tmp_path / "3.pt")
+    average_checkpoints([first, altered("relative.pt", setting(data=data.name))], tmp_path / "mean.pt")
 
 
 def test_files_of_old_versions(altered: Callable[..., Path], tmp_path: Path) -> None:
@@ -313,12 +300,12 @@ def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path)
         ([first, second], link, "one of the checkpoints to average"),
         ([first, tmp_path / "none.pt"], output, "none.pt does not exist"),
         ([first, cut], output, "cut.pt is damaged"),
-        ([first, hole], output, f"hole.pt is damaged: {LAYER}"),
+        ([first, hole], output, "hole.pt is damaged: "),
         ([first], tmp_path, f"{tmp_path} cannot be written (Is a directory)"),
         ([first], tmp_path / "none" / "mean.pt", "mean.pt cannot be written"),
     ):
         assert says in refusal(paths, to)
-    with pytest.raises(CheckpointError, match=f"hole.pt is damaged: model.{re.escape(LAYER)} does not match"):
+    with pytest.raises(CheckpointError, match=r"hole.pt is damaged: .* does not match"):
         load_model_ensemble([str(hole)])
 
 

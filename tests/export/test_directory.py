@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.errors import Refusal
-from fairseq_posenc.export import ExportError, directory, export, measure
+from fairseq_posenc.export import ExportError, directory, export
 from fairseq_posenc.signature import SIGNATURE, encode_signature
 from posenc_experiments.cli import group
 from tests.toy import PACKAGE, generate, hypotheses
@@ -217,12 +217,10 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
     refuse("damaged or truncated", tmp_path / "cut.pt")
     refuse(r"transformer_tiny, not of this package.*ct2-fairseq-converter", altered(_name="transformer_tiny"))
     refuse(r"altered\.pt was trained with other positions than its settings say: ", altered(clipping_distance=3))
-    refuse(r"dict\.en\.txt is missing.*--data", data=tmp_path)
+    refuse(r"cannot be loaded with the dictionaries in .*dict\.en\.txt.*--data", data=tmp_path)
     for side in ("en", "de"):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
-    refuse(r"dict\.en\.txt has 5 words and the model \d+: name the directory", data=tmp_path)
-    (tmp_path / "dict.en.txt").write_bytes(b"no count\n")
-    refuse(r"dict\.en\.txt is damaged", data=tmp_path)
+    refuse(r"cannot be loaded with the dictionaries in .*size mismatch.*--data", data=tmp_path)
     (tmp_path / "text").write_bytes(b"\xff\n")
     refuse("is not UTF-8", sample=tmp_path / "text")
     (tmp_path / "text").write_text("\n \n")
@@ -255,28 +253,3 @@ def test_without_ctranslate2_the_command_says_how_to_install_it(tmp_path):
     finished = run("export", "a.pt", "b", PYTHONPATH=path)
     assert finished.returncode == 1
     assert finished.stderr.startswith("Error: CTranslate2 is not installed: run pip install '.[export]'")
-
-
-def test_both_are_measured_on_one_text(served, checkpoint, data, tmp_path):
-    text = data.parents[1] / "text"
-    found = measure(checkpoint, served[1], text / "test.en", text / "test.de", rounds=2, clock="cpu")
-    names = ["fairseq", "CTranslate2 float32", "CTranslate2 int8"]
-    assert [speed.encoding for speed in found.speeds] == list(found.bleu) == names
-    assert [len(speed.ratios) for speed in found.speeds] == [2, 2, 2]
-    assert found.translations["fairseq"] == found.translations["CTranslate2 float32"]
-    assert len(set(found.translations["fairseq"])) > 3
-    assert found.bleu["fairseq"] == found.bleu["CTranslate2 float32"]
-    assert "nrefs:1|case:mixed" in str(found)
-    assert "20" in str(found).splitlines()[3]
-
-
-def test_measuring_refuses_texts_of_different_lengths_and_damaged_models(served, checkpoint, data, tmp_path):
-    text = data.parents[1] / "text"
-    (tmp_path / "short").write_text("t1\n")
-    with pytest.raises(ExportError, match=r"20 lines and .* has 1"):
-        measure(checkpoint, served[1], text / "test.en", tmp_path / "short")
-    with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
-        measure(checkpoint, tmp_path, text / "test.en", text / "test.de")
-    (tmp_path / "model.bin").write_bytes((served[1] / "model.bin").read_bytes()[:300])
-    with pytest.raises(ExportError, match=r"CTranslate2 cannot load [^\n]*[^.\n]\.$"):
-        measure(checkpoint, tmp_path, text / "test.en", text / "test.de")

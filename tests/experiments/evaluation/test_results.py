@@ -196,21 +196,32 @@ def test_links_to_experiments_are_followed(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "words"),
+    ("path", "value", "variants"),
     [
-        (("made_from", "training", "dropout"), 0.3, "training dropout (the default and 0.3)"),
-        (("made_from", "data", "train", 1, "en"), ["sha256:2"], "data train 2 en (sha256:1111111111 and sha256:2)"),
-        (("environment", "batch"), "3 x --max-tokens 133", "batch (the default and 3 x"),
+        (("made_from", "training", "dropout"), 0.3, ["training dropout the default", "training dropout 0.3"]),
+        (
+            ("made_from", "data", "train", 1, "en"),
+            ["sha256:2"],
+            ["data train 2 en sha256:1111111111", "data train 2 en sha256:2"],
+        ),
+        (
+            ("environment", "batch"),
+            "3 x --max-tokens 133",
+            ["batch the default", "batch 3 x --max-tokens 133"],
+        ),
     ],
 )
-def test_seeds_with_different_settings_are_not_pooled(
-    copy: Path, path: tuple[str | int, ...], value: object, words: str
+def test_seeds_with_different_settings_are_separate_rows(
+    copy: Path, path: tuple[str | int, ...], value: object, variants: list[str]
 ) -> None:
     first, second = seeds(copy)
     change(second, *path, value=value)
-    with pytest.raises(RecipeError) as error:
-        pooled(copy)
-    assert str(error.value).startswith(f"{first} and {second} are not seeds of one experiment: they differ in {words}")
+    names = [f"sinusoidal ({variant})" for variant in variants]
+    assert shown_names(pooled(copy)) == ["shaw-k0", "shaw-k2", *names]
+    assert [row["experiment"] for row in csv_of(pooled(copy))][2:] == names
+    with pytest.raises(RecipeError, match="several rows on test have this name"):
+        pooled(copy, baseline="sinusoidal")
+    assert list(pooled(copy, baseline=names[1])["difference"].isna()) == [False, False, False, True]
     change(first, *path, value=value)
     assert len(pooled(copy)) == 3
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calibration import Sources, simulate
 from click.testing import CliRunner, Result
 from scipy import stats
-from simulation import Sources, simulate
 
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU
