@@ -3,8 +3,10 @@ package: `python docs/data/tables.py`.
 """
 
 import io
+import itertools
 import json
 import logging
+import math
 import re
 import statistics
 from collections.abc import Callable, Collection
@@ -14,6 +16,7 @@ from typing import Any
 
 import analyses
 import pandas as pd
+import speed
 from rich.console import Console
 
 from fairseq_posenc.augmentation import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
@@ -59,6 +62,11 @@ GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H10
 VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
+def read(path: Path) -> list[Run]:
+    """The rows of a CSV as text."""
+    return list(pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records"))
+
+
 @cache
 def results_of(directory: str) -> pd.DataFrame:
     """The results of the experiments in a directory of results/."""
@@ -91,6 +99,42 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def as_it_is(*names: str) -> dict[str, str]:
+    """The tables of CSV files beside this script, which have the columns of the page."""
+    files = {name: read(HERE / f"{name}.csv") for name in names}
+    return {name: table(list(rows[0]), [list(row.values()) for row in rows]) for name, rows in files.items()}
+
+
+def machines() -> dict[str, str]:
+    """How BLEU of the same trainings differs between processors, beside how seeds differ."""
+    of_cpu: dict[str, dict[tuple[str, str], float]] = {}
+    for run in read(HERE / "machines.csv"):
+        of_cpu.setdefault(run["cpu"], {})[run["name"], run["seed"]] = float(run["bleu"])
+    here, found = of_cpu["AVX-512"], results_of("quickstart")
+    found = found[(found["test"] == "test") & (found["metric"] == BLEU)]
+    kept = {(one.name, str(one.seed)): one.score for one in found.itertuples()}
+    before = {key: score for key, score in kept.items() if key in here}
+    names = dict.fromkeys(name for name, _ in before)
+    seeds = [[score for (other, _), score in before.items() if other == name] for name in names]
+    means = [_differences(before, here)[3 * number : 3 * number + 3] for number in range(len(names))]
+    compared = {
+        "the same command twice": _differences(of_cpu["AVX-512 again"], here),
+        "AVX2 and AVX-512 of one EPYC": _differences(of_cpu["AVX2"], here),
+        "results/ and the EPYC": _differences(before, here),
+        "the same, means over three seeds": list(map(statistics.fmean, means)),
+        "two seeds in results/": [one - other for scores in seeds for one, other in itertools.combinations(scores, 2)],
+    }
+    rows = [
+        [what, str(len(found)), f"{math.hypot(*found) / math.sqrt(len(found)):.2f}", f"{max(map(abs, found)):.2f}"]
+        for what, found in compared.items()
+    ]
+    return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
+
+
+def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str], float]) -> list[float]:
+    return [score - others[key] for key, score in some.items()]
+
+
 def learning() -> dict[str, str]:
     gain = []
     for name in SCALARS:
@@ -110,7 +154,7 @@ def learning() -> dict[str, str]:
 
 
 def reproducing() -> dict[str, str]:
-    return {"cost": cost(), "published": published()}
+    return as_it_is("multi30k-settings", "kftt-rates", "kftt-lenpen") | {"cost": cost(), "published": published()}
 
 
 def published() -> str:
@@ -133,10 +177,17 @@ def cost() -> str:
 
 def read_scores(path: Path) -> list[Run]:
     """The rows of a CSV of `compare` or `table.sh`, with the keys of `pool`: also of BLEU by words of the source."""
-    rows = pd.read_csv(path).astype(object)
-    names = {name: re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", name) for name in rows}
-    keys = {name: " ".join(filter(None, (key[2] or BLEU, key[1]))) for name, key in names.items() if key}
-    return list(rows.where(rows.notna(), None).rename(columns=keys).to_dict("records"))
+    rows = read(path)
+    names = {name: re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", name) for name in rows[0]}
+    keys = {name: " ".join(filter(None, (key[2] or BLEU, key[1]))) if key else name for name, key in names.items()}
+    return [{keys[name]: _value(text) for name, text in row.items()} for row in rows]
+
+
+def _value(text: str) -> float | str | None:
+    try:
+        return float(text)
+    except ValueError:
+        return text or None
 
 
 @cache
@@ -191,6 +242,38 @@ def multi30k_pairs(names: Collection[str]) -> str:
 def test_of(row: Run) -> tuple[str, str]:
     """The difference from the baseline, and p with Holm's correction."""
     return difference(row), number(row["holm_p_value"], ".3f")
+
+
+#: the columns of simulated scores, and their headers
+SOURCES = {"of_seed": "a seed", "of_system": "a sentence", "of_model": "a sentence, one model"}
+
+
+def scoring() -> dict[str, str]:
+    """The level and the power of the test of a difference, as docs/data/calibration.py measured them."""
+    rows = read(HERE / "calibration.csv")
+    power, level, kept = [], [], []
+    for one, pooled in zip(rows[::2], rows[1::2], strict=True):
+        assert (one["test"], pooled["test"]) == ("welch", "pooled")
+        if one["data"] != "simulated":
+            ranges = [f" ({row['level_low']} to {row['level_high']})" * bool(row["level_low"]) for row in (one, pooled)]
+            kept.append([one["data"], one["rows"], one["level"] + ranges[0], pooled["level"] + ranges[1]])
+            continue
+        cells = [*(one[key] for key in SOURCES), one["seeds"]]
+        effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
+        if not one["of_baseline"] and int(one["seeds"]) > 2 and float(one["of_seed"]) <= 0.2:
+            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'table_power_{key}']):.2f})" for key in effects]
+            power.append([*cells, *found])
+        if one["of_baseline"]:
+            cells[0] += f", of the baseline {one['of_baseline']}"
+        measured = [[row["level"], row["table_error"], row["power_0.5"]] for row in (one, pooled)]
+        level.append([*cells, *(f"{float(cell):.2f}" for row in measured for cell in row)])
+    headers = [*SOURCES.values(), "seeds"]
+    measures = ["level", "table error", "finds 0.5 BLEU"]
+    simulated = table([*headers, *measures, *(f"pooled: {measure}" for measure in measures)], level)
+    return {
+        "power": table([*headers, *(f"{effect} BLEU" for effect in effects)], power),
+        "level": simulated + "\n\n" + table(["trainings", "settings", "level", "pooled"], kept),
+    }
 
 
 def by_words(directory: str) -> str:
@@ -278,7 +361,9 @@ def draw_terminal(path: Path) -> None:
 
 
 def options() -> dict[str, str]:
-    """What each position augmentation does with each architecture, from what its encodings declare."""
+    """What each position augmentation does with each architecture, from what its encodings declare, and what SHAPE did
+    to the quickstart's `sinusoidal`.
+    """
     spelled = {WORKS: "works", NO_EFFECT: "refused: no effect", UNDEFINED: "refused: undefined"}
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, cls in ENCODINGS.items():
@@ -286,15 +371,47 @@ def options() -> dict[str, str]:
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
         alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
-    return {"augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows)}
+    return as_it_is("shape") | {"augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows)}
+
+
+def accuracy(run: Run) -> str:
+    share, low, high = (f"{100 * float(run[key]):.1f}" for key in ("accuracy", "low", "high"))
+    return f"{share} [{low}, {high}]"
+
+
+def contrast() -> dict[str, str]:
+    """As `fairseq-posenc contrast --format csv` printed them: each phenomenon, and `relative` by distance."""
+    rows: dict[tuple[str, str], list[Run]] = {}
+    for run in read(HERE / "contrast.csv"):
+        if run["distance"] == "all" or run["phenomenon"] == "relative":
+            rows.setdefault((run["phenomenon"], run["distance"]), []).append(run)
+    models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
+    lines = [
+        [phenomenon, distance, runs[0]["pairs"], *map(accuracy, runs)] for (phenomenon, distance), runs in rows.items()
+    ]
+    return {"contrast": table(["phenomenon", "distance", "pairs", *(f"`{name}`" for name in models)], lines)}
+
+
+def analysis() -> dict[str, str]:
+    made = (analyses.vectors, analyses.attention, analyses.shift)
+    return contrast() | {rows.__name__: table(*rows()) for rows in made}
+
+
+def performance() -> dict[str, str]:
+    made = (speed.speed, speed.memory, speed.growth)
+    return {rows.__name__: table(*rows()) for rows in made}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
+    "docs/analysis.md": analysis,
     "docs/learning.md": learning,
     "docs/options.md": options,
+    "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
     "docs/results.md": results,
+    "docs/scoring.md": scoring,
+    "results/README.md": machines,
 }
 
 
