@@ -46,7 +46,7 @@ SETTING = [*GROUP, "setup", "arch", "flags"]
 SUMMARY = ("parameters", "words_per_second", "valid_loss", "vocabulary")
 Result = Any  # a row of the table as itertuples() gives it
 #: the types of the values in experiment.json and training.json, of those that are not null
-KINDS = {
+KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("corpus", "pair", "setup", "arch", "encoding", "name", "fingerprint"), str),
     **dict.fromkeys(("flags", "made_from", "environment"), dict),
     **dict.fromkeys(("seed", "parameters", "words_per_second", "updates", "valid_loss"), (int, float)),

@@ -1,6 +1,7 @@
 """The values of `--experiments`."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import flag_words, parse_flags
 from posenc_experiments.base.recipe import Recipe
+from posenc_experiments.base.run import Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.cli import group
 from posenc_experiments.experiment.check_flags import check_flags
@@ -23,6 +25,12 @@ ROWS = """
   diet_rel: diet_rel
   betas: sinusoidal --adam-betas '(0.9, 0.98)'
 """
+
+
+def chosen(run: Run, text: str) -> list[Experiment]:
+    """The experiments that a value of `--experiments` names."""
+    recipe, names = choose_experiments(run.recipe, [text])
+    return [Experiment(replace(run, recipe=recipe), name, 1) for name in names]
 
 
 @pytest.fixture
@@ -101,10 +109,8 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
     wanted.append(("sinusoidal --dropout 0.2 --lr 3e-3", Experiment(make_run(tmp_path, conf, None), "other", 2)))
     conf.write_text(CONF)
     for typed, row in wanted:
-        run = make_run(tmp_path, conf, None)
-        run.recipe, (name,) = choose_experiments(run.recipe, [typed])
+        swept = replace(chosen(make_run(tmp_path, conf, None), typed)[0], seed=row.seed)
         row.directory.mkdir(parents=True)  # under whichever name it was trained
-        swept = Experiment(run, name, row.seed)
         assert swept.directory == row.directory
         assert swept.inputs("score") == row.inputs("score")
         assert swept.description()["fingerprint"] == row.description()["fingerprint"]
@@ -161,19 +167,17 @@ def test_misuse_is_one_sentence(recipe: Recipe, text: str, words: str) -> None:
     ],
 )
 def test_flags_that_fairseq_refuses_are_named_as_typed(tmp_path: Path, flags: str) -> None:
-    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
-    run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
+    experiments = chosen(make_run(tmp_path, make_recipe(tmp_path)[0], None), f"shaw {flags}")
     flag = flags.replace("=", " ").split()[0]
     with pytest.raises(RecipeError, match=rf"^--experiments 'shaw {flags}': .*{flag}"):
-        check_flags([Experiment(run, name, 1) for name in names], ["train"])
+        check_flags(experiments, ["train"])
 
 
 def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
-    run.recipe, names = choose_experiments(run.recipe, ["shaw --decoder-attention-heads 7"])
+    experiments = chosen(make_run(tmp_path, make_recipe(tmp_path)[0], None), "shaw --decoder-attention-heads 7")
     refusal = r"\.yaml, experiment shaw-decoder-attention-heads-7: no model can be built with these flags"
     with pytest.raises(RecipeError, match=refusal):
-        check_flags([Experiment(run, name, 1) for name in names], ["train"])
+        check_flags(experiments, ["train"])
 
 
 @pytest.mark.parametrize(
@@ -181,16 +185,14 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     ["--adaptive-softmax-cutoff 2000 --criterion adaptive_loss --ddp-backend legacy_ddp", "--base-layers 1"],
 )
 def test_flags_that_depend_on_the_vocabulary_or_on_other_processes_pass(tmp_path: Path, flags: str) -> None:
-    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
-    run.recipe, names = choose_experiments(run.recipe, [f"shaw {flags}"])
-    assert check_flags([Experiment(run, name, 1) for name in names], ["train"])
+    experiments = chosen(make_run(tmp_path, make_recipe(tmp_path)[0], None), f"shaw {flags}")
+    assert check_flags(experiments, ["train"])
 
 
 def test_a_missing_file_of_a_flag_is_refused_before_any_work(tmp_path: Path) -> None:
-    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
-    run.recipe, names = choose_experiments(run.recipe, ["shaw --finetune-from-model nope.pt"])
+    experiments = chosen(make_run(tmp_path, make_recipe(tmp_path)[0], None), "shaw --finetune-from-model nope.pt")
     with pytest.raises(RecipeError, match=r"--finetune-from-model nope\.pt: there is no such file"):
-        check_flags([Experiment(run, name, 1) for name in names], ["train"])
+        check_flags(experiments, ["train"])
 
 
 def test_the_option_may_be_repeated(tmp_path: Path) -> None:
