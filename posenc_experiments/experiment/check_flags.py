@@ -2,7 +2,7 @@
 
 `check_flags` parses them with fairseq's own parser, builds the models without memory, and refuses settings that cannot
 lead to a result; `check_data` does so, after the preparation, for what depends on the data. Settings that fairseq-train
-refuses before its first update, or fairseq-generate at its start, need no rule here.
+refuses before its first update need no rule here.
 """
 
 import math
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.flags import literal
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepare
@@ -34,6 +35,9 @@ MINIMUM = {
     **dict.fromkeys(["max-tokens", "max-tokens-valid", "batch-size", "batch-size-valid"], 1),
     **dict.fromkeys(["beam", "nbest", "total-num-update"], 1),
 }
+# Settings that are probabilities, or shares of one, of which 1 leaves nothing.
+PROBABILITIES = re.compile(r".*(dropout|layerdrop|label_smoothing|quant_noise_pq|quant_noise_scalar)")
+MOST_PARAMETERS = 10**11
 # Values of --best-checkpoint-metric, and the flag that makes validation compute each.
 MEASURED_BY = {"bleu": "eval-bleu", "accuracy": "report-accuracy"}
 
@@ -103,10 +107,17 @@ def read_training(experiment: Experiment) -> Checked:
         settings = _read("train", train_command(experiment))
         if "position_encoding" in settings:  # an architecture of this package
             with suppress(ReadsValues):
-                build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY)
+                _require_trainable(build_unallocated(Namespace(**settings | UNCHECKED), SOME_VOCABULARY))
         return Checked(experiment, experiment.run, settings)
     except (Refused, FlagError) as error:
         raise Checked(experiment, experiment.run, {}).refusal(str(error)) from None
+
+
+def _require_trainable(model: Any) -> None:
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    if (total := sum(sizes.values())) > MOST_PARAMETERS:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise Refused(f"the model has {total:,} parameters, {sizes[largest]:,} of them in {largest}: make it smaller.")
 
 
 def read_generation(experiment: Experiment) -> Checked:
@@ -125,9 +136,7 @@ def _read(kind: str, command: list[str]) -> dict[str, Any]:
 def check_settings(checked: Checked) -> None:
     """RecipeError for settings that cannot lead to a result with any data."""
     checked.refuse(_faults(checked))
-    checked.refuse(
-        _training_faults(checked) if checked.experiment else _too_short(checked, checked.get("max-source-positions"))
-    )
+    checked.refuse(_training_faults(checked) if checked.experiment else _generation_faults(checked))
 
 
 def check_data(commands: list[Checked]) -> None:
@@ -148,6 +157,12 @@ def _faults(checked: Checked) -> Iterator[Fault]:
                 yield flag, f"--{flag} {number}: write a whole number."
             elif number is not None and number < least:
                 yield flag, f"--{flag} {number}: write at least {least}."
+    for name, value in checked.settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, float) and not math.isfinite(value):
+            yield flag, f"--{flag} {value}: write a finite number."
+        elif isinstance(value, float) and PROBABILITIES.fullmatch(name) and not 0 <= value < 1:
+            yield flag, f"--{flag} {value}: write a number from 0 to below 1."
 
 
 def _training_faults(checked: Checked) -> Iterator[Fault]:
@@ -183,6 +198,52 @@ def _too_few(checked: Checked, end: str, kept: int) -> Iterator[Fault]:
             f"{recipe.average} checkpoints by {recipe.average_by} that are averaged ("
             f"{recipe.where('generate', 'average')}): train longer, save more often, or average fewer.",
         )
+
+
+def _generation_faults(checked: Checked) -> Iterator[Fault]:
+    get = checked.get
+    if get("temperature") <= 0:
+        yield "temperature", f"--temperature {get('temperature')}: write a number above 0."
+    if get("sampling") and get("nbest") != get("beam"):
+        yield "sampling", "--sampling needs --nbest to be the same as --beam: add it to `generate`."
+    for flag in ("sampling-topk", "sampling-topp"):
+        if get(flag) >= 0 and not get("sampling"):
+            yield flag, f"--{flag} needs --sampling: add it to `generate`."
+    if get("diverse-beam-groups") > 0 and get("beam") % get("diverse-beam-groups"):
+        yield (
+            "diverse-beam-groups",
+            f"--diverse-beam-groups {get('diverse-beam-groups')} does not divide --beam {get('beam')}: change one.",
+        )
+    searches = {
+        "sampling": get("sampling"),
+        "diverse-beam-groups": get("diverse-beam-groups") > 0,
+        "match-source-len": get("match-source-len"),
+        "diversity-rate": get("diversity-rate") > 0,
+    }
+    chosen = [flag for flag, wanted in searches.items() if wanted]
+    if len(chosen) > 1:
+        yield chosen[1], f"--{chosen[0]} and --{chosen[1]} are different kinds of search: leave one out."
+    for flag, needed in (
+        ("replace-unk", "text that is not binarized"),
+        ("constraints", "constraints of each sentence"),
+    ):
+        if get(flag) is not None:
+            yield flag, f"--{flag} needs {needed}, which the pipeline does not have: leave it out."
+    try:
+        overrides = literal(get("model-overrides"))
+    except ValueError:
+        overrides = None
+    if not isinstance(overrides, dict):
+        yield (
+            "model-overrides",
+            f"--model-overrides {get('model-overrides')}: write a dictionary, such as {{'dropout': 0}}.",
+        )
+    elif "position_encoding" in overrides:
+        yield (
+            "model-overrides",
+            f"--model-overrides {get('model-overrides')}: the architecture names the encoding; leave it out.",
+        )
+    yield from _too_short(checked, get("max-source-positions"))
 
 
 def _too_short(checked: Checked, source: int) -> Iterator[Fault]:

@@ -68,6 +68,10 @@ def test_the_settings_of_the_tests_are_accepted(prepared: Run) -> None:
         (["train.lr=0"], ["--set train.lr: --lr 0.0: write a number above 0."]),
         (["train.lr=0.1,-1e-3"], ["--set train.lr: --lr -0.001: write a number above 0."]),
         (["train.lr=1e999"], ["--set train.lr: --lr inf: write a number above 0."]),
+        *(
+            ([f"train.{flag}={share}"], [f"--set train.{flag}: --{flag} {share}: write a number from 0 to below 1."])
+            for flag, share in (("dropout", 1.5), ("attention-dropout", -0.1), ("encoder-layerdrop", 2.0))
+        ),
     ],
 )
 def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[str], words: list[str]) -> None:
@@ -76,6 +80,14 @@ def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[s
     for word in words:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_model_that_fits_no_machine_is_refused(prepared: Run) -> None:
+    overrides = ["experiments.shaw-k2=shaw --clipping-distance 99999999999"]
+    run = replace(prepared, recipe=read_recipe(prepared.recipe.path, overrides))
+    words = r"experiment shaw-k2: the model has 12,800,000,\d{3},\d{3} parameters, .* in encoder\.layers\.0"
+    with pytest.raises(RecipeError, match=words):
+        check_flags.check_flags([Experiment(run, "shaw-k2", 1)], ["train"])
 
 
 def test_the_origin_of_the_flag_is_named(prepared: Run, tmp_path: Path) -> None:
@@ -109,6 +121,15 @@ def test_a_training_with_a_result_is_accepted(prepared: Run, overrides: list[str
         (["generate.nbest=0"], "--nbest 0: write at least 1"),
         (["generate.max-len-b=0"], "--set generate.max-len-b: a source of 1,024 tokens gets at most 0"),
         (["generate.max-len-a=0.5", "generate.max-len-b=1", "generate.min-len=600"], "at most 513 .* at least 600"),
+        (["generate.sampling="], "--sampling needs --nbest to be the same as --beam"),
+        (["generate.sampling-topk=10"], "--sampling-topk needs --sampling"),
+        (["generate.diverse-beam-groups=3"], "--diverse-beam-groups 3 does not divide --beam 2"),
+        (["generate.match-source-len=", "generate.diversity-rate=0.5"], "are different kinds of search"),
+        (["generate.temperature=0"], "--temperature 0.0: write a number above 0"),
+        (["generate.lenpen=nan"], "--set generate.lenpen: --lenpen nan: write a finite number"),
+        (["generate.model-overrides={"], "--model-overrides {: write a dictionary"),
+        (["generate.model-overrides={'position_encoding': 't5'}"], "the architecture names the encoding; leave it out"),
+        (["generate.constraints="], "--constraints needs constraints of each sentence"),
     ],
 )
 def test_a_generation_without_a_result_is_refused(prepared: Run, overrides: list[str], words: str) -> None:
