@@ -15,6 +15,7 @@ from tests.waiting import is_held, wait_until
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW, ROW.replace("shaw-k2", "bad").replace("K = 2", "broken"))
     good, bad = plan(recipe).experiments

@@ -170,6 +170,7 @@ prepare_data(make_run(Path(directory), Path(conf), Path(source), pair="en-cs", c
 STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
 
 
+@pytest.mark.slow
 def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(
     tmp_path: Path, archives: dict[Path, list[Made]]
 ) -> None:

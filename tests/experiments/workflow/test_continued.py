@@ -18,6 +18,7 @@ ROWS = CONF + "  after: shaw --clipping-distance 2 --finetune-from-model sinusoi
 def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path, ROWS)
     options = [*directories(tmp_path), "--source", corpus, "--experiments", "after,sinusoidal", "--seeds", "1,2"]
+    options += ["--stages", "download..average"]
     process = forked.run_command(command("run", "--conf", conf, *options))
     assert process.returncode == 0, process.stderr
     assert "continues from" not in process.stdout
@@ -26,7 +27,7 @@ def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     for seed in (1, 2):
         for name in ("after", "sinusoidal"):
             one = Experiment(run, name, seed)
-            assert one.is_done("score")
+            assert one.is_done("average")
             weights[name, seed] = torch.load(one.averaged, weights_only=False)["model"]["encoder.layers.0.fc1.weight"]
         torch.testing.assert_close(weights["after", seed], weights["sinusoidal", seed], rtol=0, atol=1e-4)
     assert (weights["after", 1] - weights["after", 2]).abs().max() > 0.01
