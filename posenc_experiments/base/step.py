@@ -62,7 +62,8 @@ class Step(ABC):
         if self.reads_data:
             one.require_data()
         with locked(one.directory) as lock:
-            self.complete(one, (lock,))
+            if not self.is_done(one):  # by another call meanwhile
+                self.complete(one, (lock,))
 
     def complete(self, one: Any, locks: tuple[int, ...]) -> None:
         """Makes the outputs and then records that; the caller holds the lock of the directory."""

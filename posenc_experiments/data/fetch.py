@@ -97,6 +97,8 @@ def _fetch_rest(row: Archive, part: Path, report: Report) -> None:
         with open(part, "ab" if start else "wb") as file:
             while block := answer.read(1 << 20):
                 file.write(block)
+                if row.bytes is not None and file.tell() > row.bytes:
+                    raise FetchError(f"sends more than {row.bytes:,} bytes: it is another file")
                 report(completed=file.tell(), total=total)
     if total is not None and _size(part) < total:
         raise ConnectionError(f"the connection ended after {_size(part):,} of {total:,} bytes")

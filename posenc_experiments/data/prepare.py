@@ -90,6 +90,9 @@ class Part(Step):
             write_json(one.facts_path(self.name), self.function(one, directory))
         return [one.facts_path(self.name)]
 
+    def is_done(self, one: Preparation) -> bool:
+        return super().is_done(one) and (self.name != "publish" or one.path(self.name).is_dir())
+
 
 def parts_of(run: Run) -> list[Part]:
     """The steps of the stage, in order."""
@@ -122,24 +125,33 @@ def prepare(run: Run) -> None:
         run.say(f"prepare: done before, in {final}")
     else:
         with locked(work.directory) as lock:
-            parts = parts_of(run)
-            to_do = [part for part in parts if not part.is_done(work)]
-            if len(to_do) < len(parts):
-                run.say(f"prepare: resumes {f'with the step {to_do[0].name}' if to_do else 'after the last step'}")
-            for number, part in enumerate(to_do):
-                part.complete(work, (lock,))
-                # The inputs of the last step stay until its result has been moved.
-                read = {name for later in (*to_do[number + 1 :], parts[-1]) for name in (*later.reads, "publish")}
-                for other in parts:
-                    if other.name not in read:
-                        shutil.rmtree(work.path(other.name), ignore_errors=True)
-            said = work.facts("publish")["said"]
-            set_done(work.path("publish"), "prepare")
-            replace_directory(work.path("publish"), final)
+            said = [] if is_prepared(run) else _make(work, final, lock)  # another call may have made it meanwhile
         for line in said:
             run.say(f"prepare: {line}")
         run.say(f"prepare: binarized in {binarized_dir(run)}")
     shutil.rmtree(work.directory, ignore_errors=True)  # may also be left by a run that was killed after its last step
+
+
+def _make(work: Preparation, final: Path, lock: int) -> list[str]:
+    """Runs the steps that are not done and publishes their result; returns what to say."""
+    run, parts = work.run, parts_of(work.run)
+    to_do = [part for part in parts if not part.is_done(work)]
+    read = {name for part in to_do for name in part.reads} - {part.name for part in to_do}
+    if not all(work.path(name).is_dir() for name in read):  # deleted since
+        to_do = parts
+    if len(to_do) < len(parts):
+        run.say(f"prepare: resumes {f'with the step {to_do[0].name}' if to_do else 'after the last step'}")
+    for number, part in enumerate(to_do):
+        part.complete(work, (lock,))
+        # The inputs of the last step stay until its result has been moved.
+        read = {name for later in (*to_do[number + 1 :], parts[-1]) for name in (*later.reads, "publish")}
+        for other in parts:
+            if other.name not in read:
+                shutil.rmtree(work.path(other.name), ignore_errors=True)
+    said: list[str] = work.facts("publish")["said"]
+    set_done(work.path("publish"), "prepare")
+    replace_directory(work.path("publish"), final)
+    return said
 
 
 def _extract(work: Preparation, directory: Path) -> None:

@@ -46,7 +46,8 @@ def spelled(value: Any) -> str:
     text = str(value)
     for prefix in ("sha256:", "md5:"):
         if text.startswith(prefix):
-            return text[: len(prefix) + 10]
+            checksum, _, member = text.partition(" ")  # of an archive
+            return " ".join(filter(None, [checksum[: len(prefix) + 10], member]))
     return text[:10] if len(text) == 40 and text.isalnum() else text
 
 

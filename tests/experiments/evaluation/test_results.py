@@ -204,6 +204,11 @@ def test_links_to_experiments_are_followed(made: Path, tmp_path: Path) -> None:
             ["sha256:2"],
             ["data train 2 en sha256:1111111111", "data train 2 en sha256:2"],
         ),
+        (  # another member of the same archive
+            ("made_from", "data", "train", 1, "en"),
+            [f"sha256:{64 * '1'} b.en"],
+            ["data train 2 en sha256:1111111111", "data train 2 en sha256:1111111111 b.en"],
+        ),
         (
             ("environment", "batch"),
             "3 x --max-tokens 133",
