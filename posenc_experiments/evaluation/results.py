@@ -112,8 +112,6 @@ def _variants(results: pd.DataFrame) -> pd.Series:
     for _, same in results.dropna(subset="made_from").groupby(SETTING, sort=False, dropna=False):
         kinds = dict(zip(hashes[same.index], same["made_from"], strict=True))
         labels = dict(zip(kinds, apart(list(kinds.values())), strict=True))
-        if len(set(labels.values())) < len(labels):  # values are shortened, and pooling goes by labels
-            labels = {one: f"{label} {one[:8]}".strip() for one, label in labels.items()}
         variants[same.index] = hashes[same.index].map(labels)
     return variants
 
