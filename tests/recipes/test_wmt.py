@@ -221,4 +221,4 @@ def test_every_pair_and_conf(root: Path, corpus: str, conf: str, pair: str, expe
     said = run(*command("run", corpus, root, *options))
     averaged = next(line for line in said.split("\n") if line.startswith("average: "))
     assert averaged.count("checkpoint_") == (average if average > 1 else 1)
-    assert next((root / "output" / corpus / pair / conf).rglob("newstest201?.historical.json")).is_file()
+    assert [*(root / "output" / corpus / pair).glob(f"{experiment}-*/seed1/newstest201?.historical.json")]
