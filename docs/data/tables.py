@@ -21,6 +21,7 @@ from rich.console import Console
 
 from fairseq_posenc.augmentation import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import difference, star
@@ -73,10 +74,15 @@ def results_of(directory: str) -> pd.DataFrame:
     return read_results([RESULTS / directory])
 
 
+def bleu_of(directory: str, test: str) -> pd.DataFrame:
+    """The BLEU of all experiments in a directory of results/ on a test set."""
+    found = results_of(directory)
+    return found[(found["test"] == test) & (found["metric"] == BLEU)]
+
+
 def setting(directory: str, test: str, encoding: str, flags: str = "") -> pd.DataFrame:
     """The BLEU of all seeds of a setting in a directory of results/."""
-    found = results_of(directory)
-    of_test = found[(found["test"] == test) & (found["metric"] == BLEU)]
+    of_test = bleu_of(directory, test)
     return of_test[(of_test["encoding"] == encoding) & (of_test["flags"] == flags)]
 
 
@@ -110,9 +116,8 @@ def machines() -> dict[str, str]:
     of_cpu: dict[str, dict[tuple[str, str], float]] = {}
     for run in read(HERE / "machines.csv"):
         of_cpu.setdefault(run["cpu"], {})[run["name"], run["seed"]] = float(run["bleu"])
-    here, found = of_cpu["AVX-512"], results_of("quickstart")
-    found = found[(found["test"] == "test") & (found["metric"] == BLEU)]
-    kept = {(one.name, str(one.seed)): one.score for one in found.itertuples()}
+    here = of_cpu["AVX-512"]
+    kept = {(one.name, str(one.seed)): one.score for one in bleu_of("quickstart", "test").itertuples()}
     before = {key: score for key, score in kept.items() if key in here}
     names = dict.fromkeys(name for name, _ in before)
     seeds = [[score for (other, _), score in before.items() if other == name] for name in names]
@@ -374,11 +379,6 @@ def options() -> dict[str, str]:
     return as_it_is("shape") | {"augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows)}
 
 
-def accuracy(run: Run) -> str:
-    share, low, high = (f"{100 * float(run[key]):.1f}" for key in ("accuracy", "low", "high"))
-    return f"{share} [{low}, {high}]"
-
-
 def contrast() -> dict[str, str]:
     """As `fairseq-posenc contrast --format csv` printed them: each phenomenon, and `relative` by distance."""
     rows: dict[tuple[str, str], list[Run]] = {}
@@ -387,7 +387,9 @@ def contrast() -> dict[str, str]:
             rows.setdefault((run["phenomenon"], run["distance"]), []).append(run)
     models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
     lines = [
-        [phenomenon, distance, runs[0]["pairs"], *map(accuracy, runs)] for (phenomenon, distance), runs in rows.items()
+        [phenomenon, distance, runs[0]["pairs"]]
+        + [shown(*(float(run[key]) for key in ("accuracy", "low", "high"))) for run in runs]
+        for (phenomenon, distance), runs in rows.items()
     ]
     return {"contrast": table(["phenomenon", "distance", "pairs", *(f"`{name}`" for name in models)], lines)}
 

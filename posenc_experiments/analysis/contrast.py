@@ -81,9 +81,7 @@ def report(
             for number, name in enumerate(names)
         ]
     )
-    cells = [
-        f"{100 * one.accuracy:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]" for one in data.itertuples(index=False)
-    ]
+    cells = [shown(*one) for one in data[["accuracy", "low", "high"]].itertuples(index=False)]
     columns = {
         "phenomenon": [phenomenon for phenomenon, _, _ in parts],
         "distance": [distance for _, distance, _ in parts],
@@ -97,6 +95,11 @@ def report(
         "Distance in words of the target, as the set gives it.",
     ]
     return Report([Table(columns, notes, title)], data)
+
+
+def shown(accuracy: float, low: float, high: float) -> str:
+    """A share and its interval in %."""
+    return f"{100 * accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def accuracy(right: pd.Series) -> dict[str, float]:
