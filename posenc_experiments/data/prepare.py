@@ -90,9 +90,6 @@ class Part(Step):
             write_json(one.facts_path(self.name), self.function(one, directory))
         return [one.facts_path(self.name)]
 
-    def is_done(self, one: Preparation) -> bool:
-        return super().is_done(one) and (self.name != "publish" or one.path(self.name).is_dir())
-
 
 def parts_of(run: Run) -> list[Part]:
     """The steps of the stage, in order."""
@@ -136,8 +133,8 @@ def _make(work: Preparation, final: Path, lock: int) -> list[str]:
     """Runs the steps that are not done and publishes their result; returns what to say."""
     run, parts = work.run, parts_of(work.run)
     to_do = [part for part in parts if not part.is_done(work)]
-    read = {name for part in to_do for name in part.reads} - {part.name for part in to_do}
-    if not all(work.path(name).is_dir() for name in read):  # deleted since
+    needed = {"publish", *(name for part in to_do for name in part.reads)} - {part.name for part in to_do}
+    if not all(work.path(name).is_dir() for name in needed):  # deleted since
         to_do = parts
     if len(to_do) < len(parts):
         run.say(f"prepare: resumes {f'with the step {to_do[0].name}' if to_do else 'after the last step'}")
