@@ -26,7 +26,7 @@ from posenc_experiments.evaluation.pooling import (
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.evaluation.significance import ALPHA
-from posenc_experiments.experiment.identity import as_list
+from posenc_experiments.experiment.versions import as_list
 
 #: the columns of the CSV of a test, which are there without one, too
 TESTED = (

@@ -24,7 +24,7 @@ from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import lengths, prepared, testsets
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.experiment import identity
+from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.fairseq_flags import file_problem, normalized, value_of, whole, without_hardware
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
@@ -141,7 +141,7 @@ class Experiment(ExperimentDirectory):
             "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
             "made_from": self.made_from,
             "fingerprint": self.fingerprint,
-            "environment": identity.environment() | self._batch(),
+            "environment": versions.environment() | self._batch(),
         }
 
     def _batch(self) -> dict[str, str]:

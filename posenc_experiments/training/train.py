@@ -10,7 +10,7 @@ from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.base.step import Step
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
-from posenc_experiments.experiment import identity
+from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.training.nodes import announced
@@ -51,7 +51,7 @@ class TrainStage(Step):
             earlier = read_json(experiment.about)
             environment_then = earlier.get("environment") if isinstance(earlier, dict) else None
             if isinstance(environment_then, dict):
-                about["environment"] = identity.all_environments(environment_then, about["environment"])
+                about["environment"] = versions.all_environments(environment_then, about["environment"])
         write_json(experiment.about, about)
         write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"

@@ -25,7 +25,7 @@ from posenc_experiments.evaluation.comparison import report
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TOKENIZED
 from posenc_experiments.evaluation.pooling import Comparison, find_row, pool, shown_names, with_seeds
 from posenc_experiments.evaluation.results import read_results, require_equal_counts, seal
-from posenc_experiments.experiment.identity import all_environments
+from posenc_experiments.experiment.versions import all_environments
 from tests import forked
 
 ROOT = Path(__file__).resolve().parents[3]
