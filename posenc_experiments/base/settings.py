@@ -12,7 +12,6 @@ Later values override earlier ones, key by key. `--set SECTION.KEY=VALUE` overri
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -103,44 +102,52 @@ def parse_override(text: str) -> tuple[str, str, str]:
     return section, key.strip(), value.strip()
 
 
-class _Merged:
-    """The values of all files and of --set: those of this pipeline in `nodes`, flags and experiments in `flags`."""
+class _Values:
+    """The values of all files and of --set, by section and key, and where each was set."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.nodes = {section: OmegaConf.structured(kind) for section, kind in TYPES.items() if kind is not None}
-        for node in self.nodes.values():
-            OmegaConf.set_readonly(node, False)
-        self.flags: dict[str, Any] = {section: {} for section in (*WITH_FLAGS, "experiments")}
+        self.values: Values = {section: {} for section in TYPES}
         self.origins: dict[tuple[str, str], Path | str | None] = {}
 
     def error(self, section: str, key: str, problem: object) -> RecipeError:
         where = where_written(self.origins.get((section, key), self.path), section, key)
         return RecipeError(f"{where}: {str(problem).splitlines()[0].rstrip('.')}.")
 
-    def set(self, section: str, key: str, value: Any, origin: Path | None) -> None:
-        """Sets one value, which overrides that of earlier files."""
-        self.origins[section, key] = origin
-        name = key.replace("-", "_")
-        known = [field.name for field in fields(TYPES[section])] if section in self.nodes else []
-        if section in self.flags and name not in known:
-            if section in WITH_FLAGS:
-                self._check_flag(section, key, value)
-            self.flags[section][key] = value
-            return
-        if section == "corpus" and name in PATHS and isinstance(value, str):
-            value = Path() / value if origin is None else origin.parent / value
-        if isinstance(value, str) and origin is None and value[:1] in ("[", "{"):  # as a file has it
-            value = yaml.load(value, _Loader)
-        if isinstance(value, str) and name in LISTS:
-            value = words(value)
+    def section(self, name: str) -> tuple[Any, Flags]:
+        """The values of this pipeline in a section, checked, and the flags of fairseq in it."""
+        node = OmegaConf.structured(TYPES[name])
+        OmegaConf.set_readonly(node, False)
+        known, flags = list(node), dict[str, str]()
+        for key, value in self.values[name].items():
+            field = key.replace("-", "_")
+            if field not in known and name in WITH_FLAGS:
+                flags[key] = self._flag(name, key, value)
+                continue
+            try:
+                node[field] = self._converted(name, key, value)
+            except OmegaConfBaseException as error:
+                options = f"is not an option; the options are {', '.join(known).replace('_', '-')}"
+                raise self.error(name, key, error if field in known else options) from None
         try:
-            self.nodes[section][name] = value
-        except OmegaConfBaseException as error:
-            options = f"is not an option; the options are {', '.join(known).replace('_', '-')}"
-            raise self.error(section, key, error if name in known else options) from None
+            return OmegaConf.to_object(node), flags
+        except Fault as fault:
+            raise self.error(name, fault.key, fault) from None
+        except OmegaConfBaseException as error:  # a value is missing
+            raise self.error(name, str(error.full_key).replace("_", "-"), "is missing; add it") from None
 
-    def _check_flag(self, section: str, key: str, value: Any) -> None:
+    def _converted(self, section: str, key: str, value: Any) -> Any:
+        """A value as the section's dataclass takes it: paths are relative to their file, lists may be words."""
+        origin = self.origins[section, key]
+        if not isinstance(value, str):
+            return value
+        if section == "corpus" and key in PATHS:
+            return origin.parent / value if isinstance(origin, Path) else Path(value)
+        if origin is None and value[:1] in ("[", "{"):  # as a file has it
+            return yaml.load(value, _Loader)
+        return words(value) if key in LISTS else value
+
+    def _flag(self, section: str, key: str, value: Any) -> str:
         if key in RESERVED:
             raise self.error(section, key, f"is set by the pipeline: {RESERVED[key]}")
         if not re.fullmatch(r"[a-z][a-z0-9-]*", key):
@@ -149,20 +156,12 @@ class _Merged:
             )
         if not isinstance(value, str):
             raise self.error(section, key, "is a list or a mapping; write its text in quotes")
-
-    def section(self, name: str) -> Any:
-        """A section of this pipeline's values, checked."""
-        try:
-            return OmegaConf.to_object(self.nodes[name])
-        except Fault as fault:
-            raise self.error(name, fault.key, fault) from None
-        except OmegaConfBaseException as error:  # a value is missing
-            raise self.error(name, str(error.full_key).replace("_", "-"), "is missing; add it") from None
+        return value
 
     def experiments(self) -> tuple[dict[str, list[str]], list[str]]:
         """The words of each experiment's row, and the names that run by default."""
         rows: dict[str, list[str]] = {}
-        found = dict(self.flags["experiments"])
+        found = dict(self.values["experiments"])
         default = found.pop("default", list(found))
         for name, text in found.items():
             try:
@@ -208,20 +207,16 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: a value is wrong or missing; names file, section and key.
     """
-    merged = _Merged(path)
-    for origin, values in _read_file(path, "--conf"):
-        for section, found in values.items():
-            for key, value in found.items():
-                merged.set(section, key, value, origin)
+    merged = _Values(path)
+    for origin, sections in _read_file(path, "--conf"):
+        for section, found in sections.items():
+            merged.values[section] |= found
+            merged.origins |= {(section, key): origin for key in found}
     for section, key, value in map(parse_override, overrides):
-        merged.set(section, key, value, None)
-    corpus: Corpus = merged.section("corpus")
-    prepare: Prepare = merged.section("prepare")
-    model: Model = merged.section("model")
-    train: Train = merged.section("train")
-    generate: Generate = merged.section("generate")
-    score: Scoring = merged.section("score")
-    flags: dict[str, Flags] = merged.flags
+        merged.values[section][key], merged.origins[section, key] = value, None
+    read = {section: merged.section(section) for section, kind in TYPES.items() if kind is not None}
+    corpus, prepare, model, train, generate, score = (found for found, _ in read.values())
+    flags = {section: read[section][1] for section in WITH_FLAGS}
     for pair in model.pairs:
         if pair not in corpus.pairs:
             raise merged.error("model", "pairs", f"'{pair}' is not one of corpus.pairs, {', '.join(corpus.pairs)}")
