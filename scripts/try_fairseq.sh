@@ -43,7 +43,7 @@ outcome() {
 }
 failed=0
 core="$(outcome "${tests[@]}")"
-use="$(outcome tests/test_this_fairseq.py)"
+use="$(outcome --dist load tests/test_this_fairseq.py)"
 old="$(outcome tests/checkpoints/test_other_fairseqs.py tests/checkpoints/test_at_2a633bd.py)"
 "$python" - "$core" "$use" "$old" <<'END'
 import importlib.metadata as metadata, platform, sys

@@ -63,7 +63,7 @@ OPTIONS = [
     ),
     click.option(
         "--executor",
-        "where",
+        "executor",
         type=click.Choice(["local", "slurm"]),
         default="local",
         show_default=True,
@@ -138,7 +138,7 @@ class Call:
         if source is not None and not source.is_dir():
             raise RecipeError(f"--source {source}: there is no such directory.")
         self.seeds = choose_seeds(options["seeds"])
-        slurm = parse_slurm(options["slurm_words"]) if options["where"] == "slurm" else None
+        slurm = parse_slurm(options["slurm_words"]) if options["executor"] == "slurm" else None
         if options["slurm_words"] and slurm is None:
             raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
         nodes = {name: options[name] for name in ("nodes", "node_rank", "rendezvous") if name in options}

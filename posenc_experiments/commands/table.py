@@ -42,7 +42,7 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     if not options["dry_run"]:
         from posenc_experiments.evaluation.paper import write_report
 
-        failed = {directory for directory, job in plan.trainings.items() if job in failures}
+        failed = {directory for directory, job in plan.experiment_jobs.items() if job in failures}
         click.echo(write_report(table, rows, failed))
     finish(failures)
 

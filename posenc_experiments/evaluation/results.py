@@ -169,8 +169,9 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
         metrics = _read_metrics_of(files, test)
         hashes = {kind: _verified_hash(file, kind, metrics) for kind, file in texts.items()}
         require_equal_counts(texts[HYPOTHESES], texts[REFERENCES])
-        # Results also depend on the search, and on a batch that the hardware changed; the fingerprint has neither.
-        others = {"translation": metrics[BLEU].get("translation"), "batch": environment.get("batch")}
+        # Results also depend on the search, and on a batch or precision for the hardware: not in the fingerprint.
+        others = {"translation": metrics[BLEU].get("translation")}
+        others |= {name: environment.get(name) for name in ("batch", "precision")}
         known = {key: value for key, value in others.items() if value is not None}
         of_test = {
             "made_from": None if made_from is None else made_from | known,

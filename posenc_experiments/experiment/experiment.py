@@ -2,10 +2,10 @@
 
 Its identity is all that its result depends on but the seed, as it was given: the architecture, the flags with
 normalized values, the settings of the preparation, the text and the content of files. Its SHA-256 is the fingerprint,
-which names its directory; only seeds with the same fingerprint are pooled. It leaves out flags that only affect where
-and how fast a training runs (fairseq_posenc/hardware.py), the commit, and the versions of libraries, which are recorded
-separately. A change of the code that changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the
-``initial_values`` of an encoding.
+which names its directory. It leaves out flags that only affect where and how fast a training runs
+(fairseq_posenc/hardware.py), the commit, and the versions of libraries, which are recorded separately. Tables pool
+seeds only if their search, precision and batch are equal, too (evaluation/results.py). A change of the code that
+changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
 """
 
 import importlib.metadata
@@ -30,6 +30,8 @@ from posenc_experiments.experiment.layout import ExperimentDirectory
 
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
+#: flags of a precision other than single
+PRECISIONS = ("fp16", "bf16", "memory-efficient-fp16", "memory-efficient-bf16", "amp")
 # Flags that name a file: its content counts, not its path.
 FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
 
@@ -141,7 +143,7 @@ class Experiment(ExperimentDirectory):
             "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
             "made_from": self.made_from,
             "fingerprint": self.fingerprint,
-            "environment": versions.environment() | self._batch(),
+            "environment": versions.environment() | self._batch() | self._precision(),
         }
 
     def _batch(self) -> dict[str, str]:
@@ -152,6 +154,11 @@ class Experiment(ExperimentDirectory):
             return {}
         words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
         return {"batch": f"{self.run.hardware.workers} x {' '.join(words)}"}
+
+    def _precision(self) -> dict[str, str]:
+        """The precision for experiment.json, if it is not single."""
+        found = [name for name in PRECISIONS if name == self.run.precision or name in self.train_flags]
+        return {"precision": found[0]} if found else {}
 
     @cached_property
     def made_from(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import TEMPORARY
 from posenc_experiments.base.step import Step
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.training.train import TrainStage
@@ -27,6 +28,8 @@ class AverageStage(Step):
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         recipe = experiment.run.recipe
+        for left in experiment.directory.glob(f".{experiment.averaged.name}.*{TEMPORARY}"):  # by a killed call
+            left.unlink()
         with ONE_AT_A_TIME:
             # Imported here, because it imports torch and fairseq, which would slow down --help.
             from fairseq_posenc import checkpoints

@@ -149,7 +149,7 @@ def _check_flags(plan: Plan) -> None:
     """Checks the flags of experiments that are not done, before hours are spent on the data."""
     groups: dict[int, list[Experiment]] = {}  # experiments of one Run, by its id
     for experiment in plan.experiments:
-        job = plan.trainings.get(experiment.directory)
+        job = plan.experiment_jobs.get(experiment.directory)
         if job is not None and not job.is_done():
             groups.setdefault(id(experiment.run), []).append(experiment)
     for group in groups.values():
@@ -164,7 +164,7 @@ def _dry_run(plan: Plan) -> None:
     """Prints every command that would be run, and where it would run."""
     run = plan.experiments[0].run
     hardware = run.hardware
-    for job in [*plan.data, *plan.trainings.values()]:
+    for job in [*plan.data, *plan.experiment_jobs.values()]:
         if hardware.slurm is None or job.here:
             with_gpus = (
                 f": with CUDA_VISIBLE_DEVICES={' or '.join(hardware.slots)}" if hardware.jobs > 1 and job.gpus else ""

@@ -31,7 +31,7 @@ class Plan:
     experiments: list[Experiment]
     stages: list[str]
     data: list[Job]
-    trainings: dict[Path, Job]  # by the experiment's directory
+    experiment_jobs: dict[Path, Job]  # by the experiment's directory
     #: commands to check as soon as the data is prepared, by the directory of the data
     checks: dict[Path, list[Checked]]
 
@@ -41,8 +41,8 @@ class Plan:
 
         If all experiments are done, the jobs of the data are left out, so that downloaded data may be deleted.
         """
-        waiting = not self.trainings or not all(job.is_done() for job in self.trainings.values())
-        return sorted([*(self.data if waiting else []), *self.trainings.values()], key=_depth)
+        waiting = not self.experiment_jobs or not all(job.is_done() for job in self.experiment_jobs.values())
+        return sorted([*(self.data if waiting else []), *self.experiment_jobs.values()], key=_depth)
 
 
 def _depth(job: Job) -> int:

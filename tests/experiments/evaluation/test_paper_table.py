@@ -61,4 +61,4 @@ def test_the_shipped_tables_name_what_their_confs_have(path: Path, tmp_path: Pat
     folder = path.parents[1]
     table = read_table(folder, path.stem)
     made = make_rows(table, folder, call(tmp_path))
-    assert len(make_plan([row.experiments[0] for row in made], ["train"]).trainings) == len(table.rows)
+    assert len(make_plan([row.experiments[0] for row in made], ["train"]).experiment_jobs) == len(table.rows)

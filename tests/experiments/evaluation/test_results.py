@@ -214,6 +214,7 @@ def test_links_to_experiments_are_followed(made: Path, tmp_path: Path) -> None:
             "3 x --max-tokens 133",
             ["batch the default", "batch 3 x --max-tokens 133"],
         ),
+        (("environment", "precision"), "bf16", ["precision the default", "precision bf16"]),
     ],
 )
 def test_seeds_with_different_settings_are_separate_rows(

@@ -68,19 +68,23 @@ def test_many_gpus_take_smaller_parts_of_a_batch(tmp_path: Path, gpus: int, max_
 
 
 @pytest.mark.parametrize(
-    ("conf", "options", "batch"),
+    ("conf", "options", "recorded"),
     [
-        (CONF, {}, None),
-        (CONF, {"cpu_processes": 2}, None),
-        (CONF, {"extra": {"max-tokens": "150"}}, "1 x --max-tokens 150 --update-freq 3"),
-        (CONF.replace("  batch-tokens: 400\n", ""), {"cpu_processes": 2}, "2 x --max-tokens 200"),
+        (CONF, {}, {}),
+        (CONF, {"cpu_processes": 2}, {}),
+        (CONF, {"extra": {"max-tokens": "150"}}, {"batch": "1 x --max-tokens 150 --update-freq 3"}),
+        (CONF.replace("  batch-tokens: 400\n", ""), {"cpu_processes": 2}, {"batch": "2 x --max-tokens 200"}),
+        (CONF, {"gpus": 1, "precision": "bf16"}, {"precision": "bf16"}),
+        (CONF, {"extra": {"memory-efficient-fp16": ""}}, {"precision": "memory-efficient-fp16"}),
     ],
 )
-def test_a_batch_that_follows_from_the_hardware_is_recorded(
-    tmp_path: Path, conf: str, options: dict[str, Any], batch: str | None
+def test_a_batch_or_a_precision_for_the_hardware_is_recorded(
+    tmp_path: Path, conf: str, options: dict[str, Any], recorded: dict[str, str]
 ) -> None:
     about = experiment(tmp_path, conf=conf, **options).description()
-    assert about["environment"].get("batch") == batch
+    assert {
+        name: about["environment"][name] for name in ("batch", "precision") if name in about["environment"]
+    } == recorded
     assert about["fingerprint"] == experiment(tmp_path, conf=conf).description()["fingerprint"]
 
 

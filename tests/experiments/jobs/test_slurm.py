@@ -18,7 +18,7 @@ def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     from submitit.slurm.slurm import _make_sbatch_string
 
     write_table(recipe, HEADER, ROW)
-    (job,) = plan(recipe, where="slurm", gpus=None, gpus_per_job=2, cpus=6).trainings.values()
+    (job,) = plan(recipe, executor="slurm", gpus=None, gpus_per_job=2, cpus=6).experiment_jobs.values()
     assert job.command[-4:] == ["--gpus", "2", "--gpus-per-job", "2"]  # all that it reserves
     asked = parse_slurm(("partition=gpu", "time=90", "reservation=mine", "srun-args=--cpu-bind=none", "exclusive=true"))
     found = {name.removeprefix("slurm_"): value for name, value in slurm_parameters(job, asked).items()}

@@ -184,11 +184,14 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
     assert not (directory / "done.json").exists()
     # A kill while fairseq copies checkpoint_last.pt.
     (directory / "checkpoints" / "checkpoint_last.pt").write_bytes(b"PK")
+    left = directory / ".averaged.pt.0.tmp"  # by a kill while the average is written
+    left.touch()
 
     found = run_pipeline(conf, *options)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "resumes from its last checkpoint" in found.stdout
     assert (directory / "train.log").read_text().count("Loaded checkpoint") == 1
+    assert not left.exists()
     unbroken, resumed = (
         load_checkpoint(root / "averaged.pt")["model"] for root in (made / "output" / setting(made), directory)
     )

@@ -12,19 +12,19 @@ from tests.experiments.tiny import CONF
 def test_the_same_setting_is_trained_once(recipe: Path) -> None:
     write_table(recipe, HEADER, ROW, ROW.replace("K = 2", "again"), ROW.replace("en-de", "de-en"))
     made = plan(recipe, "1,2")
-    assert [job.title for job in [*made.data, *made.trainings.values()]] == [
+    assert [job.title for job in [*made.data, *made.experiment_jobs.values()]] == [
         *("download en-de", "prepare en-de", "download de-en", "prepare de-en"),
         *(f"{pair} tiny shaw-k2 seed {seed}" for pair in ("en-de", "de-en") for seed in (1, 2)),
     ]
     write_table(recipe, HEADER, ROW, name="other")
-    (other,), first = plan(recipe, name="other").trainings.values(), next(iter(made.trainings.values()))
+    (other,), first = plan(recipe, name="other").experiment_jobs.values(), next(iter(made.experiment_jobs.values()))
     assert other.directory == first.directory
 
 
 def test_a_job_is_a_command_line_of_the_pipeline(recipe: Path) -> None:
     write_table(recipe, HEADER, ROW)
     made = plan(recipe, cpus=3, overrides=("train.max-epoch=5",), extra=("--dropout", "0.1"))
-    (job,) = made.trainings.values()
+    (job,) = made.experiment_jobs.values()
     assert job.command[2:5] == ["-m", "posenc_experiments", "run"]
     words = job.command[4:]
     result = CliRunner().invoke(group, [*words[: words.index("--")], "--dry-run", *words[words.index("--") :]])
@@ -43,7 +43,7 @@ def test_recipes_with_other_settings_have_directories_of_their_own(recipe: Path)
         rows.append(ROW.replace("\ttiny", f"\tother{number}").replace("K = 2", str(number)))
     write_table(recipe, HEADER, *rows)
     made = plan(recipe)
-    assert len({one.directory for one in made.experiments}) == len(made.trainings) == 3
+    assert len({one.directory for one in made.experiments}) == len(made.experiment_jobs) == 3
     assert [job.title for job in made.data] == ["download en-de", "prepare en-de"] * 2
 
 
