@@ -37,13 +37,13 @@ cd "$root"
 read -ra tests <<<"${TESTS:-tests/encodings tests/attention tests/test_model.py --ignore tests/attention/test_flex_compiled.py}"
 # outcome NAME ARGUMENTS...: pytest's last line
 outcome() {
-    OMP_NUM_THREADS=1 "$python" -m pytest -q -n "${WORKERS:-2}" --dist loadfile -p no:cacheprovider -m "slow or not slow" \
-        "$@" >"$work/log" 2>&1 || { failed=1 && cat "$work/log" >&2; }
+    OMP_NUM_THREADS=1 "$python" -m pytest -q -n "${WORKERS:-2}" --dist loadfile -p no:cacheprovider "$@" \
+        >"$work/log" 2>&1 || { failed=1 && cat "$work/log" >&2; }
     grep -E '^[0-9]+ (passed|failed).* in ' "$work/log" | tail -n 1 | sed -E 's/ in .*//; s/, [0-9]+ (warnings?|deselected)//g'
 }
 failed=0
 core="$(outcome "${tests[@]}")"
-use="$(outcome --dist load tests/test_this_fairseq.py)"
+use="$(outcome --dist load -m slow tests/test_this_fairseq.py)"
 old="$(outcome tests/checkpoints/test_other_fairseqs.py tests/checkpoints/test_at_2a633bd.py)"
 "$python" - "$core" "$use" "$old" <<'END'
 import importlib.metadata as metadata, platform, sys
