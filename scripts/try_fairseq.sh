@@ -35,7 +35,7 @@ uv pip install --quiet --python "$python" "$root"
 
 cd "$root"
 read -ra tests <<<"${TESTS:-tests/encodings tests/attention tests/test_model.py --ignore tests/attention/test_flex_compiled.py}"
-# outcome NAME ARGUMENTS...: pytest's last line
+# outcome ARGUMENTS...: pytest's last line
 outcome() {
     OMP_NUM_THREADS=1 "$python" -m pytest -q -n "${WORKERS:-2}" --dist loadfile -p no:cacheprovider "$@" \
         >"$work/log" 2>&1 || { failed=1 && cat "$work/log" >&2; }

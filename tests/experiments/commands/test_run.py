@@ -111,14 +111,13 @@ def test_options_that_do_not_go_together_are_refused(
     assert (result.exit_code, result.output) == (1, f"Error: {message}\n")
 
 
-@pytest.mark.parametrize(("package", "called"), [("rich", "; main()")])
-def test_a_missing_package_is_named_in_one_sentence(package: str, called: str) -> None:
-    code = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = ['run', '--help']; "
-    code += "from posenc_experiments.cli import main" + called
+def test_a_missing_package_is_named_in_one_sentence() -> None:
+    code = "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['run', '--help']; "
+    code += "from posenc_experiments.cli import main; main()"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert process.returncode == 1
     assert process.stderr == (
-        f"Error: the package {package} is not installed: run pip install '.[recipes]' in the repository.\n"
+        "Error: the package rich is not installed: run pip install '.[recipes]' in the repository.\n"
     )
 
 
