@@ -18,7 +18,7 @@ from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import RESAMPLES, read_texts
 from posenc_experiments.evaluation.comparison import notes, p_note
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
-from posenc_experiments.evaluation.pooling import Comparison, compared, pool, scored, shown_names, title
+from posenc_experiments.evaluation.pooling import Comparison, compared, pool, row_names, scored, title
 from posenc_experiments.evaluation.results import of_tests
 
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
@@ -44,7 +44,7 @@ def render(
         baseline: the number of the row that p-values are against until the reader chooses another.
     """
     rows = pd.DataFrame({"directories": []}) if results is None else pool(results)
-    names = [] if results is None else _different(shown_names(rows))
+    names = [] if results is None else _different(row_names(rows))
     of_rows = [[records[directory] for directory in directories] for directories in rows["directories"]]
     found = [next((one["model"] for one in of_row if one["model"]), None) for of_row in of_rows]
     shown = _different([*names, *(record["checkpoint"] for record in checkpoints)])
