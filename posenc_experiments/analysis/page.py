@@ -15,11 +15,12 @@ from markupsafe import Markup
 from posenc_experiments.analysis.figures import Figure, clipping_figure, length_figure, loss_figure, model_figures
 from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
-from posenc_experiments.analysis.texts import RESAMPLES, read_texts
+from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.evaluation.comparison import notes, p_note
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
 from posenc_experiments.evaluation.pooling import Comparison, compared, pool, row_names, scored, title
 from posenc_experiments.evaluation.results import of_tests
+from posenc_experiments.evaluation.significance import SAMPLES
 
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
 #: the page's parts by the first words of their figures' keys
@@ -82,7 +83,7 @@ def render(
         style=Markup(files["css"]),
         script=Markup(files["js"]),
         versions=", ".join(f"{name} {version}" for name, version in versions().items()),
-        settings="" if results is None else f"Bootstrap: {RESAMPLES:,} samples, seed {BOOTSTRAP_SEED}.",
+        settings="" if results is None else f"Bootstrap: {SAMPLES:,} samples, seed {BOOTSTRAP_SEED}.",
     )
 
 
