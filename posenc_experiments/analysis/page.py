@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from posenc_experiments.analysis.figures import Figure, clipping_figure, length_figure, loss_figure, model_figures
+from posenc_experiments.analysis.figures import Figure, length_figure, loss_figure, model_figures
 from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import read_texts
@@ -25,7 +25,7 @@ from posenc_experiments.evaluation.significance import SAMPLES
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
 #: the page's parts by the first words of their figures' keys
 SECTIONS = {
-    "by clipping loss": "Length, clipping distance and loss",
+    "by loss": "Length and loss",
     "attention": "Attention by layer and head",
     "logits": "Position logits by distance",
     "learned": "What was learned",
@@ -107,7 +107,6 @@ def _score_figures(rows: pd.DataFrame, names: Sequence[str], records: Sequence[S
     texts = {name: [record["text"] for record in seeds] for name, seeds in zip(names, records, strict=True)}
     figures = [
         length_figure({name: [text["tests"][test] for text in seeds] for name, seeds in texts.items()}),
-        clipping_figure(rows),
         loss_figure({name: [text["valid_losses"] for text in seeds] for name, seeds in texts.items()}),
     ]
     return [figure for figure in figures if figure is not None]
