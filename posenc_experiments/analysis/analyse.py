@@ -94,7 +94,9 @@ def analyse(
     bare = []
     if checkpoints is not None:
         asked = ModelSettings(checkpoints.data.subset, sentences, cpu=cpu)
-        for path, name in zip(checkpoints.paths, short_names(checkpoints.paths), strict=True):
+        names = [path.name for path in checkpoints.paths]
+        for path in checkpoints.paths:
+            name = path.name if names.count(path.name) == 1 else str(path)
             record = _record_path(path.absolute().parent, f"{path.name}.{ANALYSIS}", output)
             found = analyse_checkpoint(path, checkpoints.data, asked, record, _titled(say, name))
             bare.append({**found, "checkpoint": name})
@@ -186,16 +188,6 @@ def _require_one_vocabulary(
                 f"{first} and {name} have different vocabularies, so their distances count different tokens: analyse "
                 "them apart, or leave models out (--no-models)."
             )
-
-
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """The ends of these paths that tell them apart, all of as many parts: the files' names if these differ."""
-    parts = [path.absolute().parts for path in paths]
-    for size in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(one[-size:]) for one in parts]
-        if len(set(names)) == len(set(parts)):
-            return names
-    return []
 
 
 def checkpoints_of(

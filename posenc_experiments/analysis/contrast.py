@@ -34,21 +34,16 @@ def preferences(
         say: takes a warning.
         cpu: whether the model computes on the CPU even where there is a GPU.
     """
-    pairs: list[Pair] = []
-    numbers: dict[tuple[str, str], int] = {}  # a correct target may belong to several pairs
-
-    def number_of(contrast: Contrast, target: str) -> int:
-        number = numbers.setdefault((contrast.source, target), len(pairs))
-        if number == len(pairs):
-            pairs.append(Pair(contrast.source, target, contrast.where))
-        return number
-
-    sides = [(number_of(one, one.correct), number_of(one, one.contrastive)) for one in contrasts]
-    scored = score_targets(model, pairs, progress, cpu)
-    if warning := unknown_words(pairs, scored):
+    pairs: dict[tuple[str, str], Pair] = {}  # a correct target may belong to several contrasts
+    for one in contrasts:
+        for target in (one.correct, one.contrastive):
+            pairs.setdefault((one.source, target), Pair(one.source, target, one.where))
+    wanted = list(pairs.values())
+    scored = score_targets(model, wanted, progress, cpu)
+    if warning := unknown_words(wanted, scored):
         say(warning)
-    scores = [one.mean if normalize else one.sum for one in scored]
-    return [scores[correct] > scores[contrastive] for correct, contrastive in sides]
+    scores = {key: one.mean if normalize else one.sum for key, one in zip(pairs, scored, strict=True)}
+    return [scores[one.source, one.correct] > scores[one.source, one.contrastive] for one in contrasts]
 
 
 def bucket(distance: float) -> str:

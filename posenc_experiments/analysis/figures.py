@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
-from matplotlib import rc_context
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure as Drawing
 
-from posenc_experiments.analysis.draw import STYLE, grids, lines, norm_of, picture
+from posenc_experiments.analysis.draw import grids, lines, norm_of, picture
 from posenc_experiments.analysis.texts import METRICS
-from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.plot import clipping_curves
-from posenc_experiments.evaluation.plot import draw as draw_clipping
-from posenc_experiments.evaluation.pooling import scored
 
 Records = Mapping[str, Sequence[dict[str, Any]]]  # what was found of the seeds of an experiment, by its name
 Models = Mapping[str, dict[str, Any]]  # what analyse_model found, by the name of the experiment or checkpoint
@@ -87,25 +82,6 @@ def length_figure(records: Records) -> Figure:
 
 def _range(first: int, last: int) -> str:
     return f"{first}–{last}" if first < last else str(first)
-
-
-def clipping_figure(rows: pd.DataFrame) -> Figure | None:
-    """BLEU by clipping distance, if comparable rows differ in it."""
-    cells = [
-        (name, int(row["K"]), scored(row), len(row["seeds"]))
-        for name, curve in clipping_curves(rows).items()
-        for row in curve.to_dict("records")
-        if len(curve) > 1
-    ]
-    if not cells:
-        return None
-    with rc_context(STYLE):
-        drawing = Drawing(figsize=(7, 4), layout="constrained")
-        draw_clipping(drawing.subplots(), rows)
-    counts = sorted(set(map(len, rows["seeds"])))
-    sample = f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} an experiment"
-    table = pd.DataFrame(cells, columns=["encoding", "K", BLEU, "seeds"])
-    return Figure("clipping-distance", table, {"": drawing}, sample)
 
 
 def loss_figure(losses: Mapping[str, Sequence[Any]]) -> Figure | None:

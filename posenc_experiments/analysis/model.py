@@ -54,7 +54,7 @@ def analyse_model(
 
     Raises:
         CheckpointError: the checkpoint cannot be used, or does not fit the dictionaries.
-        RecipeError: the subset cannot be used, or padding tokens before the source change something.
+        RecipeError: the subset cannot be used.
     """
     trained = load_trained(checkpoint, binarized, cpu=cpu)
     languages = trained.task.cfg.source_lang, trained.task.cfg.target_lang

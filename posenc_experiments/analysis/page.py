@@ -12,19 +12,20 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from posenc_experiments.analysis.figures import Figure, clipping_figure, length_figure, loss_figure, model_figures
+from posenc_experiments.analysis.figures import Figure, length_figure, loss_figure, model_figures
 from posenc_experiments.analysis.record import Record, versions
 from posenc_experiments.analysis.systems import compare_systems
-from posenc_experiments.analysis.texts import RESAMPLES, read_texts
+from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.evaluation.comparison import notes, p_note
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF
-from posenc_experiments.evaluation.pooling import Comparison, compared, pool, scored, shown_names, title
+from posenc_experiments.evaluation.pooling import Comparison, compared, pool, row_names, scored, title
 from posenc_experiments.evaluation.results import of_tests
+from posenc_experiments.evaluation.significance import SAMPLES
 
 HEADERS = ("experiment", "seeds", BLEU, CHRF, "position parameters", "parameters", "train words/s", "p")
 #: the page's parts by the first words of their figures' keys
 SECTIONS = {
-    "by clipping loss": "Length, clipping distance and loss",
+    "by loss": "Length and loss",
     "attention": "Attention by layer and head",
     "logits": "Position logits by distance",
     "learned": "What was learned",
@@ -44,7 +45,7 @@ def render(
         baseline: the number of the row that p-values are against until the reader chooses another.
     """
     rows = pd.DataFrame({"directories": []}) if results is None else pool(results)
-    names = [] if results is None else _different(shown_names(rows))
+    names = [] if results is None else _different(row_names(rows))
     of_rows = [[records[directory] for directory in directories] for directories in rows["directories"]]
     found = [next((one["model"] for one in of_row if one["model"]), None) for of_row in of_rows]
     shown = _different([*names, *(record["checkpoint"] for record in checkpoints)])
@@ -82,7 +83,7 @@ def render(
         style=Markup(files["css"]),
         script=Markup(files["js"]),
         versions=", ".join(f"{name} {version}" for name, version in versions().items()),
-        settings="" if results is None else f"Bootstrap: {RESAMPLES:,} samples, seed {BOOTSTRAP_SEED}.",
+        settings="" if results is None else f"Bootstrap: {SAMPLES:,} samples, seed {BOOTSTRAP_SEED}.",
     )
 
 
@@ -106,7 +107,6 @@ def _score_figures(rows: pd.DataFrame, names: Sequence[str], records: Sequence[S
     texts = {name: [record["text"] for record in seeds] for name, seeds in zip(names, records, strict=True)}
     figures = [
         length_figure({name: [text["tests"][test] for text in seeds] for name, seeds in texts.items()}),
-        clipping_figure(rows),
         loss_figure({name: [text["valid_losses"] for text in seeds] for name, seeds in texts.items()}),
     ]
     return [figure for figure in figures if figure is not None]

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from posenc_experiments.analysis.data import Data, data_of, script_words
 from posenc_experiments.analysis.progress import every_ten_seconds
-from posenc_experiments.analysis.texts import RESAMPLES, by_length, read_texts
+from posenc_experiments.analysis.texts import COMPUTE, by_length, read_texts
 from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
 from posenc_experiments.evaluation.results import Result, text_file
+from posenc_experiments.evaluation.significance import SAMPLES
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 from posenc_experiments.training.train_log import TrainLog
 
@@ -58,7 +59,7 @@ def analyse_experiment(results: Sequence[Result], settings: ModelSettings, path:
         "experiment": {key: getattr(first, key) for key in ("corpus", "pair", "setup", "name", "arch", "seed")},
         "fingerprint": first.fingerprint,
         "versions": versions(),
-        "settings": {"resamples": RESAMPLES, "seed": BOOTSTRAP_SEED, "confidence": CONFIDENCE},
+        "settings": {"resamples": SAMPLES, "seed": BOOTSTRAP_SEED, "confidence": CONFIDENCE},
     }
     if first.train_max_words:
         record["settings"]["train_max_words"] = first.train_max_words
@@ -170,7 +171,7 @@ def _analyse_texts(result: Result, data: Data | None) -> Record:
     return {
         "sentences": len(texts.sources),
         "length_unit": f"source {unit(result.pair.split('-')[0])}",
-        **{name: make(numbers) for name, (numbers, make) in texts.scores().items()},
+        **{name: COMPUTE[name](numbers.sum(0), len(numbers)) for name, numbers in texts.numbers().items()},
         "by_length": by_length(texts, longer, limit),
     }
 

@@ -14,8 +14,7 @@ from posenc_experiments.analysis.texts import Texts
 
 LONGEST = 4  # words of an n-gram
 NGRAMS = 8  # of each side
-SENTENCES = (5, 3, 2, 1)  # of each side: as many as the page has room for
-MOST_CHARACTERS = 1_500_000
+SENTENCES = 5  # of each side
 
 
 def compare_systems(systems: Sequence[Texts]) -> dict[str, Any]:
@@ -26,14 +25,11 @@ def compare_systems(systems: Sequence[Texts]) -> dict[str, Any]:
     """
     scores = np.array([one.sentence_chrf for one in systems])
     ngrams, counts = correct_ngrams(systems)
-    for most in SENTENCES:
-        sides = {
-            pair: [differing(scores[list(order)], most) for order in (pair, pair[::-1])]
-            for pair in combinations(range(len(systems)), 2)
-        }
-        shown = sorted({number for two in sides.values() for side in two for number in side})
-        if sum(len(one.hypotheses[number]) for one in systems for number in shown) < MOST_CHARACTERS:
-            break
+    sides = {
+        pair: [differing(scores[list(order)], SENTENCES) for order in (pair, pair[::-1])]
+        for pair in combinations(range(len(systems)), 2)
+    }
+    shown = sorted({number for two in sides.values() for side in two for number in side})
     pairs = {}
     for (one, other), sentences in sides.items():
         more = [

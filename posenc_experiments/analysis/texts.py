@@ -15,13 +15,12 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_test_texts
+from posenc_experiments.evaluation.significance import Numbers, resample_statistics
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
-RESAMPLES = 1000
 # Shares of the test's sentences that are no longer than the ends of the buckets.
 ENDS = (0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
-Numbers = NDArray[np.float64]
 # One of each: the bootstrap computes thousands of scores.
 _BLEU, _CHRF = bleu.BLEU(), chrf.CHRF()
 
@@ -76,32 +75,20 @@ class Texts:
     @cached_property
     def sentence_chrf(self) -> Numbers:
         """chrF of each sentence, in %."""
-        return np.array([corpus_chrf(row[None]) for row in self.chrf])
+        return np.array([COMPUTE[CHRF](row, 1) for row in self.chrf])
 
-    def scores(self) -> dict[str, tuple[Numbers, Callable[[Numbers], float]]]:
-        """By metric: numbers of each sentence, and what makes the score of several sentences of them."""
-        return {
-            BLEU: (self.bleu, corpus_bleu),
-            CHRF: (self.chrf, corpus_chrf),
-            RIBES: (self.ribes, lambda rows: float(rows.mean())),
-            RATIO: (self.bleu[:, :2], length_ratio),
-        }
+    def numbers(self) -> dict[str, Numbers]:
+        """By metric, the numbers of each sentence, (sentences, n); COMPUTE makes a score of their sums."""
+        return {BLEU: self.bleu, CHRF: self.chrf, RIBES: self.ribes[:, None], RATIO: self.bleu[:, :2]}
 
 
-def corpus_bleu(statistics: Numbers) -> float:
-    """SacreBLEU's BLEU of sentences with these numbers."""
-    return float(_BLEU._compute_score_from_stats(statistics.sum(0).tolist()).score)
-
-
-def corpus_chrf(statistics: Numbers) -> float:
-    """SacreBLEU's chrF of sentences with these numbers."""
-    return float(_CHRF._compute_score_from_stats(statistics.sum(0).tolist()).score)
-
-
-def length_ratio(lengths: Numbers) -> float:
-    """Words of the translations by words of the references."""
-    translated, wanted = lengths.sum(0)
-    return float(translated / max(wanted, 1))
+#: by metric, what makes a score of the sums of sentences' numbers and of how many sentences there are
+COMPUTE: dict[str, Callable[[Numbers, int], float]] = {
+    BLEU: lambda sums, _: float(_BLEU._compute_score_from_stats(sums.tolist()).score),
+    CHRF: lambda sums, _: float(_CHRF._compute_score_from_stats(sums.tolist()).score),
+    RIBES: lambda sums, sentences: float(sums[0] / sentences),
+    RATIO: lambda sums, _: float(sums[0] / max(sums[1], 1)),  # words of the translations by words of the references
+}
 
 
 def read_texts(result: Result) -> Texts:
@@ -139,17 +126,9 @@ def by_length(
         inside = (first <= texts.source_lengths) & (texts.source_lengths <= last)
         longer = None if longer_than_training is None else int(longer_than_training[inside].sum())
         bucket: dict[str, Any] = {"from": first, "to": last, "sentences": int(inside.sum()), "longer": longer}
-        for name, (numbers, score) in texts.scores().items():
-            bucket[name] = [score(numbers[inside]), *interval(numbers[inside], score)]
+        for name, numbers in texts.numbers().items():
+            score, samples = resample_statistics(numbers[inside], COMPUTE[name], BOOTSTRAP_SEED)
+            ends = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+            bucket[name] = [score, *map(float, ends)]
         found.append(bucket)
     return found
-
-
-def interval(numbers: Numbers, score: Callable[[Numbers], float]) -> tuple[float, float]:
-    """The ends of the 95 % bootstrap interval of a score over these sentences."""
-    chance = np.random.default_rng(BOOTSTRAP_SEED)
-    samples = chance.choice(len(numbers), size=(RESAMPLES, len(numbers)), replace=True)
-    low, high = np.quantile(
-        [score(numbers[sample]) for sample in samples], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    )
-    return float(low), float(high)

@@ -11,7 +11,6 @@ from posenc_experiments.base.recipe import TOKENIZED_KINDS
 from posenc_experiments.evaluation.differences import differences, is_explained, spelled
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
 from posenc_experiments.evaluation.pooling import (
-    OLD,
     Comparison,
     comparable_groups,
     find_row,
@@ -19,7 +18,6 @@ from posenc_experiments.evaluation.pooling import (
     metrics_of,
     row_names,
     scored,
-    shown_names,
     title,
     words_of,
 )
@@ -64,7 +62,7 @@ def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
     baseline = None if test is None else find_row(rows, test.baseline)
     # chrF and the like have no error, unless they are tested.
     with_error = {BLEU, TOKENIZED, *([] if test is None else [test.metric])}
-    columns = {"experiment": shown_names(rows)}
+    columns = {"experiment": row_names(rows)}
     if any(len(seeds) > 1 for seeds in rows["seeds"]):
         columns["seeds"] = [str(len(seeds)) for seeds in rows["seeds"]]
     for name in metrics_of(rows):
@@ -150,16 +148,10 @@ def notes(rows: pd.DataFrame) -> list[str]:
             f"Warning: {', '.join(unsplit)} split at blanks, which {target} does not have between words: use chrF, "
             f"or BLEU with score.tokenize = {default_tokenizer(target).replace('13a', 'flores200 or char')}."
         )
-    if rows["made_from"].isna().any():
-        found.append(
-            f"{OLD}: trained before experiments recorded what their results depend on: its seeds are not pooled, and "
-            "it may differ from other rows in unknown settings."
-        )
     found += [*_environments(rows), *_hidden_differences(rows)]
     if unverified:
         found.append(
-            f"Not verified: {', '.join(unverified)}; the scores do not record the hashes of their files, or files are "
-            "missing. Run the stage score again to verify them."
+            f"Not verified: {', '.join(unverified)}; the translations or references that were scored are missing."
         )
     found += [f"Reference: {one}" for one in dict.fromkeys(one for row in rows["references"] for one in row)]
     return [*found, *(f"{name}: {signature}" for name, signature in signatures.items())]
@@ -199,7 +191,7 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
     baseline = find_row(rows, test.baseline)
     untested = [
         name
-        for at, (name, one) in enumerate(zip(shown_names(rows), rows["tested"], strict=True))
+        for at, (name, one) in enumerate(zip(row_names(rows), rows["tested"], strict=True))
         if one is None and at != baseline
     ]
     if untested:
@@ -210,7 +202,7 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
 
 def _environments(rows: pd.DataFrame) -> Iterable[str]:
     """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
-    for environments, name in zip(rows["environments"], shown_names(rows), strict=True):
+    for environments, name in zip(rows["environments"], row_names(rows), strict=True):
         values = {
             key: dict.fromkeys(spelled(value) for one in environments for value in as_list(one.get(key)))
             for key in dict.fromkeys(key for one in environments for key in one)
@@ -226,8 +218,7 @@ def _hidden_differences(rows: pd.DataFrame) -> Iterable[str]:
     from fairseq_posenc.arguments import MODEL_FLAGS
 
     found: dict[str, dict[str, dict[str, None]]] = {}  # setting that differs -> value -> names of rows
-    named = zip(shown_names(rows), rows.itertuples(), strict=True)
-    for both in combinations([(name, row) for name, row in named if row.made_from is not None], 2):
+    for both in combinations(zip(row_names(rows), rows.itertuples(), strict=True), 2):
         one, other = (row for _, row in both)
         if one.setup != other.setup:
             continue

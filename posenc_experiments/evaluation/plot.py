@@ -9,7 +9,7 @@ import pandas as pd
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import comparable_groups, shared_flags, shown_names, title, words_of
+from posenc_experiments.evaluation.pooling import comparable_groups, row_names, shared_flags, title, words_of
 
 CLIPPING = "--clipping-distance"
 #: line styles, one for each ten of matplotlib's colours, C0 to C9
@@ -73,7 +73,7 @@ def clipping_curves(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def draw(axes: Any, rows: pd.DataFrame) -> None:
     """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
-    names, curves, numbers = shown_names(rows), clipping_curves(rows), itertools.count()
+    names, curves, numbers = row_names(rows), clipping_curves(rows), itertools.count()
     shown: dict[int, Any] = {}  # curves and lines for the legend, by the number of their first row
     spread, interval = (rows[f"{BLEU} {what}"] for what in ("spread", "interval"))
     errors = spread.where(spread.notna(), interval).astype(float).fillna(0.0)

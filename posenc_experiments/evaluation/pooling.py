@@ -13,7 +13,6 @@ from posenc_experiments.evaluation.metrics import BLEU, TOKENIZED
 from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import all_differences, holm, resample, sacrebleu_p
 
-OLD = "*"  # marks experiments that were trained before fingerprints were recorded
 #: the results that are pooled
 POOLED = [*SETTING, "variant"]
 
@@ -32,8 +31,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     """Pools results to a row for each setting and test set, in the order given.
 
     Args:
-        results: what `read_results` found. Variants of one name are rows of their own. Those whose `made_from` was not
-            recorded are not pooled: each is a row.
+        results: what `read_results` found. Variants of one name are rows of their own.
         test: the test of the rows against a baseline, whose name is as tables show it if several rows have it.
 
     Returns:
@@ -51,8 +49,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
-    own = results["directory"].where(results["made_from"].isna(), None)
-    pooled = [pooled_seeds(seeds) for _, seeds in results.groupby([*POOLED, own], sort=False, dropna=False)]
+    pooled = [pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
     groups = comparable_groups(rows.where(rows.notna(), None))
     if test is not None:
@@ -192,17 +189,6 @@ def row_names(rows: pd.DataFrame) -> list[str]:
     return [
         f"{name} ({own or 'no flags'})" if len(several) > 1 else name
         for name, own, several in zip(names, rows["flags"], flags, strict=True)
-    ]
-
-
-def shown_names(rows: pd.DataFrame) -> list[str]:
-    """The names of comparable rows as shown in tables, with a mark on those of unknown origin."""
-    names = row_names(rows)
-    return [
-        name
-        if row.made_from is not None
-        else f"{name}{f' (seed {row.seeds[0]})' if names.count(name) > 1 else ''} {OLD}"
-        for name, row in zip(names, rows.itertuples(), strict=True)
     ]
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
-from posenc_experiments.data import text
 from posenc_experiments.evaluation.differences import apart
 from posenc_experiments.evaluation.kept import unpacked
 from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 SEAL = "seal"
 #: what an experiment's description says of it
-DESCRIPTION = ("corpus", "pair", "name", "arch", "encoding", "flags", "seed")
+DESCRIPTION = ("corpus", "pair", "name", "arch", "encoding", "flags", "seed", "fingerprint", "made_from", "environment")
 #: what comparable results share
 GROUP = ["corpus", "pair", "test"]
 #: the setting and test set, which are equal for all seeds
@@ -45,12 +44,6 @@ SETTING = [*GROUP, "setup", "arch", "flags"]
 #: what the summary of its training says
 SUMMARY = ("parameters", "words_per_second", "valid_loss", "vocabulary")
 Result = Any  # a row of the table as itertuples() gives it
-#: the types of the values in experiment.json and training.json, of those that are not null
-KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("corpus", "pair", "setup", "arch", "encoding", "name", "fingerprint"), str),
-    **dict.fromkeys(("flags", "made_from", "environment"), dict),
-    **dict.fromkeys(("seed", "parameters", "words_per_second", "updates", "valid_loss"), (int, float)),
-}
 
 
 def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.DataFrame:
@@ -69,10 +62,10 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         - test, metric (as tables name it; a test set's first is BLEU), score, interval (half the width of the 95 %
           bootstrap interval), signature, sentences (the file of another tool's scores by sentence);
         - parameters, words_per_second, valid_loss, vocabulary (SHA-256 of the dictionaries);
-        - made_from (all that the result depends on but the seed; None in older runs), fingerprint, environment
-          (versions of code and libraries), train_max_words (the longest source of the training; None without a limit);
+        - made_from (all that the result depends on but the seed), fingerprint, environment (versions of code and
+          libraries), train_max_words (the longest source of the training; None without a limit);
         - source_hash, reference_hash, reference_file, reference (how it compares with SacreBLEU's), verified (whether
-          the files and the scores are as they were recorded).
+          the translations and references are there, and as they were when they were scored).
 
         The named experiment directories come first, in the order given, then those found in other directories, in
         natural order of their paths.
@@ -109,7 +102,7 @@ def _variants(results: pd.DataFrame) -> pd.Series:
     """The variant of each result."""
     hashes = results["made_from"].map(fingerprint)
     variants = hashes.map(lambda _: "")
-    for _, same in results.dropna(subset="made_from").groupby(SETTING, sort=False, dropna=False):
+    for _, same in results.groupby(SETTING, sort=False, dropna=False):
         kinds = dict(zip(hashes[same.index], same["made_from"], strict=True))
         labels = dict(zip(kinds, apart(list(kinds.values())), strict=True))
         variants[same.index] = hashes[same.index].map(labels)
@@ -130,12 +123,9 @@ def _natural(path: Path) -> list[list[str | float]]:
 def _read_object(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """Reads a JSON object with these keys."""
     value = read_json(path)
-    if not isinstance(value, dict) or (missing := [key for key in keys if key not in value]):
+    if not isinstance(value, dict) or (missing := [key for key in keys if value.get(key) is None]):
         problem = f"it lacks {missing[0]!r}" if isinstance(value, dict) else "it holds no JSON object"
-        raise RecipeError(f"{path} is damaged ({problem}): run its recipe again.")
-    for key, kinds in KINDS.items():
-        if (key in keys or value.get(key) is not None) and not isinstance(value[key], kinds):
-            raise RecipeError(f"{path} is damaged ({key!r} is {value[key]!r}): run its recipe again.")
+        raise RecipeError(f"{path} is damaged, or of an old version ({problem}): run its recipe again.")
     return value
 
 
@@ -148,7 +138,6 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
     files = ExperimentDirectory(directory)
     about = _read_object(files.about, DESCRIPTION)
     training = _read_object(files.summary, ()) if files.summary.is_file() else {}
-    made_from, environment = about.get("made_from"), about.get("environment") or {}
     settings = {
         "directory": directory,
         **{key: about[key] for key in DESCRIPTION},
@@ -156,9 +145,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
         "flags": spelled_flags(about["flags"]),
         **{f"--{name}": value for name, value in about["flags"].items()},
         **{key: training.get(key) for key in SUMMARY},
-        "environment": environment,
-        "fingerprint": about.get("fingerprint"),
-        "train_max_words": ((made_from or {}).get("prepare") or {}).get("train_max_words"),
+        "train_max_words": about["made_from"].get("prepare", {}).get("train_max_words"),
     }
     for path in sorted(files.test_files([SACREBLEU]), key=_natural):
         test = path.name.removesuffix(f".{SACREBLEU}")
@@ -167,20 +154,18 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
             target = about["pair"].split("-")[-1]
             texts[REFERENCES] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{target}")
         metrics = _read_metrics_of(files, test)
-        hashes = {kind: _verified_hash(file, kind, metrics) for kind, file in texts.items()}
-        require_equal_counts(texts[HYPOTHESES], texts[REFERENCES])
+        hashes = {kind: _hash_of(file, kind, metrics[BLEU]) for kind, file in texts.items()}
         # Results also depend on the search, and on a batch or precision for the hardware: not in the fingerprint.
         others = {"translation": metrics[BLEU].get("translation")}
-        others |= {name: environment.get(name) for name in ("batch", "precision")}
+        others |= {name: about["environment"].get(name) for name in ("batch", "precision")}
         known = {key: value for key, value in others.items() if value is not None}
         of_test = {
-            "made_from": None if made_from is None else made_from | known,
+            "made_from": about["made_from"] | known,
             "reference": metrics[BLEU].get("reference"),
             "reference_file": texts[REFERENCES],
-            "reference_hash": hashes[REFERENCES][0],
-            "source_hash": hashes[SOURCES][0],
-            "verified": all(SEAL in one for one in metrics.values() if "sentences" not in one)
-            and all(hashes[kind][1] for kind in (HYPOTHESES, REFERENCES)),
+            "reference_hash": hashes[REFERENCES],
+            "source_hash": hashes[SOURCES],
+            "verified": all(texts[kind].is_file() for kind in (HYPOTHESES, REFERENCES)),
         }
         for name, metric in metrics.items():
             numbers = {"score": metric["score"], "interval": metric.get("confidence_var")}
@@ -235,24 +220,14 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
     return first.removeprefix("#").strip(), values
 
 
-def _verified_hash(file: Path, kind: str, metrics: Mapping[str, dict[str, Any]]) -> tuple[str | None, bool]:
-    """The SHA-256 of a scored file, and whether the scores record the same; RecipeError if they record another."""
-    found = file_hash(file) if file.is_file() else None
-    recorded = [metrics[name].get(SCORED[kind]) for name in (BLEU, TOKENIZED) if name in metrics]
-    if found is not None and any(one not in (None, found) for one in recorded):
+def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str | None:
+    """The SHA-256 of a scored file, as the score records it; RecipeError if the file changed since."""
+    recorded: str | None = score.get(SCORED[kind])
+    found = file_hash(file) if file.is_file() else recorded
+    if recorded not in (None, found):
         fix = "run the stage score again" if file.suffix == f".{kind}" else "prepare its recipe again"  # in --data-dir
         raise RecipeError(f"{file} is not the file that was scored (it changed since): {fix}.")
-    return found or recorded[0], found is not None and None not in recorded
-
-
-def require_equal_counts(hypotheses: Path, references: Path) -> None:
-    """RecipeError unless two files have as many lines; this finds wrong files of older runs, which record no hashes."""
-    if hypotheses.is_file() and references.is_file():
-        found, wanted = (sum(1 for _ in text.read_lines(path)) for path in (hypotheses, references))
-        if found != wanted:
-            raise RecipeError(
-                f"{hypotheses} has {found:,} lines and {references} has {wanted:,}: run the stages translate and score."
-            )
+    return found
 
 
 def seal(row: Mapping[str, Any]) -> str:
@@ -261,23 +236,11 @@ def seal(row: Mapping[str, Any]) -> str:
 
 
 def _read_metrics(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads SacreBLEU's JSON, a list of metrics or a single one, by their names."""
-    value = read_json(path)
-    try:
-        found = {one["name"]: one for one in (value if isinstance(value, list) else [value])}
-        numbers = [
-            one[key] for one in found.values() for key in ("score", "confidence_var") if one.get(key) is not None
-        ]
-        readable = all(map(math.isfinite, numbers)) and all(
-            one["signature"] and "score" in one for one in found.values()
-        )
-    except (AttributeError, TypeError, KeyError, OverflowError):
-        readable = False
-    if not readable or not found:
-        raise RecipeError(f"{path} is not what `sacrebleu -f json` prints: run the stage score again.")
-    if any(one.get(SEAL, seal(one)) != seal(one) for one in found.values()):
+    """Reads the metrics that the stage score wrote, by their names."""
+    rows = read_json(path)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get(SEAL) == seal(row) for row in rows):
         raise RecipeError(f"{path} is not what the stage score wrote (it changed since): run the stage score again.")
-    return found
+    return {row["name"]: row for row in rows}
 
 
 def text_file(result: Result, kind: str) -> Path:

@@ -16,7 +16,7 @@ from posenc_experiments.data import testsets, text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
-from posenc_experiments.evaluation.results import SEAL, read_lines, require_equal_counts, seal
+from posenc_experiments.evaluation.results import SEAL, read_lines, seal
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
@@ -62,20 +62,24 @@ def _matches_files(experiment: Experiment, test: str) -> bool:
 def _score(experiment: Experiment, test: str) -> list[Path]:
     run = experiment.run
     reference, hypothesis = experiment.test_file(test, REFERENCES), experiment.test_file(test, HYPOTHESES)
-    require_equal_counts(hypothesis, reference)
+    found, wanted = (sum(1 for _ in text.read_lines(path)) for path in (hypothesis, reference))
+    if found != wanted:
+        raise RecipeError(
+            f"{hypothesis} has {found:,} lines and {reference} has {wanted:,}: run the stages translate and score."
+        )
     result = sacrebleu(experiment, test, reference)
     if test in run.recipe.score.testsets:
-        found = compare_with_testset(experiment, test, result)
-        result = [{**row, "reference": found} for row in result]
-        run.say(f"score: {experiment.title}: {test}: reference: {found}")
+        origin = compare_with_testset(experiment, test, result)
+        result = [{**row, "reference": origin} for row in result]
+        run.say(f"score: {experiment.title}: {test}: reference: {origin}")
     # compare uses the hashes to verify that the scores match their files.
-    origin = {**_hashes(experiment, test), "translation": experiment.translation()}
+    scored = {**_hashes(experiment, test), "translation": experiment.translation()}
     files = [experiment.test_file(test, SACREBLEU)]
-    _write_sealed(files[0], [{**row, **origin} for row in result])
+    _write_sealed(files[0], [{**row, **scored} for row in result])
     if run.recipe.score.historical:
         files.append(experiment.test_file(test, HISTORICAL))
         historical = historical_bleu(_decoded(hypothesis), _decoded(reference), run.target, run.recipe.score.tokenized)
-        _write_sealed(files[1], [{**row, **origin} for row in historical])
+        _write_sealed(files[1], [{**row, **scored} for row in historical])
         result += historical
     scores = ", ".join(f"{row['name']} {row['score']}" for row in result)
     run.say(f"score: {experiment.title}: {test}: {scores}")

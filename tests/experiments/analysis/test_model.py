@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from itertools import pairwise
 
 import pytest
 
@@ -40,15 +39,9 @@ def same(one, other):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_every_encoding(name, checkpoint, data):
-    calls = []
-    found = analyse_model(
-        checkpoint(f"transformer_{name}_tiny"), data, "en", "de", progress=lambda *done: calls.append(done)
-    )
+    found = analyse_model(checkpoint(f"transformer_{name}_tiny"), data, "en", "de", sentences=3)
     json.dumps(found, allow_nan=False)
-    assert found["sentences"] == 12
     assert found["skipped"] == 0
-    assert calls[-1] == (12, 12)
-    assert all(one < other for one, other in pairwise(calls))
     cls = ENCODINGS[name]
     for stack in ("encoder", "decoder", "cross"):
         assert [len(layer["heads"]) for layer in found["attention"][stack]] == [2, 2]
@@ -84,9 +77,14 @@ def test_every_backend_gives_the_same(name, others, checkpoint, data, monkeypatc
 
 
 def test_some_sentences_are_spread_over_the_set(checkpoint, data):
+    calls = []
     path = checkpoint("transformer_shaw_tiny")
-    alone = analyse_model(path, data, "en", "de", sentences=4)
+    alone = analyse_model(
+        path, data, "en", "de", sentences=4, batch_tokens=1, progress=lambda *done: calls.append(done)
+    )
     assert alone["sentences"] == 4
+    assert calls[-1] == (4, 4)
+    assert calls == sorted(set(calls))
     sizes = [len(line.split()) + 1 for line in (data.parent / "text" / "test.en").read_text().splitlines()]
     assert alone["tokens"]["source"] == sum(sizes[::3])
 

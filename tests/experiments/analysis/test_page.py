@@ -144,10 +144,11 @@ def test_a_checkpoint_alone_has_a_page_and_is_not_analysed_twice(checkpoint: Any
     record = json.loads((tmp_path / "untrained.pt.analysis.json").read_text())["model"]
     assert (record["settings"], record["sentences"]) == ({"sentences": 3}, 3)
     assert "untrained.pt: model: done before" in call("--checkpoint", path, "--sentences", "3", *options).output
-    assert "done before" not in call("--checkpoint", path, "--sentences", "2", *options).output
     text = (tmp_path / "page.html").read_text()
     assert "nope.en-de.en.idx is missing" in call("--checkpoint", path, "--test", "nope", *options).output
-    assert call("--checkpoint", path, "--test", "train", *options).exit_code == 0  # which has two sentences
+    result = call("--checkpoint", path, "--test", "train", *options)  # which has two sentences
+    assert result.exit_code == 0
+    assert "done before" not in result.output
     assert json.loads((tmp_path / "untrained.pt.analysis.json").read_text())["model"]["sentences"] == 2
     assert "Learned vectors at the input" in text
     assert 'id="scores"' not in text
@@ -228,7 +229,7 @@ def test_the_page_is_whole_and_needs_nothing_else(whole: Path) -> None:
 def test_the_page_has_everything(whole: Path) -> None:
     text = whole.read_text()
     for words in (
-        *("Scores by source length", "BLEU by clipping distance", "Validation loss by update", "Two systems"),
+        *("Scores by source length", "Validation loss by update", "Two systems"),
         *("Mean attended distance", "Rank of the logits", "Learned scalars by distance", "Shift test"),
         *("Learned vectors by distance", "Learned vectors at the input", "Learned matrices of positions"),
         *("bare.pt &lt;&amp;&gt;", "1,000 source and 1,100 target tokens (2 longer sentences were left out)"),

@@ -1,12 +1,10 @@
-"""The shift test: positions of the source are k higher, and pads are no positions."""
+"""The shift test: positions of the source are k higher."""
 
-import fairseq.utils
 import pytest
 import torch
 
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.shift import ShiftTest, forced, shifted
-from posenc_experiments.base.errors import RecipeError
 
 SHIFTS = (1, 10, 100)
 
@@ -89,13 +87,3 @@ def test_a_shift_beyond_a_table_in_a_later_batch_is_none(name, build, inputs):
     for part in (short, inputs, short):
         test.add(part, forced(model, part), *(part[name].ne(1) for name in ("src_tokens", "prev_output_tokens")))
     assert [result["cosine"] is None for result in test.result()] == [False, True]
-
-
-def test_positions_that_count_pads_are_refused(build, inputs, monkeypatch):
-    def of_columns(tokens, padding_idx, onnx_trace=False):
-        return torch.arange(tokens.size(1)).expand_as(tokens) + padding_idx + 1
-
-    model, _ = build("transformer_learned_tiny")
-    monkeypatch.setattr(fairseq.utils, "make_positions", of_columns)
-    with pytest.raises(RecipeError, match=r"^1 padding tokens before the source change what the model computes"):
-        measure(model, inputs)

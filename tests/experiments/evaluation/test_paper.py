@@ -1,6 +1,7 @@
 """The report of a paper's table, with its figures and what is missing."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import set_done, write_json
 from posenc_experiments.evaluation.paper import Line, make_line, report
 from posenc_experiments.evaluation.paper_table import Planned
+from posenc_experiments.evaluation.results import seal
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tables import HEADER, ROW, rows, write_table
 
@@ -23,10 +25,10 @@ def finish(experiment: Experiment, bleu: float, historical: float | None = None,
         {"name": "BLEU", "score": bleu, "signature": "sig:bleu", "confidence_var": interval},
         {"name": "chrF2", "score": 50.0, "signature": "sig:chrf"},
     ]
-    write_json(experiment.test_file("test", "sacrebleu.json"), metrics)
+    write_json(experiment.test_file("test", "sacrebleu.json"), [{**row, "seal": seal(row)} for row in metrics])
     if historical is not None:
         value = {"name": "BLEU", "score": historical, "signature": "sig:old", "confidence_var": interval}
-        write_json(experiment.test_file("test", "historical.json"), [value])
+        write_json(experiment.test_file("test", "historical.json"), [{**value, "seal": seal(value)}])
     set_done(
         experiment.directory, "score", experiment.inputs("score"), [experiment.test_file("test", "sacrebleu.json")]
     )
@@ -120,7 +122,8 @@ def test_signatures_that_differ_are_warned_of(made: list[Planned]) -> None:
     for planned in made:
         finish(planned.experiments[0], 24.0)
     path = made[0].experiments[0].test_file("test", "sacrebleu.json")
-    path.write_text(path.read_text().replace("sig:bleu", "sig:other"))
+    changed = json.loads(path.read_text().replace("sig:bleu", "sig:other"))
+    write_json(path, [{**row, "seal": seal(row)} for row in changed])
     experiment = made[0].experiments[0]
     set_done(experiment.directory, "score", experiment.inputs("score"), [path])
     assert "Warning: the BLEU signatures differ" in report("Paper", make_lines(made)).format("text")

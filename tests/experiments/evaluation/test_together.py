@@ -16,7 +16,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
 from posenc_experiments.evaluation.pooling import pool
-from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.evaluation.significance import Resampled, difference, resample, sacrebleu_p
 from posenc_experiments.evaluation.together import all_tests
 from tests.experiments.analysis.quickstart import make_experiments
@@ -25,11 +25,11 @@ SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
 
 
 def sacrebleu(directory: Path, test: str) -> list[dict[str, Any]]:
-    """What SacreBLEU's command prints."""
+    """What SacreBLEU's command prints, sealed as by the stage score."""
     files = [str(directory / f"{test}.ref"), "-i", str(directory / f"{test}.hyp")]
     options = ["-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run([sys.executable, "-m", "sacrebleu", *files, *options], check=True, capture_output=True)
-    return list(json.loads(process.stdout))
+    return [{**row, "seal": seal(row)} for row in json.loads(process.stdout)]
 
 
 def cut(directory: Path, test: str, first: int, last: int) -> None:
