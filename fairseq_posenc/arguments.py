@@ -44,8 +44,7 @@ MODEL_FLAGS = {
         str,
         "how self-attention is computed; the result is the same, time and memory differ: auto (the default) chooses "
         "the fastest in our measurements; sdpa is PyTorch's fused kernel; flex is FlexAttention, for long sequences on "
-        "a GPU, or on a CPU without gradients; eager computes all logits at once; blocks computes blocks of queries, "
-        "for long sequences on any device",
+        "a GPU; eager computes all logits at once; blocks computes blocks of queries, for long sequences on any device",
         tuple(BACKENDS),
     ),
     "log_positions": Option(

@@ -10,7 +10,6 @@ from ..positions import Positions
 from .contract.base import weights
 from .contract.options import Option, parse_bool
 from .contract.registry import register_encoding
-from .shared.band import flex_clipped_attention
 from .shared.clipped import CLIPPED, ClippedEncoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, weighted_sum
 
@@ -73,14 +72,10 @@ class Shaw(ClippedEncoding):
         return clipped_score_mod(by_row, positions, self.clipping_distance, self.clipping_distance)
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0, *, flex: bool
-    ) -> tuple[Tensor, Tensor | None]:
+        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         if self.relative_values is None:
-            return super().attend(q, k, v, positions, masks, dropout, flex=flex)
-        if flex:
-            by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
-            k_max = self.clipping_distance
-            return flex_clipped_attention(q, k, v, positions, masks, k_max, by_row, self.relative_values), None
+            return super().attend(q, k, v, positions, masks, dropout)
         found = weights(self, q, k, positions, masks).to(v.dtype)
         dropped = F.dropout(found, dropout) if dropout > 0 else found
         rows, index, band = self.clipped(positions)

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention
+from packaging.version import Version
 from torch.nn.attention import flex_attention as torch_flex
 from torch.utils.checkpoint import checkpoint
 
@@ -14,7 +15,7 @@ from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.backends import check_backend
 from fairseq_posenc.attention.module import PositionAttention
 from fairseq_posenc.benchmark.memory import peak_bytes
-from fairseq_posenc.encodings.shared import band
+from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.kernels import flex as flex_kernel
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
@@ -25,9 +26,8 @@ BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Shrinks blocks: 40 queries make three blocks, and five blocks of the band."""
+    """Shrinks blocks: 40 queries make three blocks."""
     monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)
-    monkeypatch.setattr(band, "BAND_BLOCK", 8)
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +124,21 @@ def test_equals_eager_with_all_gradients_or_is_refused(backend, name, options):
         expected = attention_and_gradients(encoding, "eager", *given)
         for one, other in zip(attention_and_gradients(encoding, backend, *given), expected, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.skipif(Version(torch.__version__) < Version("2.13"), reason="the oldest PyTorch tried is 2.13")
+@pytest.mark.parametrize("name", [name for name in ENCODINGS if name not in UNSUPPORTED["flex"]])
+def test_flex_compiles_what_an_encoding_adds(name, monkeypatch):
+    """Traced as for a GPU, and run by a backend of the compiler that needs none."""
+    torch._dynamo.reset()
+    compiled = torch.compile(torch_flex.flex_attention, backend="aot_eager", dynamic=True, fullgraph=True)
+    monkeypatch.setattr(flex_kernel, "flex_attention", compiled)
+    encoding = make(name, {"relative_values": False} if name == "shaw" else {})
+    mask = padding(left=True), None if encoding.facts.projects_length else causal_mask()
+    with torch.no_grad():
+        outputs = [attend(*inputs(), encoding, *mask, backend=backend)[0] for backend in ("eager", "flex")]
+    real = ~mask[0][:, None, :, None].expand_as(outputs[0])
+    torch.testing.assert_close(outputs[1][real], outputs[0][real], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["blocks", "flex"])

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...kernels.flex import ScoreMod, chained, dense_score_mod, flex_kernel
+from ...kernels.flex import ScoreMod, dense_score_mod
 from ...kernels.learned_mask import softmax
 from ...masks import Masks, four_dimensions
 from ...positions import Positions
@@ -171,25 +171,19 @@ class PositionEncoding(LearnedScalars):
         return overrides(self, "content") or overrides(self, "attend")
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0, *, flex: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Computes attention where it needs the logits, or by FlexAttention; q is scaled.
+        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Computes attention from the logits; q is scaled.
 
         Override it for what no other hook does; :func:`weights` and the other functions of this file are its parts. It
         must apply all masks, and add the bias of segments.
 
         Args:
             dropout: dropout probability of the weights.
-            flex: whether to use FlexAttention, which returns no weights.
 
         Returns:
             output (B, H, T, d), and the weights before dropout, (B, H, T, S).
         """
-        if flex:
-            score_mod = self.score_mod(q, k, positions)
-            if self.segments is not None:
-                score_mod = chained(score_mod, dense_score_mod(self.segments(positions).to(q.dtype)))
-            return flex_kernel(q, k, v, positions, masks, score_mod), None
         found = weights(self, q, k, positions, masks).to(v.dtype)
         return (F.dropout(found, dropout) if dropout > 0 else found) @ v, found
 
