@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 from . import augmentation
 from .attention.backends import BACKENDS
 from .encodings import ENCODINGS, find_encoding
-from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, count, flag, flags_of, parse_bool
+from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
 from .encodings.contract.registry import default_options, known_options, supports_urpe
 from .errors import FlagError
 
@@ -48,7 +48,7 @@ MODEL_FLAGS = {
         tuple(BACKENDS),
     ),
     "log_positions": Option(
-        count,
+        whole(0),
         "every so many updates, log the mean attended distance and the norm of the position parameters of each layer; "
         "0 (the default) never does",
     ),

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..encodings.contract.options import Option, finite, positive_integer
+from ..encodings.contract.options import Option, finite, whole
 
 MODES = ("shift", "random", "cape")
 #: the longest range; ``random`` draws a number for each of its positions and each sentence
 MOST_POSITIONS = 2**24
-
-
-def position_range(value: Any) -> int:
-    """Parses a whole number from 1 to MOST_POSITIONS."""
-    number = positive_integer(value)
-    if number > MOST_POSITIONS:
-        raise ValueError(f"must be at most {MOST_POSITIONS}, not {number}")
-    return number
-
-
 #: the range of ``random`` without tables, the authors'
 RANDOM_RANGE = 2048
 SHIFT = {"position_augmentation_max": 500}
@@ -39,7 +29,7 @@ FLAGS = {
         ("none", *MODES),
     ),
     "position_augmentation_max": Option(
-        position_range,
+        whole(1, MOST_POSITIONS),
         f"K of --position-augmentation shift, {SHIFT['position_augmentation_max']} by default; of random the length of "
         f"the range, {RANDOM_RANGE} by default, or that of the encoding's tables",
     ),

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, register_encoding
-from fairseq_posenc.encodings.contract.options import Option
+from fairseq_posenc.encodings.contract.options import option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
 from tests.variants import ALONE, CAUSAL, converted
@@ -386,10 +386,7 @@ def test_bad_options_are_refused_in_one_sentence(name, options, message):
 
 def test_registry_refuses_duplicate_names_and_other_classes():
     class Own(PositionEncoding):
-        options = {"clipping_distance": Option(str, "something else")}
-
-        def __init__(self, num_heads, head_dim, clipping_distance="far"):
-            super().__init__(num_heads, head_dim)
+        clipping_distance: str = option("far", str, "something else")
 
     class Crossing(PositionEncoding):
         facts = Facts(supports_cross_attention=True)
