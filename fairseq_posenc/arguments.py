@@ -7,8 +7,8 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 
-from . import augmentation
 from .attention.backends import BACKENDS
+from .augmentation import choice as augmentation
 from .encodings import ENCODINGS, find_encoding
 from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
 from .encodings.contract.registry import default_options, known_options, supports_urpe

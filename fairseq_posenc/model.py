@@ -28,7 +28,8 @@ from .arguments import (
     overridden_options,
     typed_options,
 )
-from .augmentation import Augmentation, build_augmentation
+from .augmentation.choice import build_augmentation
+from .augmentation.modes import Augmentation
 from .compat import COPIES
 from .encodings import PositionEncoding, build_encoding, find_encoding
 from .encodings.contract.base import ADDED

@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.module import use_positions
-from fairseq_posenc.augmentation import (
+from fairseq_posenc.augmentation.choice import (
     MODES,
     UNDEFINED,
     WORKS,
