@@ -79,9 +79,12 @@ def test_equals_the_naive_reference(name, options):
 
 @pytest.mark.parametrize(("name", "options"), CAUSAL)
 def test_incremental_decoding_equals_the_full_causal_pass(name, options):
-    """With and without the cache of a generation, which begins with 64 positions, by steps of one query and of two."""
+    """With and without the cache of a generation, which begins with 64 positions, by steps of one query and of two.
+
+    Far beyond the default clipping distance and the exact buckets.
+    """
     encoding = make(name, options)
-    length = min(70, getattr(encoding, "max_positions", 70))
+    length = min(150, getattr(encoding, "max_positions", 150))
     (q, k, v), mask = inputs(length, length), causal_mask(length)
     full, _ = attend(q, k, v, encoding, attn_mask=mask)
     for queries, generation in ((1, {}), (2, {})):
@@ -369,6 +372,7 @@ def test_inputs_that_do_not_fit_are_refused():
         ("deberta", {"position_buckets": 3}, "--position-buckets .* 4, not 3"),
         ("deberta", {"position_buckets": 8, "max_distance": 5}, "--max-distance .* 5, not 5"),
         ("deberta", {"max_distance": 64}, "--max-distance .* deberta without --position-buckets"),
+        ("deberta", {"content_to_position": False, "position_to_content": False}, "--position-to-content .*nopos"),
         (
             "deberta",
             {"position_buckets": 8, "clipping_distance": 128},
