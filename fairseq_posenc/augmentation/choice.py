@@ -63,7 +63,7 @@ def effect(mode: str, encoding: type[PositionEncoding], input_positions: str) ->
     if not at_input and encoding.facts.reads == "nothing":
         return NO_EFFECT
     if mode == "shift":
-        return WORKS if at_input or encoding.facts.sees_shifts else NO_EFFECT
+        return WORKS if at_input or encoding.facts.reads == "integers" else NO_EFFECT
     if encoding.facts.reads == "distances":
         return UNDEFINED
     if mode == "cape" and (encoding.facts.reads == "integers" or input_positions == "learned"):

@@ -59,11 +59,6 @@ class Facts:
     initial_values: int = 1
     idle_options: Callable[[Collection[str]], dict[str, str]] = lambda given: {}
 
-    @property
-    def sees_shifts(self) -> bool:
-        """Whether attention changes if all positions are higher by the same number."""
-        return self.reads == "integers"
-
 
 class PositionEncoding(LearnedScalars):
     """How position information enters attention. The hooks of this base class do nothing.
