@@ -217,6 +217,7 @@ def _with_input_positions(cfg: Any, side: str) -> Any:
 def _settings(
     cfg: Any, side: str, dictionary: Any, encodings: LayerEncodings, cross_attention: LayerEncodings | None = None
 ) -> StackSettings:
+    """The settings of a stack with these encodings."""
     longest = getattr(cfg, f"max_{side}_positions")
     encoding = find_encoding(encoding_of(cfg, side))
     return StackSettings(
