@@ -8,7 +8,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, register_encoding
-from fairseq_posenc.encodings.contract.options import option
+from fairseq_posenc.encodings.contract.options import Option, option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
 from tests.variants import ALONE, CAUSAL, converted
@@ -407,3 +407,5 @@ def test_registry_refuses_duplicate_names_and_other_classes():
         with pytest.raises(ValueError, match=message):
             register_encoding(name)(cls)
     assert "new" not in ENCODINGS
+    with pytest.raises(TypeError, match=r"Old must declare each of its options as .*option\("):
+        type("Old", (PositionEncoding,), {"options": {"near": Option(str, "as earlier versions had it")}})
