@@ -154,7 +154,8 @@ def test_saving_copying_or_pickling_preserves_the_model(task, pairs, name, optio
     file.seek(0)
     loaded = build_model(*arguments_of(name, options), seed=9)
     loaded.load_state_dict(torch.load(file))
-    copies = loaded, copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    assert torch.equal(logits(loaded, *inputs), expected)
+    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
     for parameter in model.parameters():
         torch.nn.init.zeros_(parameter)  # the copy shares no tensor with the original
     for other in copies:
@@ -409,6 +410,11 @@ WIDE = ("--encoder-embed-dim", "36", "--encoder-attention-heads", "4")
         ("learned", ("--bias-gain", "1"), {}),
         ("learned", ("--bias-gain", "auto"), {"input_gain": 4.0}),
         ("alibi", ("--alibi-slopes", "learned", "--bias-gain", "2"), {"alibi_slopes": "learned", "bias_gain": 2}),
+        (
+            "alibi",
+            ("--target-position-encoding", "t5", "--bias-gain", "2"),
+            {"target": {"encoding": "t5", "bias_gain": 2}},
+        ),
         (
             "t5",
             ("--target-position-encoding", "learned", "--bias-gain", "2"),
