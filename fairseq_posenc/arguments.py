@@ -7,10 +7,10 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 
-from . import augmentation
 from .attention.backends import BACKENDS
+from .augmentation import choice as augmentation
 from .encodings import ENCODINGS, find_encoding
-from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, count, flag, flags_of, parse_bool
+from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
 from .encodings.contract.registry import default_options, known_options, supports_urpe
 from .errors import FlagError
 
@@ -44,12 +44,11 @@ MODEL_FLAGS = {
         str,
         "how self-attention is computed; the result is the same, time and memory differ: auto (the default) chooses "
         "the fastest in our measurements; sdpa is PyTorch's fused kernel; flex is FlexAttention, for long sequences on "
-        "a GPU, or on a CPU without gradients; eager computes all logits at once; blocks computes blocks of queries, "
-        "for long sequences on any device",
+        "a GPU; eager computes all logits at once; blocks computes blocks of queries, for long sequences on any device",
         tuple(BACKENDS),
     ),
     "log_positions": Option(
-        count,
+        whole(0),
         "every so many updates, log the mean attended distance and the norm of the position parameters of each layer; "
         "0 (the default) never does",
     ),

@@ -21,7 +21,7 @@ from .attention.module import (
     current_positions,
     use_positions,
 )
-from .augmentation import Augmentation
+from .augmentation.modes import Augmentation
 from .encodings import PositionEncoding
 from .input_positions import replace_input_positions
 from .positions import CrossPositions, Positions, count_separators

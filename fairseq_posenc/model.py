@@ -28,7 +28,7 @@ from .arguments import (
     overridden_options,
     typed_options,
 )
-from .augmentation import Augmentation, build_augmentation
+from .augmentation.choice import build_augmentation
 from .compat import COPIES
 from .encodings import PositionEncoding, build_encoding, find_encoding
 from .encodings.contract.base import ADDED
@@ -109,13 +109,8 @@ class PositionTransformer(TransformerModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionEncoder:
-        settings = StackSettings(
-            _layer_encodings(cfg, "source", cfg.encoder, cfg.max_source_positions, bidirectional=True),
-            separator=_separator(cfg, src_dict, "source"),
-            recomputed=cfg.checkpoint_activations,
-            backend=cfg.attention_backend or "auto",
-            augmentation=_augmentation(cfg, "source", cfg.max_source_positions),
-        )
+        encodings = _layer_encodings(cfg, "source", cfg.encoder, cfg.max_source_positions, bidirectional=True)
+        settings = _settings(cfg, "source", src_dict, encodings)
         return PositionEncoder(_with_input_positions(cfg, "source"), src_dict, embed_tokens, settings)
 
     @classmethod
@@ -124,14 +119,8 @@ class PositionTransformer(TransformerModel):
         if cfg.cross_attention_positions:
             longest = max(cfg.max_source_positions, cfg.max_target_positions)
             cross_attention = _layer_encodings(cfg, "target", cfg.decoder, longest, bidirectional=True)
-        settings = StackSettings(
-            _layer_encodings(cfg, "target", cfg.decoder, cfg.max_target_positions, bidirectional=False),
-            cross_attention,
-            separator=_separator(cfg, tgt_dict, "target"),
-            recomputed=cfg.checkpoint_activations,
-            backend=cfg.attention_backend or "auto",
-            augmentation=_augmentation(cfg, "target", cfg.max_target_positions),
-        )
+        encodings = _layer_encodings(cfg, "target", cfg.decoder, cfg.max_target_positions, bidirectional=False)
+        settings = _settings(cfg, "target", tgt_dict, encodings, cross_attention)
         return PositionDecoder(
             _with_input_positions(cfg, "target"),
             tgt_dict,
@@ -225,8 +214,20 @@ def _with_input_positions(cfg: Any, side: str) -> Any:
     return cfg
 
 
-def _augmentation(cfg: Any, side: str, max_positions: int) -> Augmentation:
-    return build_augmentation(cfg, find_encoding(encoding_of(cfg, side)), input_positions_of(cfg, side), max_positions)
+def _settings(
+    cfg: Any, side: str, dictionary: Any, encodings: LayerEncodings, cross_attention: LayerEncodings | None = None
+) -> StackSettings:
+    """The settings of a stack with these encodings."""
+    longest = getattr(cfg, f"max_{side}_positions")
+    encoding = find_encoding(encoding_of(cfg, side))
+    return StackSettings(
+        encodings,
+        cross_attention,
+        separator=_separator(cfg, dictionary, side),
+        recomputed=cfg.checkpoint_activations,
+        backend=cfg.attention_backend or "auto",
+        augmentation=build_augmentation(cfg, encoding, input_positions_of(cfg, side), longest),
+    )
 
 
 def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidirectional: bool) -> LayerEncodings:

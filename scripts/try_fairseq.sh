@@ -34,7 +34,7 @@ uv pip install --quiet --python "$python" "$root"
 [[ "$before" == "$(uv pip freeze --python "$python" | grep -iv posenc)" ]] || { echo "pip changed packages" >&2 && exit 1; }
 
 cd "$root"
-read -ra tests <<<"${TESTS:-tests/encodings tests/attention tests/test_model.py --ignore tests/attention/test_flex_compiled.py}"
+read -ra tests <<<"${TESTS:-tests/encodings tests/attention tests/test_model.py}"
 # outcome ARGUMENTS...: pytest's last line
 outcome() {
     OMP_NUM_THREADS=1 "$python" -m pytest -q -n "${WORKERS:-2}" --dist loadfile -p no:cacheprovider "$@" \

@@ -14,7 +14,7 @@ LONG = (
     *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "evaluation/test_parameters.py")),
     *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
     *(f"experiments/{name}.py" for name in ("experiment/test_check_flags", "workflow/test_pipeline")),
-    *(f"test_{name}.py" for name in ("augmentation", "checks", "documents", "entry_points", "lengths", "live")),
+    *(f"test_{name}.py" for name in ("augmentation", "checks", "documents", "entry_points", "live")),
     *(f"test_{name}.py" for name in ("model", "setup", "starts", "training")),
 )
 

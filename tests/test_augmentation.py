@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.module import use_positions
-from fairseq_posenc.augmentation import (
+from fairseq_posenc.augmentation.choice import (
     MODES,
     UNDEFINED,
     WORKS,
@@ -230,32 +230,21 @@ def test_an_encoding_reads_what_it_declares(name, options):
     torch.testing.assert_close(plain, expected, **EXACT)  # the usual positions, given
     changes = [not torch.allclose(plain, output(lambda p: f(p), 30)) for f in (lambda p: p + 5, lambda p: 2 * p)]  # noqa: B023
     cls = type(encoding)
-    assert changes == [cls.facts.sees_shifts, cls.facts.reads in ("integers", "reals")]
+    assert changes == [cls.facts.reads == "integers", cls.facts.reads in ("integers", "reals")]
     if cls.facts.reads == "reals":
         assert not torch.allclose(plain, output(lambda p: 1.03 * p, 30))
 
 
-def test_rotary_at_real_positions_equals_plain_loops():
+def test_rotary_at_real_positions_is_that_at_whole_ones_divided():
+    """At whole positions it equals plain loops, see test_encodings.py."""
     torch.manual_seed(2)
-    encoding = build_encoding("rotary", num_heads=2, head_dim=4)
     q, k, v = torch.randn(3, 1, 2, 5, 4, dtype=torch.float64)
-    places = 9 * torch.rand(1, 5, dtype=torch.float64)
-    mask = torch.zeros(1, 5, dtype=torch.bool)
-    _, weights = attend(
-        q, k, v, encoding, mask, need_weights=True, positions=GivenPositions(Positions(5, 5, mask), places, 5)
-    )
-    for h in range(2):
-        for i in range(5):
-            scores = []
-            for j in range(5):
-                total = 0.0
-                for t, theta in enumerate((1.0, 0.01)):
-                    one, other = (complex(*x[0, h, n, 2 * t : 2 * t + 2].tolist()) for x, n in ((q, i), (k, j)))
-                    angle = float(places[0, i] - places[0, j]) * theta
-                    total += (one * complex(math.cos(angle), math.sin(angle)) * other.conjugate()).real
-                scores.append(total / 2)
-            expected = torch.tensor(scores, dtype=torch.float64).softmax(0)
-            torch.testing.assert_close(weights[0, h, i], expected, **EXACT)
+    places, plain = torch.randint(9, (1, 5)), Positions(5, 5, torch.zeros(1, 5, dtype=torch.bool))
+    outputs = [
+        attend(q, k, v, build_encoding("rotary", 2, 4, **scale), positions=GivenPositions(plain, given, 9))[0]
+        for scale, given in (({"rotary_linear_scale": 4}, places), ({}, places / 4))
+    ]
+    torch.testing.assert_close(*outputs, **EXACT)
 
 
 @pytest.mark.parametrize("name", ["rotary", "diet_abs", "tupe_rel", "forget", "fire"])
@@ -295,26 +284,6 @@ def test_every_encoding_trains_a_step_or_is_refused_in_one_sentence(name, mode, 
     assert not torch.allclose(one, other)  # each pass has its own draw
     one.square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("sinusoidal", "--cape-scale", "2"), "--cape-scale has no meaning without --position-augmentation cape"),
-        (
-            ("learned", "--position-augmentation", "random", "--position-augmentation-max", "2000"),
-            "--position-augmentation-max 2000 is more than the 1024 positions",
-        ),
-        (
-            ("diet_abs", "--position-augmentation", "shift", "--cross-attention-positions", "true"),
-            "shift cannot be used with --cross-attention-positions",
-        ),
-        (("rotary", "--position-augmentation", "cape", "--input-positions", "learned"), "cape is not defined for"),
-    ],
-)
-def test_flags_that_cannot_be_used_are_refused(flags, message):
-    with pytest.raises(FlagError, match=message):
-        build_model(f"transformer_{flags[0]}_tiny", *flags[1:])
 
 
 # What stays as it was

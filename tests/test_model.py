@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import json
+import math
 import pickle
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -73,12 +74,14 @@ def test_every_encoding_has_every_size():
 def test_sentence_alone_equals_sentence_in_a_batch(task, pairs, name, options):
     """To 1e-6, because fairseq's own cross-attention computes the softmax in single precision."""
     model, (sources, targets) = variant(name, options), pairs
+    if not options:  # beyond the default clipping distances and the exact buckets
+        sources, targets = [*sources, *sentences(task, [140])], [*targets, *sentences(task, [135], seed=6)]
     inputs = shift_right(targets)
+    alone = [logits(model, *(row[None] for row in pair))[0] for pair in zip(sources, inputs, strict=True)]
     for left_pad_source in (True, False):
         together = logits(model, batch(task, sources, left_pad_source), batch(task, inputs, left_pad=False))
-        for number, (source, previous) in enumerate(zip(sources, inputs, strict=True)):
-            alone = logits(model, source[None], previous[None])[0]
-            torch.testing.assert_close(together[number, : len(previous)], alone, rtol=0, atol=1e-6)
+        for row, expected in zip(together, alone, strict=True):
+            torch.testing.assert_close(row[: len(expected)], expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "options"), IN_MODELS)
@@ -95,14 +98,6 @@ def test_cached_beam_search_scores_equal_a_full_pass(task, pairs, name, options)
             scores = logits(model, sources[number][None], shift_right([tokens])[0][None]).log_softmax(-1)
             full = scores[0].gather(1, tokens[:, None])[:, 0]
             torch.testing.assert_close(hypothesis["positional_scores"].double(), full, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_only_a_model_without_positions_ignores_order(task, pairs, name):
-    model, source = variant(name, {}), pairs[0][0][None]
-    order = torch.tensor([2, 0, 1, 5, 3, 4, 6, 7])
-    states = [model.encoder(tokens)["encoder_out"][0] for tokens in (source[:, order], source)]
-    assert torch.allclose(states[0], states[1][order], rtol=0, atol=1e-7) == (name == "nopos")
 
 
 @pytest.mark.parametrize(("name", "options"), IN_MODELS)
@@ -150,30 +145,35 @@ def test_activation_checkpointing_recomputes_the_same_dropout(task, monkeypatch,
 
 
 @pytest.mark.parametrize(("name", "options"), IN_MODELS)
-def test_saving_and_loading_preserves_the_model(task, pairs, name, options):
+def test_saving_copying_or_pickling_preserves_the_model(task, pairs, name, options):
     model, (sources, targets) = variant(name, options), pairs
+    inputs = batch(task, sources, True), batch(task, shift_right(targets), False)
+    expected = logits(model, *inputs)
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     file.seek(0)
-    other = build_model(*arguments_of(name, options), seed=9)
-    other.load_state_dict(torch.load(file))
-    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
-    assert torch.equal(logits(other, source, previous), logits(model, source, previous))
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("t5", {}), ("deberta", {"share_key_projection": True}), ("rotary", {})],
-)
-def test_copying_or_pickling_preserves_the_model(task, pairs, name, options):
-    model = variant(name, options)
-    source, previous = batch(task, pairs[0], True), batch(task, shift_right(pairs[1]), False)
-    expected = logits(model, source, previous)
+    loaded = build_model(*arguments_of(name, options), seed=9)
+    loaded.load_state_dict(torch.load(file))
+    assert torch.equal(logits(loaded, *inputs), expected)
     copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
     for parameter in model.parameters():
         torch.nn.init.zeros_(parameter)  # the copy shares no tensor with the original
     for other in copies:
-        torch.testing.assert_close(logits(other, source, previous), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(logits(other, *inputs), expected, rtol=0, atol=1e-12)
+
+
+LIMITS = ("--max-source-positions", "12", "--max-target-positions", "12")
+
+
+# `learned` is fairseq's own module; fairseq's commands check the same limit.
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"learned"}))
+def test_only_encodings_with_absolute_tables_refuse_longer_sentences(task, name):
+    model, source = build_model(architecture_name(name, "tiny"), *LIMITS), sentences(task, [20])[0][None]
+    if "max_positions" in ENCODINGS[name].options:
+        with pytest.raises(ValueError, match=r"sequences of at most 12 positions, not 21: .*--max-source"):
+            model.encoder(source)
+    else:
+        assert model.encoder(source)["encoder_out"][0].isfinite().all()
 
 
 def test_shared_projections_are_attentions(task, pairs):
@@ -384,6 +384,9 @@ def test_a_checkpoint_with_other_positions_is_refused(trained, wanted):
         ours.load_state_dict(theirs.state_dict())
 
 
+WIDE = ("--encoder-embed-dim", "36", "--encoder-attention-heads", "4")
+
+
 @pytest.mark.parametrize(
     ("name", "flags", "recorded"),
     [
@@ -397,9 +400,45 @@ def test_a_checkpoint_with_other_positions_is_refused(trained, wanted):
         ("t5", ("--target-position-encoding", "t5", "--cross-attention-positions", "false"), {}),
         ("sinusoidal", ("--sinusoids", "fairseq", "--attention-backend", "eager"), {}),
         ("shaw", ("--segment-separator", "w3", "--num-segments", "2"), {"segment_separator": "w3"}),
+        ("alibi", ("--urpe", "true", "--bias-gain", "2"), {"urpe": True, "bias_gain": 2.0}),
+        (
+            "alibi",
+            ("--urpe", "true", "--target-position-encoding", "rotary"),
+            {"urpe": True, "target": {"encoding": "rotary"}},
+        ),
+        ("t5", ("--bias-gain", "1"), {}),
+        ("learned", ("--bias-gain", "1"), {}),
+        ("learned", ("--bias-gain", "auto"), {"input_gain": 4.0}),
+        ("alibi", ("--alibi-slopes", "learned", "--bias-gain", "2"), {"alibi_slopes": "learned", "bias_gain": 2}),
+        (
+            "alibi",
+            ("--target-position-encoding", "t5", "--bias-gain", "2"),
+            {"target": {"encoding": "t5", "bias_gain": 2}},
+        ),
+        (
+            "t5",
+            ("--target-position-encoding", "learned", "--bias-gain", "2"),
+            {"bias_gain": 2, "target": {"encoding": "learned", "input_gain": 2}},
+        ),
+        (
+            "shaw",
+            ("--segment-separator", "w3", "--bias-gain", "auto"),
+            {"segment_separator": "w3", "bias_gain": math.sqrt(8)},
+        ),
+        (
+            "t5",
+            ("--target-position-encoding", "diet_rel", "--decoder-attention-heads", "4", "--bias-gain", "auto"),
+            {"bias_gain": math.sqrt(8), "target": {"encoding": "diet_rel", "bias_gain": 2}},
+        ),
+        (
+            "t5",
+            ("--input-positions", "learned", "--bias-gain", "6", *WIDE),
+            {"input_positions": "learned", "bias_gain": 6, "input_gain": 6},
+        ),
     ],
 )
 def test_a_checkpoint_records_the_encoding_and_options_that_are_not_at_their_defaults(name, flags, recorded):
+    """Gains as numbers in each stack where they act: the root of a head's width, or of the embeddings' for auto."""
     model = build_model(f"transformer_{name}_tiny", *flags)
     assert json.loads(decode_signature(model.position_version)) == {"encoding": name, **recorded}
 
@@ -413,8 +452,6 @@ def test_a_checkpoint_records_the_encoding_and_options_that_are_not_at_their_def
         ("shaw", ["--cross-self-attention"], "--cross-self-attention cannot be used"),
         ("shaw", ["--cross-attention-positions", "true"], "shaw does not support cross-attention; .*diet_rel"),
         ("shaw", ["--target-position-encoding", "diet_abs_lin"], "decoder; use diet_abs instead"),
-        ("t5", ["--max-distance", "8"], "--max-distance .* 8, not 8"),
-        ("diet_abs", ["--max-source-positions", "0"], "max_positions 0: .*1"),
         (
             "t5",
             ["--cross-attention-positions", "true", "--no-cross-attention"],
@@ -424,17 +461,30 @@ def test_a_checkpoint_records_the_encoding_and_options_that_are_not_at_their_def
         ("shaw", ["--bias-gain", "1"], "--bias-gain has no meaning for transformer_shaw_tiny"),
         ("rotary", ["--target-position-encoding", "alibi", "--xpos", "true"], "--xpos acts in a decoder only"),
         ("rotary", ["--encoder-embed-dim", "18"], "head must be even, not 9"),
-        (
-            "deberta",
-            ["--content-to-position", "false", "--position-to-content", "false"],
-            "--content-to-position and --position-to-content .*nopos",
-        ),
         ("t5", ["--segment-separator", "<sep>"], "<sep>.* source dictionary"),
         ("t5", ["--segment-separator", "</s>"], "</s>.* source dictionary"),
         ("t5", ["--num-segments", "3"], "--num-segments has no meaning without --segment-separator"),
         ("xlnet", ["--segment-vectors", "true"], "xlnet with these flags needs segments"),
         ("linformer", ["--segment-separator", "w3"], "linformer does not support segments"),
         ("t5", ["--attention-backend", "flex", "--attention-dropout", "0.1"], "flex cannot be used: .*dropout"),
+        ("t5", ["--urpe", "true", "--attention-backend", "sdpa"], "sdpa cannot be used: t5 multiplies .*--urpe"),
+        (
+            "diet_abs",
+            ["--urpe", "true", "--position-augmentation", "random"],
+            "random cannot be used with --urpe, .*leave one of",
+        ),
+        ("sinusoidal", ["--cape-scale", "2"], "--cape-scale has no meaning without --position-augmentation cape"),
+        (
+            "learned",
+            ["--position-augmentation", "random", "--position-augmentation-max", "2000"],
+            "--position-augmentation-max 2000 is more than the 1024 positions",
+        ),
+        (
+            "diet_abs",
+            ["--position-augmentation", "shift", "--cross-attention-positions", "true"],
+            "shift cannot be used with --cross-attention-positions",
+        ),
+        ("rotary", ["--position-augmentation", "cape", "--input-positions", "learned"], "cape is not defined for"),
     ],
 )
 def test_invalid_flags_are_refused_when_the_model_is_built(name, flags, message):

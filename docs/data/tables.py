@@ -19,7 +19,7 @@ import pandas as pd
 import speed
 from rich.console import Console
 
-from fairseq_posenc.augmentation import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
+from fairseq_posenc.augmentation.choice import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.commands.estimate_cost import estimates

@@ -88,11 +88,7 @@ def with_weights(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     Returns:
         output (B, H, T, d), and the weights before dropout, (B, H, T, S).
     """
-    output, weights = inputs.encoding.attend(
-        inputs.scaled_q, inputs.k, inputs.v, inputs.positions, inputs.masks, inputs.dropout, flex=False
-    )
-    assert weights is not None
-    return output, weights
+    return inputs.encoding.attend(inputs.scaled_q, inputs.k, inputs.v, inputs.positions, inputs.masks, inputs.dropout)
 
 
 #: maximum number of logits in one block: with fewer, products are slower; with more, they do not fit in a CPU's cache
@@ -146,20 +142,17 @@ def blocks(inputs: AttentionInputs) -> Tensor:
 
 
 def flex(inputs: AttentionInputs) -> Tensor:
-    """PyTorch's FlexAttention, compiled; on a CPU without gradients.
-
-    Raises:
-        FlagError: a gradient is needed on a CPU.
-    """
-    q, k, v, encoding = inputs.scaled_q, inputs.k, inputs.v, inputs.encoding
-    if q.device.type == "cpu" and flex_kernel.COMPILED and torch.is_grad_enabled():
-        needs_gradient = any(x.requires_grad for x in (q, k, v, *encoding.parameters()))
-        if needs_gradient:
-            raise FlagError(
-                "--attention-backend flex trains on a GPU only: leave it out or use auto, or call attention under "
-                "torch.no_grad() if you need no gradients."
-            )
-    return encoding.attend(q, k, v, inputs.positions, inputs.masks, flex=True)[0]
+    """PyTorch's FlexAttention, compiled; blocks for an encoding with its own ``attend``, and ``auto`` on a CPU."""
+    q, k, encoding, positions = inputs.scaled_q, inputs.k, inputs.encoding, inputs.positions
+    if q.device.type == "cpu" and flex_kernel.COMPILED:
+        return auto(inputs)
+    if encoding.needs_logits(positions):
+        return blocks(inputs)
+    score_mod = encoding.score_mod(q, k, positions)
+    if encoding.segments is not None:
+        of_segments = flex_kernel.dense_score_mod(encoding.segments(positions).to(q.dtype))
+        score_mod = flex_kernel.chained(score_mod, of_segments)
+    return flex_kernel.flex_kernel(q, k, inputs.v, positions, inputs.masks, score_mod)
 
 
 def auto(inputs: AttentionInputs) -> Tensor:
@@ -207,8 +200,6 @@ def _unsupported_reason(
         return f"{encoding.name} attends to a fixed number of mixtures of the keys, so it needs no blocks"
     if backend == "flex" and encoding.needs_logits() and not overrides(encoding, "attend"):
         return f"{encoding.name} replaces q k^T, and FlexAttention can only modify it"
-    if backend == "flex" and encoding.segments is not None and encoding.needs_logits():
-        return f"{encoding.name} with these flags does not support segments with FlexAttention"
     if backend in ("blocks", "flex") and is_cross_attention:
         return "it supports self-attention only"
     if backend == "flex" and dropout > 0:

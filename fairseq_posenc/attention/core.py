@@ -40,7 +40,6 @@ def attend(
         layer_input: (B, S, H d), the input of the layer, for encodings that read it; by default k with its heads side
             by side, as if keys were not projected.
         projections: of the layer's input to queries and to keys, for encodings that use them.
-        projections: of the layer's input to queries and to keys, for encodings that use them.
 
     Returns:
         output (B, H, T, d), and the weights before dropout if ``need_weights``: (B, H, T, S), or

@@ -146,22 +146,11 @@ class PositionAttention(MultiheadAttention):
         q, k, v = self.position_encoding.transform(q, k, v, positions)
         if incremental_state is not None:
             k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
-            self._save(incremental_state, k, v, key_padding_mask, from_input)
+            buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+            self._set_input_buffer(
+                incremental_state, buffer if from_input is None else {**buffer, "prev_from_input": from_input}
+            )
         return q, k, v, positions, key_padding_mask
-
-    def _save(
-        self,
-        incremental_state: IncrementalState,
-        k: Tensor,
-        v: Tensor,
-        key_padding_mask: Tensor | None,
-        from_input: Tensor | None = None,
-    ) -> None:
-        """Caches keys, values and padding for the next steps, under fairseq's names."""
-        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
-        if from_input is not None:
-            buffer["prev_from_input"] = from_input
-        self._set_input_buffer(incremental_state, buffer)
 
 
 class PositionCrossAttention(PositionAttention):
@@ -196,5 +185,6 @@ class PositionCrossAttention(PositionAttention):
             assert key is not None, "fairseq passes the source in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
             if incremental_state is not None:
-                self._save(incremental_state, k, v, key_padding_mask)
+                buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+                self._set_input_buffer(incremental_state, buffer)
         return q, k, v, positions.cross_attention, saved.get("prev_key_padding_mask", key_padding_mask)

@@ -10,24 +10,3 @@ Each sentence has its own draw, made once per forward pass of a stack, outside i
 repeats the layers, not the draw. Random numbers are from torch's generator, which fairseq seeds for each update, so
 that a resumed training draws the same.
 """
-
-from .build import build_augmentation
-from .effects import NO_EFFECT, UNDEFINED, WORKS, combined, effect, undefined_because
-from .modes import Augmentation, FixedShift
-from .options import DEFAULTS, FLAGS, MODES, describe_augmentation
-
-__all__ = [
-    "DEFAULTS",
-    "FLAGS",
-    "MODES",
-    "NO_EFFECT",
-    "UNDEFINED",
-    "WORKS",
-    "Augmentation",
-    "FixedShift",
-    "build_augmentation",
-    "combined",
-    "describe_augmentation",
-    "effect",
-    "undefined_because",
-]

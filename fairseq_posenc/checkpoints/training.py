@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from .. import augmentation
 from ..arguments import plugin_flags
+from ..augmentation import choice as augmentation
 from ..hardware import is_hardware
 from ..signature import SIGNATURE
 

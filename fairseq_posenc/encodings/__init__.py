@@ -1,34 +1,19 @@
-"""Position encodings, one file per family.
+"""Position encodings, one file per family; each file of this folder is imported and registers its encodings.
 
-``base.py`` defines their interface, ``options.py`` their options, ``registry.py`` finds and builds them by name, and
-``shared/`` holds what several of them use. Installed packages add theirs by entry points of the group
-``fairseq_posenc.encodings``.
+``contract/`` defines their interface and options, finds and builds them by name, and ``shared/`` holds what several of
+them use. Installed packages add theirs by entry points of the group ``fairseq_posenc.encodings``.
 """
 
+from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 
 from ..errors import FlagError
-from . import (  # noqa: F401 - each registers its encodings
-    absolute,
-    alibi,
-    deberta,
-    diet,
-    fire,
-    forget,
-    gated_t5,
-    huang,
-    kerple,
-    linformer,
-    pope,
-    relative_key,
-    rotary,
-    shaw,
-    t5,
-    transformer_xl,
-    tupe,
-)
 from .contract.base import Facts, PositionEncoding
 from .contract.registry import ENCODINGS, build_encoding, find_encoding, register_encoding
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 for _entry_point in entry_points(group="fairseq_posenc.encodings"):
     try:

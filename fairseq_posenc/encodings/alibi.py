@@ -1,12 +1,13 @@
 """Attention with linear biases of Press et al. (2022), "ALiBi", https://arxiv.org/abs/2108.12409."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
-from .contract.options import BIDIRECTIONAL, Option
+from .contract.options import BIDIRECTIONAL, option
 from .contract.registry import register_encoding
 from .shared.distance import DistanceBias
 
@@ -29,29 +30,28 @@ class ALiBi(DistanceBias):
     layers share them. Distances are unlimited. Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
-    options = {
-        "alibi_slopes": Option(
-            str,
-            "the slopes of the penalty: fixed as in the paper, learned from there, or two-sided (learned; own ones to "
-            "the left and to the right)",
-            ("fixed", "learned", "two-sided"),
-        ),
-        "bidirectional": BIDIRECTIONAL,
-    }
+    alibi_slopes: str = option(
+        "fixed",
+        str,
+        "the slopes of the penalty: fixed as in the paper, learned from there, or two-sided (learned; own ones to "
+        "the left and to the right)",
+        ("fixed", "learned", "two-sided"),
+    )
+    bidirectional: bool = option(True, BIDIRECTIONAL)
     scalars = {"log_slopes": 0.0, "slope_logits": 0.0}
     shared_by_layers = True
     slopes: Tensor
 
-    def __init__(self, num_heads: int, head_dim: int, alibi_slopes: str = "fixed", bidirectional: bool = True) -> None:
-        super().__init__(num_heads, head_dim)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         self.log_slopes = self.slope_logits = None
         fixed = torch.tensor(slopes(num_heads), dtype=torch.float64)
-        if alibi_slopes == "fixed":
+        if self.alibi_slopes == "fixed":
             self.register_buffer("slopes", fixed, persistent=False)
-        elif alibi_slopes == "learned":
+        elif self.alibi_slopes == "learned":
             self.log_slopes = nn.Parameter(fixed.log().to(torch.get_default_dtype()))
         else:
-            self.slope_logits = nn.Parameter(torch.randn(1 + bidirectional, num_heads) - 2)
+            self.slope_logits = nn.Parameter(torch.randn(1 + self.bidirectional, num_heads) - 2)
 
     def of_distances(self, positions: Positions) -> Tensor:
         if self.slope_logits is not None:

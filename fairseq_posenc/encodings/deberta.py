@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from ..errors import FlagError
 from ..positions import Clipped, Positions
 from .contract.base import Facts, PositionEncoding, Projection, Projections
-from .contract.options import CLIPPING_DISTANCE, MAX_DISTANCE, Option, integer, parse_bool
+from .contract.options import CLIPPING_DISTANCE, MAX_DISTANCE, integer, option, parse_bool
 from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, signed_log_buckets
 from .shared.tables import logits_of_keys, logits_of_queries
@@ -46,67 +47,49 @@ class DeBERTa(PositionEncoding):
     Extra time O(K (H d)^2 + B H (T + S) K d) and memory O(B H (T + S) K), K or N at most the length.
     """
 
-    options = {
-        "clipping_distance": CLIPPING_DISTANCE,
-        "content_to_position": Option(parse_bool, "include the term of query and relative key, true or false"),
-        "position_to_content": Option(parse_bool, "include the term of key and relative query, true or false"),
-        "position_index": Option(
-            str,
-            "index of the distance in the position-to-content term: as in the authors' code or as in the paper",
-            ("code", "paper"),
-        ),
-        "position_buckets": Option(
-            integer, "number of distance buckets in each direction, half of them logarithmic, instead of clipping"
-        ),
-        "max_distance": MAX_DISTANCE,
-        "share_key_projection": Option(
-            parse_bool,
-            "project relative vectors with the projections of queries and keys, true, or with their own, false",
-        ),
-    }
+    clipping_distance: int = option(128, CLIPPING_DISTANCE)
+    content_to_position: bool = option(True, parse_bool, "include the term of query and relative key, true or false")
+    position_to_content: bool = option(True, parse_bool, "include the term of key and relative query, true or false")
+    position_index: str = option(
+        "code",
+        str,
+        "index of the distance in the position-to-content term: as in the authors' code or as in the paper",
+        ("code", "paper"),
+    )
+    position_buckets: int | None = option(
+        None, integer, "number of distance buckets in each direction, half of them logarithmic, instead of clipping"
+    )
+    max_distance: int = option(512, MAX_DISTANCE)  # the authors'
+    share_key_projection: bool = option(
+        False,
+        parse_bool,
+        "project relative vectors with the projections of queries and keys, true, or with their own, false",
+    )
     facts = Facts(idle_options=_idle_options)
     shared_by_layers = ("relative_vectors",)
     #: the row of each distance from -(max_distance - 1) to max_distance - 1
     bucket_rows: Tensor
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        clipping_distance: int = 128,
-        content_to_position: bool = True,
-        position_to_content: bool = True,
-        position_index: str = "code",
-        position_buckets: int | None = None,
-        max_distance: int = 512,  # the authors'
-        share_key_projection: bool = False,
-    ) -> None:
-        super().__init__(num_heads, head_dim)
-        if clipping_distance < 1:
-            raise FlagError(f"--clipping-distance must be 1 or more for deberta, not {clipping_distance}.")
-        if not (content_to_position or position_to_content):
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        if self.clipping_distance < 1:
+            raise FlagError(f"--clipping-distance must be 1 or more for deberta, not {self.clipping_distance}.")
+        if not (self.content_to_position or self.position_to_content):
             raise FlagError(
                 "deberta with both --content-to-position and --position-to-content false has no position information: "
                 "use nopos."
             )
-        self.clipping_distance = clipping_distance
-        self.position_buckets = position_buckets
-        self.max_distance = max_distance
-        self.content_to_position = content_to_position
-        self.position_to_content = position_to_content
-        self.position_index = position_index
-        self.share_key_projection = share_key_projection
-        self.terms = 1 + content_to_position + position_to_content
-        side = clipping_distance
-        if position_buckets is not None:
-            side = position_buckets
-            buckets = signed_log_buckets(side, max_distance)
+        self.terms = 1 + self.content_to_position + self.position_to_content
+        side = self.clipping_distance
+        if self.position_buckets is not None:
+            side = self.position_buckets
+            buckets = signed_log_buckets(side, self.max_distance)
             # Also kept as a list, so that slicing the table does not synchronize with a GPU.
             self._bucket_rows = [min(max(bucket + side - 1, 0), 2 * side - 1) for bucket in buckets]
             self.register_buffer("bucket_rows", torch.tensor(self._bucket_rows), persistent=False)
         width = num_heads * head_dim
-        owns_key = content_to_position and not share_key_projection
-        owns_query = position_to_content and not share_key_projection
+        owns_key = self.content_to_position and not self.share_key_projection
+        owns_query = self.position_to_content and not self.share_key_projection
         self.relative_vectors = nn.Parameter(torch.empty(2 * side, width))
         self.key_projection = nn.Linear(width, width, bias=False) if owns_key else None
         self.query_projection = nn.Linear(width, width) if owns_query else None

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
 from .contract.base import Facts
-from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, Option, option, whole
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.distance import DistanceBias
 from .shared.pairs import PairBias
 from .shared.tables import table_heads
 
-POSITION_RANK = Option(positive_integer, "width D of the position vectors of each head; by default the head's width")
+POSITION_RANK = Option(whole(1), "width D of the position vectors of each head; by default the head's width")
 
 
 @register_encoding("diet_rel")
@@ -35,7 +36,8 @@ class DietRel(DistanceBias, ClippedEncoding):
     facts = Facts(supports_cross_attention=True)
     scalars = {"relative_bias": 0.0}
 
-    def add_tables(self) -> None:
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         self.relative_bias = nn.Parameter(torch.empty(self.table_shape()))
         # The paper names no initializer; this is BERT's, on which the paper builds.
         nn.init.normal_(self.relative_bias, std=0.02)
@@ -57,27 +59,16 @@ class DietAbs(PairBias):
     Extra time O(H n^2 D) and memory O(H n^2), or O(B H n^2) with left padding.
     """
 
-    options = {
-        "position_rank": POSITION_RANK,
-        "position_sharing": POSITION_SHARING,
-        "max_positions": MAX_POSITIONS,
-    }
+    position_rank: int | None = option(None, POSITION_RANK)
+    position_sharing: str = option("layer", POSITION_SHARING)  # what the paper recommends for these
+    max_positions: int = option(1024, MAX_POSITIONS)
     facts = replace(PairBias.facts, supports_cross_attention=True)
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        position_rank: int | None = None,
-        position_sharing: str = "layer",  # what the paper recommends for these
-        max_positions: int = 1024,
-    ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
-        self.max_positions = max_positions
-        heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
-        self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
-        self.key_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        shape = table_heads(num_heads, self.position_sharing), self.max_positions, self.position_rank or head_dim
+        self.query_positions = nn.Parameter(torch.empty(shape))
+        self.key_positions = nn.Parameter(torch.empty(shape))
         for table in (self.query_positions, self.key_positions):
             nn.init.normal_(table, std=0.02)  # as diet_rel
 

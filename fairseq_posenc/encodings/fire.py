@@ -1,11 +1,13 @@
 """Functional interpolation of Li et al. (2024), "FIRE", https://arxiv.org/abs/2310.04418."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions, look_up
 from .contract.base import ADDED, PositionEncoding
-from .contract.options import BIDIRECTIONAL, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive
+from .contract.options import BIDIRECTIONAL, POSITION_SHARING, option, positive
 from .contract.registry import register_encoding
 from .shared.distance import cached_for_layers
 from .shared.tables import table_heads
@@ -33,30 +35,20 @@ class FIRE(PositionEncoding):
     sentences together unless they are padded on the left.
     """
 
-    options = {
-        "fire_threshold": Option(
-            positive, "positions (in an encoder: lengths) below about this one are normalized as if they were this one"
-        ),
-        "position_sharing": POSITION_SHARING,
-        "bidirectional": BIDIRECTIONAL,
-    }
+    fire_threshold: float = option(
+        512.0,
+        positive,
+        "positions (in an encoder: lengths) below about this one are normalized as if they were this one",
+    )
+    position_sharing: str = option("none", POSITION_SHARING)
+    bidirectional: bool = option(True, BIDIRECTIONAL)
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        fire_threshold: float = 512.0,
-        position_sharing: str = "none",
-        bidirectional: bool = True,
-    ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.fire_threshold = fire_threshold
-        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
-        self.bidirectional = bidirectional
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         self.rate = nn.Parameter(torch.tensor(0.1))
         self.threshold_scale = nn.Parameter(torch.tensor(1.0))
-        self.hidden = nn.Linear(1 + bidirectional, HIDDEN)
-        self.output = nn.Linear(HIDDEN, table_heads(num_heads, position_sharing))
+        self.hidden = nn.Linear(1 + self.bidirectional, HIDDEN)
+        self.output = nn.Linear(HIDDEN, table_heads(num_heads, self.position_sharing))
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         names = ", ".join(name for name, _ in self.named_parameters() if not name.startswith(ADDED))

@@ -1,5 +1,7 @@
 """Data-dependent decay of Lin et al. (2025), "Forgetting Transformer", https://arxiv.org/abs/2503.02130."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,7 +9,7 @@ from torch import Tensor, nn
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
 from .contract.base import Facts, PositionEncoding, Projections
-from .contract.options import BIDIRECTIONAL
+from .contract.options import BIDIRECTIONAL, option
 from .contract.registry import register_encoding
 from .shared.clamp import converted
 
@@ -31,12 +33,11 @@ class Forget(PositionEncoding):
     """
 
     facts = Facts(reads="nothing")
-    options = {"bidirectional": BIDIRECTIONAL}
+    bidirectional: bool = option(True, BIDIRECTIONAL)
 
-    def __init__(self, num_heads: int, head_dim: int, bidirectional: bool = True) -> None:
-        super().__init__(num_heads, head_dim)
-        self.bidirectional = bidirectional
-        self.gates = nn.Linear(num_heads * head_dim, num_heads * (2 if bidirectional else 1))
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        self.gates = nn.Linear(num_heads * head_dim, num_heads * (2 if self.bidirectional else 1))
         nn.init.constant_(self.gates.bias, 5.0)
 
     def read_layer(self, x: Tensor, projections: Projections | None) -> Tensor:

@@ -1,12 +1,13 @@
 """Gated relative biases of Chen et al. (2022), "WavLM", https://arxiv.org/abs/2110.13900."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
-from .contract.options import SHARED_BY_LAYERS
 from .contract.registry import register_encoding
 from .t5 import T5
 
@@ -27,18 +28,10 @@ class GatedT5(T5):
     O(B H T (S + d)) and memory O(B H T S).
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        num_buckets: int = 32,
-        max_distance: int = 128,
-        position_sharing: str = "layer",
-        bidirectional: bool = True,
-    ) -> None:
-        super().__init__(num_heads, head_dim, num_buckets, max_distance, position_sharing, bidirectional)
-        # layers have their own gates
-        self.shared_by_layers = ("relative_bias",) if position_sharing in SHARED_BY_LAYERS else False
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        if self.shared_by_layers:  # each layer has its own gates
+            self.shared_by_layers = ("relative_bias",)
         self.gate_projection = nn.Linear(head_dim, 8)
         self.gate_scale = nn.Parameter(torch.ones(num_heads))
         nn.init.normal_(self.gate_projection.weight, std=0.02)  # the authors'

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from ..positions import Positions, look_up
 from .contract.base import PositionEncoding
-from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, option
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.tables import check_length, logits_of_keys, logits_of_queries, table_heads
@@ -31,17 +31,15 @@ class Huang1(PositionEncoding):
     |j - i| = t. Longer sequences are refused. Extra time and memory: O(B H T S).
     """
 
-    options = {"position_sharing": POSITION_SHARING, "max_positions": MAX_POSITIONS}
+    position_sharing: str = option("none", POSITION_SHARING)
+    max_positions: int = option(1024, MAX_POSITIONS)
     scalars = {"relative_factors": 1.0}
 
-    def __init__(
-        self, num_heads: int, head_dim: int, position_sharing: str = "none", max_positions: int = 1024
-    ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
-        self.max_positions = max_positions
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         # The paper names no initializer for methods 1 to 3; factors of 1 start as attention without positions.
-        self.relative_factors = nn.Parameter(torch.ones(table_heads(num_heads, position_sharing), max_positions))
+        heads = table_heads(num_heads, self.position_sharing)
+        self.relative_factors = nn.Parameter(torch.ones(heads, self.max_positions))
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         return {"relative_factors": self.effective("relative_factors")[:, positions.span.abs()]}
@@ -64,7 +62,8 @@ class Huang2(ClippedEncoding):
 
     scalars = {"relative_factors": 1.0}
 
-    def add_tables(self) -> None:
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
@@ -92,7 +91,8 @@ class Huang3(ClippedEncoding):
     Time O(B H T S d), for K distances on each side with no matrix product to speed it up; extra memory O(B H T S).
     """
 
-    def add_tables(self) -> None:
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(self.head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
@@ -182,7 +182,8 @@ class Huang4(ClippedEncoding):
     Extra time O(B H (T + S) K d) and memory O(B H (T + S) K), K at most the length.
     """
 
-    def add_tables(self) -> None:
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         self.relative_vectors = nn.Parameter(torch.empty(self.table_shape(self.head_dim)))
         nn.init.normal_(self.relative_vectors, std=0.02)  # as BERT
 

@@ -1,11 +1,13 @@
 """Kernelized relative positions of Chi et al. (2022), "KERPLE", https://arxiv.org/abs/2205.09921."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
 from .contract.base import PositionEncoding
-from .contract.options import POSITION_SHARING, SHARED_BY_LAYERS
+from .contract.options import POSITION_SHARING, option
 from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
 from .shared.distance import DistanceBias
@@ -35,13 +37,12 @@ class KerpleLog(DistanceBias):
     time and memory: O(H T S).
     """
 
-    options = {"position_sharing": POSITION_SHARING}
+    position_sharing: str = option("none", POSITION_SHARING)
     scalars = {"magnitude": 0.0, "rate": 0.0}
 
-    def __init__(self, num_heads: int, head_dim: int, position_sharing: str = "none") -> None:
-        super().__init__(num_heads, head_dim)
-        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
-        heads = table_heads(num_heads, position_sharing)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        heads = table_heads(num_heads, self.position_sharing)
         self.magnitude = nn.Parameter(2 * torch.rand(heads))
         self.rate = nn.Parameter(torch.rand(heads))
 
@@ -64,13 +65,12 @@ class KerplePower(DistanceBias):
     Extra time and memory: O(H T S), once for all layers.
     """
 
-    options = {"position_sharing": POSITION_SHARING}
+    position_sharing: str = option("layer", POSITION_SHARING)
     scalars = {"magnitude": 0.0, "exponent": 0.0}
 
-    def __init__(self, num_heads: int, head_dim: int, position_sharing: str = "layer") -> None:
-        super().__init__(num_heads, head_dim)
-        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
-        heads = table_heads(num_heads, position_sharing)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        heads = table_heads(num_heads, self.position_sharing)
         self.magnitude = nn.Parameter(torch.rand(heads))
         self.exponent = nn.Parameter(2 * torch.rand(heads))
 

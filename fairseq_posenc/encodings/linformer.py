@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
 from .contract.base import Facts, PositionEncoding
-from .contract.options import MAX_POSITIONS, POSITION_SHARING, SHARED_BY_LAYERS, Option, positive_integer
+from .contract.options import MAX_POSITIONS, POSITION_SHARING, option, whole
 from .contract.registry import register_encoding
 from .diet import POSITION_RANK
 from .shared.tables import check_length, table_heads
-
-PROJECTION_LENGTH = Option(positive_integer, "length to which Linformer projects keys and values")
 
 
 class LengthProjection(nn.Module):
@@ -50,12 +49,12 @@ class _LengthProjecting(PositionEncoding):
     """
 
     facts = Facts(reads="integers", projects_length=True)
+    projection_length: int = option(32, whole(1), "length to which Linformer projects keys and values")
+    max_positions: int = option(1024, MAX_POSITIONS)
 
-    def __init__(self, num_heads: int, head_dim: int, projection_length: int, max_positions: int) -> None:
-        super().__init__(num_heads, head_dim)
-        self.projection_length = projection_length
-        self.max_positions = max_positions
-        self.projection = LengthProjection(projection_length, max_positions)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        self.projection = LengthProjection(self.projection_length, self.max_positions)
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         check_length(self, max(positions.extent), self.max_positions)
@@ -74,11 +73,7 @@ class Linformer(_LengthProjecting):
     heads of a layer. Longer sequences are refused. Time and memory: O(n projection_length) instead of O(n^2).
     """
 
-    options = {"projection_length": PROJECTION_LENGTH, "max_positions": MAX_POSITIONS}
     facts = replace(_LengthProjecting.facts, input_positions="sinusoidal", in_decoder="sinusoidal")
-
-    def __init__(self, num_heads: int, head_dim: int, projection_length: int = 32, max_positions: int = 1024) -> None:
-        super().__init__(num_heads, head_dim, projection_length, max_positions)
 
 
 @register_encoding("diet_abs_lin")
@@ -97,29 +92,17 @@ class DietAbsLin(_LengthProjecting):
     by its heads. Longer sequences are refused. Time and memory: O(n projection_length).
     """
 
-    options = {
-        "position_rank": POSITION_RANK,
-        "position_sharing": POSITION_SHARING,
-        "projection_length": PROJECTION_LENGTH,
-        "max_positions": MAX_POSITIONS,
-    }
     facts = replace(_LengthProjecting.facts, in_decoder="diet_abs")
+    position_rank: int | None = option(None, POSITION_RANK)
+    position_sharing: str = option("layer", POSITION_SHARING)
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        position_rank: int | None = None,
-        position_sharing: str = "layer",
-        projection_length: int = 32,
-        max_positions: int = 1024,
-    ) -> None:
-        super().__init__(num_heads, head_dim, projection_length, max_positions)
-        if position_sharing in SHARED_BY_LAYERS:  # each layer has its own E and F
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        if self.shared_by_layers:  # each layer has its own E and F
             self.shared_by_layers = ("query_positions", "key_positions")
-        heads, rank = table_heads(num_heads, position_sharing), position_rank or head_dim
-        self.query_positions = nn.Parameter(torch.empty(heads, max_positions, rank))
-        self.key_positions = nn.Parameter(torch.empty(heads, projection_length, rank))
+        heads, rank = table_heads(num_heads, self.position_sharing), self.position_rank or head_dim
+        self.query_positions = nn.Parameter(torch.empty(heads, self.max_positions, rank))
+        self.key_positions = nn.Parameter(torch.empty(heads, self.projection_length, rank))
         for table in (self.query_positions, self.key_positions):
             nn.init.normal_(table, std=0.02)  # as diet_abs
 

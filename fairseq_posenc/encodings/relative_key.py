@@ -3,13 +3,15 @@
 Barrault et al. (2023), "Seamless", https://arxiv.org/abs/2312.05187.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
 from .contract.base import PositionEncoding
-from .contract.options import POSITION_SHARING, SHARED_BY_LAYERS, Option, count
+from .contract.options import POSITION_SHARING, option, whole
 from .contract.registry import register_encoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
 
@@ -24,20 +26,13 @@ class RelativeKey(PositionEncoding):
     row t is distance t - L. Extra time O(B H T min(L + R, S) d), memory O(B H T min(L + R, S)).
     """
 
-    options = {
-        "left_clip": Option(count, "distances to the left beyond L are clipped to L"),
-        "right_clip": Option(count, "distances to the right beyond R are clipped to R"),
-        "position_sharing": POSITION_SHARING,
-    }
+    left_clip: int = option(64, whole(0), "distances to the left beyond L are clipped to L")
+    right_clip: int = option(8, whole(0), "distances to the right beyond R are clipped to R")
+    position_sharing: str = option("head", POSITION_SHARING)
 
-    def __init__(
-        self, num_heads: int, head_dim: int, left_clip: int = 64, right_clip: int = 8, position_sharing: str = "head"
-    ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.left_clip = left_clip
-        self.right_clip = right_clip
-        self.shared_by_layers = position_sharing in SHARED_BY_LAYERS
-        shape = table_heads(num_heads, position_sharing), left_clip + right_clip + 1, head_dim
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        shape = table_heads(num_heads, self.position_sharing), self.left_clip + self.right_clip + 1, head_dim
         self.relative_keys = nn.Parameter(torch.empty(shape))
         for head in self.relative_keys:
             nn.init.xavier_uniform_(head)  # as shaw

@@ -1,12 +1,14 @@
 """Rotary position embedding of Su et al. (2021), "RoFormer", https://arxiv.org/abs/2104.09864."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ..errors import FlagError
 from ..positions import Positions
 from .contract.base import Facts, PositionEncoding
-from .contract.options import BIDIRECTIONAL, Option, finite, parse_bool, positive
+from .contract.options import BIDIRECTIONAL, finite, option, parse_bool, positive
 from .contract.registry import register_encoding
 from .shared.rotations import at_positions, rotations
 
@@ -43,60 +45,45 @@ class Rotary(PositionEncoding):
     """
 
     facts = Facts(reads="reals")
-    options = {
-        "rotary_layout": Option(
-            str,
-            "which dimensions form a pair: neighbours (interleaved), or one from each half of the head (half)",
-            ("interleaved", "half"),
-        ),
-        "rotary_base": Option(positive, "base of the wavelengths, 10000 in the paper"),
-        "rotary_fraction": Option(
-            float, "part of a head's dimensions that are rotated, the first ones; 1, all of them, by default"
-        ),
-        "xpos": Option(
-            parse_bool,
-            "xPos: in the decoder, products of queries and keys shrink with the distance; true or false (the default)",
-            in_decoder_only=True,
-        ),
-        "rotary_linear_scale": Option(finite(1), "divides positions at test time", is_flag=False, at_test=True),
-        "rotary_ntk_scale": Option(
-            finite(1), "divides the angle of the slowest pair at test time", is_flag=False, at_test=True
-        ),
-        "bidirectional": BIDIRECTIONAL,
-    }
+    rotary_layout: str = option(
+        "interleaved",
+        str,
+        "which dimensions form a pair: neighbours (interleaved), or one from each half of the head (half)",
+        ("interleaved", "half"),
+    )
+    rotary_base: float = option(10000.0, positive, "base of the wavelengths, 10000 in the paper")
+    rotary_fraction: float = option(
+        1.0, float, "part of a head's dimensions that are rotated, the first ones; 1, all of them, by default"
+    )
+    xpos: bool = option(
+        False,
+        parse_bool,
+        "xPos: in the decoder, products of queries and keys shrink with the distance; true or false (the default)",
+        in_decoder_only=True,
+    )
+    rotary_linear_scale: float = option(1.0, finite(1), "divides positions at test time", is_flag=False, at_test=True)
+    rotary_ntk_scale: float = option(
+        1.0, finite(1), "divides the angle of the slowest pair at test time", is_flag=False, at_test=True
+    )
+    bidirectional: bool = option(True, BIDIRECTIONAL)
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        rotary_layout: str = "interleaved",
-        rotary_base: float = 10000.0,
-        rotary_fraction: float = 1.0,
-        xpos: bool = False,
-        rotary_linear_scale: float = 1.0,
-        rotary_ntk_scale: float = 1.0,
-        bidirectional: bool = True,
-    ) -> None:
-        super().__init__(num_heads, head_dim)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         if head_dim % 2:
             raise FlagError(f"rotary rotates pairs of dimensions: the width of a head must be even, not {head_dim}.")
-        if not 0 < rotary_fraction <= 1:
-            raise FlagError(f"--rotary-fraction must be more than 0 and at most 1, not {rotary_fraction}.")
-        self.rotary_layout = rotary_layout
-        self.rotary_base = rotary_base
+        if not 0 < self.rotary_fraction <= 1:
+            raise FlagError(f"--rotary-fraction must be more than 0 and at most 1, not {self.rotary_fraction}.")
         #: whether factors shrink with the distance
-        self.decays = xpos and not bidirectional
+        self.decays = self.xpos and not self.bidirectional
         #: how many dimensions of a head are rotated
-        self.rotary_dim = round(rotary_fraction * head_dim)
+        self.rotary_dim = round(self.rotary_fraction * head_dim)
         if self.rotary_dim % 2 or not self.rotary_dim:
             raise FlagError(
-                f"--rotary-fraction {rotary_fraction} of a head's {head_dim} dimensions is {self.rotary_dim}, but "
+                f"--rotary-fraction {self.rotary_fraction} of a head's {head_dim} dimensions is {self.rotary_dim}, but "
                 "dimensions are rotated in pairs: choose a fraction that gives an even number of at least 2."
             )
-        if rotary_ntk_scale != 1 and self.rotary_dim == 2:
+        if self.rotary_ntk_scale != 1 and self.rotary_dim == 2:
             raise FlagError("rotary_ntk_scale slows down all pairs but the first, and there is only one: leave it out.")
-        self.rotary_linear_scale = rotary_linear_scale
-        self.rotary_ntk_scale = rotary_ntk_scale
 
     @property
     def scaled_base(self) -> float:

@@ -1,5 +1,7 @@
 """Relative position representations of Shaw, Uszkoreit and Vaswani (2018), https://arxiv.org/abs/1803.02155."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,10 +10,9 @@ from ..kernels.flex import ScoreMod
 from ..masks import Masks
 from ..positions import Positions
 from .contract.base import weights
-from .contract.options import Option, parse_bool
+from .contract.options import CLIPPING_DISTANCE, option, parse_bool
 from .contract.registry import register_encoding
-from .shared.band import flex_clipped_attention
-from .shared.clipped import CLIPPED, ClippedEncoding
+from .shared.clipped import ClippedEncoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, weighted_sum
 
 
@@ -33,25 +34,15 @@ class Shaw(ClippedEncoding):
     share them (``head``).
     """
 
-    options = {
-        **CLIPPED,
-        "relative_keys": Option(parse_bool, "relative vectors on the keys, true or false"),
-        "relative_values": Option(parse_bool, "relative vectors on the values, true or false"),
-    }
+    clipping_distance: int = option(16, CLIPPING_DISTANCE)
+    has_keys: bool = option(True, parse_bool, "relative vectors on the keys, true or false", name="relative_keys")
+    has_values: bool = option(True, parse_bool, "relative vectors on the values, true or false", name="relative_values")
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        clipping_distance: int = 16,
-        position_sharing: str = "none",
-        relative_keys: bool = True,
-        relative_values: bool = True,
-    ) -> None:
-        super().__init__(num_heads, head_dim, clipping_distance, position_sharing)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         shape = self.table_shape(head_dim)
-        self.relative_keys = nn.Parameter(torch.empty(shape)) if relative_keys else None
-        self.relative_values = nn.Parameter(torch.empty(shape)) if relative_values else None
+        self.relative_keys = nn.Parameter(torch.empty(shape)) if self.has_keys else None
+        self.relative_values = nn.Parameter(torch.empty(shape)) if self.has_values else None
         # tensor2tensor initializes each head's (2K + 1, d) by Xavier-uniform, shared or not.
         for table in self.parameters():
             for head in table:
@@ -73,14 +64,10 @@ class Shaw(ClippedEncoding):
         return clipped_score_mod(by_row, positions, self.clipping_distance, self.clipping_distance)
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0, *, flex: bool
-    ) -> tuple[Tensor, Tensor | None]:
+        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         if self.relative_values is None:
-            return super().attend(q, k, v, positions, masks, dropout, flex=flex)
-        if flex:
-            by_row = None if self.relative_keys is None else per_head(q, self.relative_keys.transpose(-2, -1))
-            k_max = self.clipping_distance
-            return flex_clipped_attention(q, k, v, positions, masks, k_max, by_row, self.relative_values), None
+            return super().attend(q, k, v, positions, masks, dropout)
         found = weights(self, q, k, positions, masks).to(v.dtype)
         dropped = F.dropout(found, dropout) if dropout > 0 else found
         rows, index, band = self.clipped(positions)

@@ -5,17 +5,17 @@ Dai et al. (2019), https://arxiv.org/abs/1901.02860; Yang et al. (2019), https:/
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from ..errors import FlagError
 from ..positions import Positions
 from .contract.base import PositionEncoding
-from .contract.options import Option, parse_bool
+from .contract.options import option, parse_bool
 from .contract.registry import register_encoding
 from .shared.tables import logits_of_queries, per_head
-
-QUERY_BIASES = Option(parse_bool, "the learned vectors u and v, true or false")
 
 
 @register_encoding("transformer_xl")
@@ -34,17 +34,17 @@ class TransformerXL(PositionEncoding):
     Extra time O((T + S) (H d)^2 + B H T (T + S) d), memory O(B H T (T + S)).
     """
 
-    options = {"query_biases": QUERY_BIASES}
+    query_biases: bool = option(True, parse_bool, "the learned vectors u and v, true or false")
     shared_by_layers: bool | tuple[str, ...] = ("content_bias", "position_bias")
 
-    def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True) -> None:
-        super().__init__(num_heads, head_dim)
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         width = num_heads * head_dim
         if width % 2:
             raise FlagError(f"{self.name} needs an even width, half sines and half cosines, not {width}.")
         self.relative_projection = nn.Parameter(torch.empty(num_heads, head_dim, width))
-        self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
-        self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if query_biases else None
+        self.content_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if self.query_biases else None
+        self.position_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if self.query_biases else None
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)  # the authors'
 
@@ -111,17 +111,16 @@ class XLNet(TransformerXL):
     attention.
     """
 
-    options = {
-        "query_biases": QUERY_BIASES,
-        "segment_vectors": Option(parse_bool, "use XLNet's segment encoding instead of DIET's, true or false"),
-    }
+    has_segments: bool = option(
+        False, parse_bool, "use XLNet's segment encoding instead of DIET's, true or false", name="segment_vectors"
+    )
     shared_by_layers = False
 
-    def __init__(self, num_heads: int, head_dim: int, query_biases: bool = True, segment_vectors: bool = False) -> None:
-        super().__init__(num_heads, head_dim, query_biases)
-        self.needs_segments = segment_vectors
-        self.segment_query_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if segment_vectors else None
-        self.segment_vectors = nn.Parameter(torch.empty(2, num_heads, head_dim)) if segment_vectors else None
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        self.needs_segments = self.has_segments
+        self.segment_query_bias = nn.Parameter(torch.empty(num_heads, head_dim)) if self.has_segments else None
+        self.segment_vectors = nn.Parameter(torch.empty(2, num_heads, head_dim)) if self.has_segments else None
         for parameter in (self.segment_query_bias, self.segment_vectors):
             if parameter is not None:
                 nn.init.normal_(parameter, std=0.02)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from ..positions import relative_distances
-from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, Option, parse_bool
+from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, MAX_POSITIONS, NUM_BUCKETS, option, parse_bool
 from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.pairs import PairBias
-
-UNTIE_FIRST_TOKEN = Option(
-    parse_bool, "learn separate biases from and to the first token (TUPE's [CLS]), true or false"
-)
 
 
 @register_encoding("tupe_abs")
@@ -35,17 +33,16 @@ class TupeAbs(PairBias):
     left padding.
     """
 
-    options = {"untie_first_token": UNTIE_FIRST_TOKEN, "max_positions": MAX_POSITIONS}
+    untie_first_token: bool = option(
+        False, parse_bool, "learn separate biases from and to the first token (TUPE's [CLS]), true or false"
+    )
+    max_positions: int = option(1024, MAX_POSITIONS)
     shared_by_layers = True
 
-    def __init__(
-        self, num_heads: int, head_dim: int, untie_first_token: bool = False, max_positions: int = 1024
-    ) -> None:
-        super().__init__(num_heads, head_dim)
-        self.untie_first_token = untie_first_token
-        self.max_positions = max_positions
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
         width = num_heads * head_dim
-        self.position_vectors = nn.Parameter(torch.empty(max_positions + untie_first_token, width))
+        self.position_vectors = nn.Parameter(torch.empty(self.max_positions + self.untie_first_token, width))
         self.norm = nn.LayerNorm(width)
         self.query_projection = nn.Linear(width, width)
         self.key_projection = nn.Linear(width, width)
@@ -87,32 +84,19 @@ class TupeRel(TupeAbs):
     ``first_token_bias`` (H, 2): from the first token, to it.
     """
 
-    options = {
-        **TupeAbs.options,
-        "num_buckets": NUM_BUCKETS,
-        "max_distance": MAX_DISTANCE,
-        "bidirectional": BIDIRECTIONAL,
-    }
+    num_buckets: int = option(32, NUM_BUCKETS)
+    max_distance: int = option(128, MAX_DISTANCE)
+    bidirectional: bool = option(True, BIDIRECTIONAL)
     scalars = {"relative_bias": 0.0, "first_token_bias": 0.0}
     buckets: Tensor
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_dim: int,
-        untie_first_token: bool = False,
-        max_positions: int = 1024,
-        num_buckets: int = 32,
-        max_distance: int = 128,
-        bidirectional: bool = True,
-    ) -> None:
-        super().__init__(num_heads, head_dim, untie_first_token, max_positions)
-        self.max_distance = max_distance
-        self.bidirectional = bidirectional
-        self.register_buffer("buckets", log_buckets(num_buckets, max_distance, bidirectional), persistent=False)
-        self.relative_bias = nn.Parameter(torch.empty(num_heads, num_buckets))
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, head_dim, **options)
+        buckets = log_buckets(self.num_buckets, self.max_distance, self.bidirectional)
+        self.register_buffer("buckets", buckets, persistent=False)
+        self.relative_bias = nn.Parameter(torch.empty(num_heads, self.num_buckets))
         nn.init.normal_(self.relative_bias, std=0.02)
-        self.first_token_bias = nn.Parameter(torch.zeros(num_heads, 2)) if untie_first_token else None
+        self.first_token_bias = nn.Parameter(torch.zeros(num_heads, 2)) if self.untie_first_token else None
 
     def matrix(self, queries: int, keys: int) -> Tensor:
         absolute = super().matrix(queries, keys)

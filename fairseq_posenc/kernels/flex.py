@@ -1,8 +1,6 @@
 """A wrapper of PyTorch's FlexAttention, https://pytorch.org/blog/flexattention/.
 
 FlexAttention compiles a fused kernel from a Python function that modifies one logit. Memory is linear in the length.
-On a CPU it has no gradients, and where PyTorch cannot compile it there, PyTorch's plain form computes the same from all
-logits.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 
 from ..masks import Masks
 from ..positions import Positions
-from . import flex_on_cpu
 
 #: tests set this to False: PyTorch's plain form is quick to start and has gradients on a CPU too
 COMPILED = True
@@ -27,8 +24,6 @@ MOST_KERNELS = 64
 
 #: (logit, sentence, head, query, key) to the new logit
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-#: (query, key), both as indices among all keys, to whether the query attends to the key
-PairMask = Callable[[Tensor, Tensor], Tensor]
 
 
 def flex_kernel(
@@ -49,57 +44,11 @@ def flex_kernel(
     Returns:
         output (B, H, T, d).
     """
-    return _call(q, k, v, positions, masks, score_mod)
-
-
-def flex_kernel_with_logsumexp(
-    q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, pair_mask: tuple[str, PairMask] | None
-) -> tuple[Tensor, Tensor]:
-    """Computes attention without a score_mod, and its logsumexp.
-
-    Args:
-        pair_mask: a name and a function that restricts attention to some pairs; the name is part of the key under
-            which the block mask is cached for the pass.
-
-    Returns:
-        output (B, H, T, d), and the logsumexp of the logits (B, H, T), -inf where a query attends to no key.
-    """
-    return _call(q, k, v, positions, masks, None, pair_mask, logsumexp=True)
-
-
-def _call(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Positions,
-    masks: Masks,
-    score_mod: ScoreMod | None,
-    pair_mask: tuple[str, PairMask] | None = None,
-    logsumexp: bool = False,
-) -> Any:
     if masks.attn_bias is not None:
         score_mod = chained(score_mod, dense_score_mod(masks.attn_bias))
-    if not torch.is_grad_enabled():
-        # On a CPU PyTorch refuses tensors that require a gradient even where none is computed.
-        q, k, v = q.detach(), k.detach(), v.detach()
-    compiled = _compiles(q.device.type, q.dtype, logsumexp)
-    block_mask = _block_mask(q, k, positions, masks, pair_mask, compiled)
-    if q.device.type != "cpu" or not compiled:
-        attention = _compiled() if compiled else flex_attention
-        # return_lse is deprecated for return_aux, which the oldest supported PyTorch does not have
-        return attention(q, k, v, score_mod, block_mask, scale=1.0, **({"return_lse": True} if logsumexp else {}))
-    if block_mask is None:
-        block_mask = positions.cached("blocks of all pairs", lambda: flex_on_cpu.all_pairs(q.size(2), k.size(2)))
-    flex_on_cpu.use_distinct_names()
-    return _compiled()(q, k, v, score_mod, block_mask, scale=1.0)
-
-
-def _compiles(device: str, dtype: torch.dtype, logsumexp: bool) -> bool:
-    """Whether the kernel is compiled; says once if PyTorch cannot."""
-    reason = flex_on_cpu.why_uncompiled(dtype, logsumexp) if COMPILED and device == "cpu" else None
-    if reason is not None:
-        flex_on_cpu.warn(reason)
-    return COMPILED and device in ("cpu", "cuda") and reason is None
+    block_mask = _block_mask(q, k, positions, masks)
+    output: Tensor = (_compiled() if COMPILED else flex_attention)(q, k, v, score_mod, block_mask, scale=1.0)
+    return output
 
 
 @cache
@@ -139,25 +88,15 @@ def chained(first: ScoreMod | None, second: ScoreMod) -> ScoreMod:
     return lambda score, b, h, i, j: second(first(score, b, h, i, j), b, h, i, j)
 
 
-def _block_mask(
-    q: Tensor,
-    k: Tensor,
-    positions: Positions,
-    masks: Masks,
-    pair_mask: tuple[str, PairMask] | None,
-    compiled: bool,
-) -> BlockMask | None:
+def _block_mask(q: Tensor, k: Tensor, positions: Positions, masks: Masks) -> BlockMask | None:
     """FlexAttention's block mask, cached for the pass; None if every query attends to every key."""
     padding, forbidden = masks.key_padding_mask, masks.forbidden
-    if padding is None and forbidden is None and pair_mask is None:
+    if padding is None and forbidden is None:
         return None
-    first = positions.first
     is_forbidden = None if forbidden is None else broadcast_reader(forbidden)
 
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         seen = j >= 0
-        if pair_mask is not None:
-            seen = seen & pair_mask[1](i + first, j)
         if padding is not None:
             seen = seen & ~padding[b, j]
         if is_forbidden is not None:
@@ -168,7 +107,7 @@ def _block_mask(
     by_head = forbidden is not None and forbidden.size(1) > 1
 
     def make() -> BlockMask:
-        make_mask: Any = _compiled_block_mask() if compiled else create_block_mask
+        make_mask: Any = _compiled_block_mask() if COMPILED else create_block_mask
         return make_mask(
             visible,
             q.size(0) if by_sentence else None,
@@ -178,4 +117,4 @@ def _block_mask(
             device=q.device,
         )
 
-    return positions.cached(("block mask", masks, pair_mask and pair_mask[0]), make)
+    return positions.cached(("block mask", masks), make)

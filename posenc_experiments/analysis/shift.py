@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_posenc.augmentation import FixedShift
+from fairseq_posenc.augmentation.modes import FixedShift
 from fairseq_posenc.errors import FlagError
 
 SHIFTS = (1, 10, 100)

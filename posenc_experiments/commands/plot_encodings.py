@@ -103,7 +103,7 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
             middle = length // 2
             only = Masks(None, ~torch.eye(length, dtype=torch.bool)[:, None, None], q.dtype)  # sentence s: key s
             one, nothing = q.expand(length, -1, -1, -1), v.new_zeros(length, *v.shape[1:])
-            added = encoding.attend(one, one, nothing, positions, only, flex=False)[0]  # (S, H, T, d)
+            added = encoding.attend(one, one, nothing, positions, only)[0]  # (S, H, T, d)
             if added.any():
                 vectors = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
                 found.append(Panels(vectors, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))

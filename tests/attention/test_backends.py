@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention
+from packaging.version import Version
 from torch.nn.attention import flex_attention as torch_flex
 from torch.utils.checkpoint import checkpoint
 
@@ -14,7 +15,7 @@ from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.backends import check_backend
 from fairseq_posenc.attention.module import PositionAttention
 from fairseq_posenc.benchmark.memory import peak_bytes
-from fairseq_posenc.encodings.shared import band
+from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.kernels import flex as flex_kernel
 from fairseq_posenc.positions import Positions
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
@@ -25,9 +26,8 @@ BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Shrinks blocks: 40 queries make three blocks, and five blocks of the band."""
+    """Shrinks blocks: 40 queries make three blocks."""
     monkeypatch.setattr(backends, "BLOCK_LOGITS", 1)
-    monkeypatch.setattr(band, "BAND_BLOCK", 8)
 
 
 @pytest.fixture(autouse=True)
@@ -63,17 +63,25 @@ def causal_mask():
     return torch.full((LENGTH, LENGTH), float("-inf"), dtype=torch.float64).triu(1)  # as fairseq's
 
 
-def attention_and_gradients(encoding, backend, mask, attn_mask, queries=LENGTH):
+def attention_and_gradients(encoding, backend, mask, attn_mask, queries, segments):
     """The output, and the gradients of q, k, v and all parameters; padded queries are ignored."""
     q, k, v = inputs(queries)
     encoding = copy.deepcopy(encoding)
-    output, _ = attend(q, k, v, encoding, mask, attn_mask, backend=backend)
+    positions = Positions(queries, LENGTH, mask, segments=segments)
+    output, _ = attend(q, k, v, encoding, mask, attn_mask, backend=backend, positions=positions)
     if mask is not None:
         output = output.masked_fill(mask[:, None, LENGTH - queries :, None], 0)
     torch.manual_seed(3)
     leaves = [q, k, v, *encoding.parameters()]
     gradients = torch.autograd.grad((output * torch.randn_like(output)).sum(), leaves, allow_unused=True)
     return [output, *(torch.zeros(()) if gradient is None else gradient for gradient in gradients)]
+
+
+def assert_equals_eager(encoding, backend, mask=None, attn_mask=None, queries=LENGTH, segments=None):
+    one, other = (
+        attention_and_gradients(encoding, each, mask, attn_mask, queries, segments) for each in (backend, "eager")
+    )
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
 #: side of the padding, and whether the mask is causal
@@ -120,20 +128,28 @@ def test_equals_eager_with_all_gradients_or_is_refused(backend, name, options):
     for pads, causal in MASKS:
         if causal and encoding.facts.projects_length:
             continue
-        given = padding(left=pads == "left"), causal_mask() if causal else None
-        expected = attention_and_gradients(encoding, "eager", *given)
-        for one, other in zip(attention_and_gradients(encoding, backend, *given), expected, strict=True):
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+        assert_equals_eager(encoding, backend, padding(left=pads == "left"), causal_mask() if causal else None)
+
+
+@pytest.mark.skipif(Version(torch.__version__) < Version("2.13"), reason="the oldest PyTorch tried is 2.13")
+@pytest.mark.parametrize("name", {cls.score_mod: name for name, cls in ENCODINGS.items()}.values())
+def test_flex_compiles_what_an_encoding_adds(name, monkeypatch):
+    """Traced as for a GPU, and run by a backend of the compiler that needs none."""
+    torch._dynamo.reset()
+    compiled = torch.compile(torch_flex.flex_attention, backend="aot_eager", dynamic=True, fullgraph=True)
+    monkeypatch.setattr(flex_kernel, "flex_attention", compiled)
+    encoding = make(name, {"relative_values": False} if name == "shaw" else {})
+    mask = padding(left=True), None if encoding.facts.projects_length else causal_mask()
+    with torch.no_grad():
+        outputs = [attend(*inputs(), encoding, *mask, backend=backend)[0] for backend in ("eager", "flex")]
+    real = ~mask[0][:, None, :, None].expand_as(outputs[0])
+    torch.testing.assert_close(outputs[1][real], outputs[0][real], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["blocks", "flex"])
 @pytest.mark.parametrize("name", ["shaw", "diet_rel", "diet_abs"])
 def test_fewer_queries_than_keys(name, backend):
-    encoding = make(name, {"clipping_distance": 3} if name == "shaw" else {})
-    expected = attention_and_gradients(encoding, "eager", None, None, queries=21)
-    found = attention_and_gradients(encoding, backend, None, None, queries=21)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    assert_equals_eager(make(name, {"clipping_distance": 3} if name == "shaw" else {}), backend, queries=21)
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])
@@ -142,25 +158,16 @@ def test_a_float_mask_may_add_anything(backend):
     mask = torch.randn(HEADS, LENGTH, LENGTH, dtype=torch.float64)
     mask[:, :, 3] = float("-inf")
     for name in ("t5", "shaw", "nopos"):
-        encoding = make(name, {"relative_values": False} if name == "shaw" else {})
-        expected = attention_and_gradients(encoding, "eager", None, mask)
-        for one, other in zip(attention_and_gradients(encoding, backend, None, mask), expected, strict=True):
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+        options = {"relative_values": False} if name == "shaw" else {}
+        assert_equals_eager(make(name, options), backend, attn_mask=mask)
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "flex"])
 @pytest.mark.parametrize("name", ["nopos", "tupe_rel", "shaw"])
 def test_segments_work_with_every_backend(name, backend):
-    options = {"relative_values": False} if name == "shaw" else {}
-    encoding = build_encoding(name, HEADS, DIM, num_segments=3, **options).double()
-    torch.nn.init.normal_(encoding.segments.segment_bias)
-    q, k, v = inputs()
+    options = {"relative_values": backend != "sdpa"} if name == "shaw" else {}
     segments = torch.arange(LENGTH).expand(BATCH, -1) // 15
-    outputs = [
-        attend(q, k, v, encoding, positions=Positions(LENGTH, LENGTH, segments=segments), backend=each)[0]
-        for each in ("eager", backend)
-    ]
-    torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=1e-10)
+    assert_equals_eager(make(name, {"num_segments": 3, **options}), backend, segments=segments)
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "eager"])
@@ -243,25 +250,14 @@ def test_all_sentences_padded_and_masks_that_hide_the_own_key(name):
     encoding = make(name, {"num_segments": 2} | ({"clipping_distance": 2} if name == "shaw" else {}))
     columns = torch.arange(LENGTH)
     all_padded, far_past = (columns >= 9).expand(BATCH, -1), columns[None, :] > (columns[:, None] - 20).clamp(min=0)
-    q, k, v = inputs()
     segments = (columns > 12).long().expand(BATCH, -1)
-    for mask, attn_mask in ((all_padded, causal_mask()), (None, far_past)):
-        outputs = [
-            attend(
-                *(q, k, v, encoding, mask, attn_mask),
-                positions=Positions(LENGTH, LENGTH, mask, segments=segments),
-                backend=backend,
-            )[0]
-            for backend in ("eager", "blocks")
-        ]
-        torch.testing.assert_close(outputs[1][:, :, :9], outputs[0][:, :, :9], rtol=0, atol=1e-10)
+    for masks in ((all_padded, causal_mask()), (None, far_past)):
+        assert_equals_eager(encoding, "blocks", *masks, segments=segments)
 
 
 def test_masks_that_are_broadcast_over_the_keys():
     for shape in ((LENGTH, 1), (1, 1, LENGTH, 1), (1,)):
-        mask = torch.zeros(shape, dtype=torch.bool)
-        outputs = [attend(*inputs(), make("shaw", {}), attn_mask=mask, backend=each)[0] for each in ("eager", "blocks")]
-        torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=1e-10)
+        assert_equals_eager(make("shaw", {}), "blocks", attn_mask=torch.zeros(shape, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(

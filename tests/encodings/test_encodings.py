@@ -8,7 +8,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, register_encoding
-from fairseq_posenc.encodings.contract.options import Option
+from fairseq_posenc.encodings.contract.options import Option, option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
 from tests.variants import ALONE, CAUSAL, converted
@@ -79,9 +79,12 @@ def test_equals_the_naive_reference(name, options):
 
 @pytest.mark.parametrize(("name", "options"), CAUSAL)
 def test_incremental_decoding_equals_the_full_causal_pass(name, options):
-    """With and without the cache of a generation, which begins with 64 positions, by steps of one query and of two."""
+    """With and without the cache of a generation, which begins with 64 positions, by steps of one query and of two.
+
+    Far beyond the default clipping distance and the exact buckets.
+    """
     encoding = make(name, options)
-    length = min(70, getattr(encoding, "max_positions", 70))
+    length = min(150, getattr(encoding, "max_positions", 150))
     (q, k, v), mask = inputs(length, length), causal_mask(length)
     full, _ = attend(q, k, v, encoding, attn_mask=mask)
     for queries, generation in ((1, {}), (2, {})):
@@ -369,6 +372,7 @@ def test_inputs_that_do_not_fit_are_refused():
         ("deberta", {"position_buckets": 3}, "--position-buckets .* 4, not 3"),
         ("deberta", {"position_buckets": 8, "max_distance": 5}, "--max-distance .* 5, not 5"),
         ("deberta", {"max_distance": 64}, "--max-distance .* deberta without --position-buckets"),
+        ("deberta", {"content_to_position": False, "position_to_content": False}, "--position-to-content .*nopos"),
         (
             "deberta",
             {"position_buckets": 8, "clipping_distance": 128},
@@ -386,10 +390,7 @@ def test_bad_options_are_refused_in_one_sentence(name, options, message):
 
 def test_registry_refuses_duplicate_names_and_other_classes():
     class Own(PositionEncoding):
-        options = {"clipping_distance": Option(str, "something else")}
-
-        def __init__(self, num_heads, head_dim, clipping_distance="far"):
-            super().__init__(num_heads, head_dim)
+        clipping_distance: str = option("far", str, "something else")
 
     class Crossing(PositionEncoding):
         facts = Facts(supports_cross_attention=True)
@@ -406,3 +407,5 @@ def test_registry_refuses_duplicate_names_and_other_classes():
         with pytest.raises(ValueError, match=message):
             register_encoding(name)(cls)
     assert "new" not in ENCODINGS
+    with pytest.raises(TypeError, match=r"Old must declare each of its options as .*option\("):
+        type("Old", (PositionEncoding,), {"options": {"near": Option(str, "as earlier versions had it")}})

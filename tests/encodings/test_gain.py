@@ -3,7 +3,6 @@ nothing else.
 """
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.architectures import architecture_name
-from fairseq_posenc.compat import COPIES
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.gain import present_scalars
 from fairseq_posenc.encodings.contract.registry import has_scalars
@@ -61,7 +59,7 @@ def test_the_gain_does_not_change_the_initial_function(name, gain, number):
     torch.testing.assert_close(attend(q, k, v, gained)[0], attend(q, k, v, plain)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SCALAR)
+@pytest.mark.parametrize("name", ["t5", "huang1"])
 def test_adam_changes_the_effective_value_by_the_gain_times_as_much(name):
     moved = {}
     for gain in (1.0, 5.0):
@@ -87,59 +85,6 @@ def test_input_positions_start_as_the_same_vectors(flags):
         elif "position_encoding" not in name and name != SIGNATURE:
             assert torch.equal(own, tensor), name
     torch.testing.assert_close(outputs(gained), outputs(plain), rtol=0, atol=1e-6)
-
-
-def test_input_positions_with_a_gain_of_1_are_stock_fairseqs():
-    stock = build_model("transformer_tiny", "--encoder-learned-pos", "--decoder-learned-pos").float()
-    ours = build_model("transformer_learned_tiny", "--bias-gain", "1").float()
-    known = [name for name, _ in stock.named_parameters() if name.rpartition(".")[2] not in COPIES]
-    for name in known:
-        assert torch.equal(ours.state_dict()[name], stock.state_dict()[name]), name
-    assert [name for name, _ in ours.named_parameters()] == known
-    enlarged = {name: 3 * tensor for name, tensor in stock.state_dict().items()}
-    for model in (stock, ours):
-        model.load_state_dict(enlarged)
-    assert torch.equal(outputs(ours.train()), outputs(stock.train()))
-
-
-WIDE = ("--encoder-embed-dim", "36", "--encoder-attention-heads", "4")
-
-
-@pytest.mark.parametrize(
-    ("flags", "recorded"),
-    [
-        (("t5", "--bias-gain", "1"), {"encoding": "t5"}),
-        (("learned", "--bias-gain", "1"), {"encoding": "learned"}),
-        (("learned", "--bias-gain", "auto"), {"encoding": "learned", "input_gain": 4.0}),
-        (
-            ("alibi", "--alibi-slopes", "learned", "--bias-gain", "2"),
-            {"encoding": "alibi", "alibi_slopes": "learned", "bias_gain": 2},
-        ),
-        (
-            ("alibi", "--target-position-encoding", "t5", "--bias-gain", "2"),
-            {"encoding": "alibi", "target": {"encoding": "t5", "bias_gain": 2}},
-        ),
-        (
-            ("t5", "--target-position-encoding", "learned", "--bias-gain", "2"),
-            {"encoding": "t5", "bias_gain": 2, "target": {"encoding": "learned", "input_gain": 2}},
-        ),
-        (
-            ("shaw", "--segment-separator", "w3", "--bias-gain", "auto"),
-            {"encoding": "shaw", "segment_separator": "w3", "bias_gain": math.sqrt(8)},
-        ),
-        (
-            ("t5", "--target-position-encoding", "diet_rel", "--decoder-attention-heads", "4", "--bias-gain", "auto"),
-            {"encoding": "t5", "bias_gain": math.sqrt(8), "target": {"encoding": "diet_rel", "bias_gain": 2}},
-        ),
-        (
-            ("t5", "--input-positions", "learned", "--bias-gain", "6", *WIDE),
-            {"encoding": "t5", "input_positions": "learned", "bias_gain": 6, "input_gain": 6},
-        ),
-    ],
-)
-def test_each_stack_records_its_gains_as_numbers_where_they_act(flags, recorded):
-    """That of auto is the root of the width: of heads for scalars, of embeddings for input positions."""
-    assert signature(build_model(f"transformer_{flags[0]}_tiny", *flags[1:])) == recorded
 
 
 @pytest.mark.parametrize(

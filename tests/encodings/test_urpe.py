@@ -1,7 +1,5 @@
 """URPE: where it is allowed, what it starts from, what a checkpoint records, and what analyses make of its weights."""
 
-import json
-
 import pytest
 import torch
 
@@ -9,10 +7,8 @@ from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.registry import supports_urpe
 from fairseq_posenc.encodings.contract.urpe import FURTHEST
-from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.positions import CrossPositions, Positions
-from fairseq_posenc.signature import SIGNATURE, read_signature
 from tests.models import batch, build_model, make_task, sentences, shift_right
 from tests.references import naive_attention
 
@@ -22,10 +18,6 @@ HEADS, DIM, LENGTH = 2, 4, 6
 def inputs(length=LENGTH):
     torch.manual_seed(2)
     return torch.randn(3, 2, HEADS, length, DIM, dtype=torch.float64)
-
-
-def recorded(model):
-    return json.loads(read_signature(model.state_dict()[SIGNATURE]))
 
 
 @pytest.mark.parametrize("name", [name for name, cls in ENCODINGS.items() if supports_urpe(cls)])
@@ -66,20 +58,6 @@ def test_layers_of_a_stack_share_the_factors():
     assert [float(table.detach().std()) for table in tables] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("flags", "found"),
-    [
-        (("alibi", "--bias-gain", "2"), {"encoding": "alibi", "urpe": True, "bias_gain": 2.0}),
-        (
-            ("alibi", "--target-position-encoding", "rotary"),
-            {"encoding": "alibi", "urpe": True, "target": {"encoding": "rotary"}},
-        ),
-    ],
-)
-def test_a_checkpoint_records_it_where_it_acts(flags, found):
-    assert recorded(build_model(f"transformer_{flags[0]}_tiny", *flags[1:], "--urpe", "true")) == found
-
-
 def test_a_model_without_it_becomes_one_with_it_in_fine_tuning_only():
     plain, model = build_model("transformer_t5_tiny"), build_model("transformer_t5_tiny", "--urpe", "true", seed=2)
     with pytest.raises(PositionMismatch, match='"urpe": true'):
@@ -91,18 +69,6 @@ def test_a_model_without_it_becomes_one_with_it_in_fine_tuning_only():
     source, target = batch(task, rows, left_pad=True), batch(task, shift_right(rows), left_pad=False)
     outputs = [each(source, torch.tensor([8, 5]), target)[0] for each in (model, plain)]
     torch.testing.assert_close(*outputs, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("arch", "flags", "message"),
-    [
-        ("t5", ("--attention-backend", "sdpa"), "sdpa cannot be used: t5 multiplies the weights .*--urpe"),
-        ("diet_abs", ("--position-augmentation", "random"), "random cannot be used with --urpe, .*leave one of"),
-    ],
-)
-def test_combinations_without_meaning_are_refused(arch, flags, message):
-    with pytest.raises(FlagError, match=message):
-        build_model(f"transformer_{arch}_tiny", "--urpe", "true", *flags)
 
 
 def test_a_shift_of_positions_leaves_the_factors_as_they_are():

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...kernels.flex import ScoreMod, chained, dense_score_mod, flex_kernel
+from ...kernels.flex import ScoreMod, dense_score_mod
 from ...kernels.learned_mask import softmax
 from ...masks import Masks, four_dimensions
 from ...positions import Positions
 from .gain import LearnedScalars
-from .options import Option
+from .options import SHARED_BY_LAYERS, Option
 from .segments import SegmentAttention
 from .urpe import ToeplitzFactors
 
@@ -59,11 +59,6 @@ class Facts:
     initial_values: int = 1
     idle_options: Callable[[Collection[str]], dict[str, str]] = lambda given: {}
 
-    @property
-    def sees_shifts(self) -> bool:
-        """Whether attention changes if all positions are higher by the same number."""
-        return self.reads == "integers"
-
 
 class PositionEncoding(LearnedScalars):
     """How position information enters attention. The hooks of this base class do nothing.
@@ -75,15 +70,16 @@ class PositionEncoding(LearnedScalars):
     ``positions.cached`` (for one pass), ``prepare`` (for all blocks of queries) or ``positions.cached_for_generation``
     (for all steps of a generation).
 
-    A subclass lists its options in ``options`` and accepts them as keyword arguments with defaults; the default is None
-    if it depends on num_heads or head_dim. A subclass with learned scalars in the logits lists them in ``scalars`` and
-    reads them with ``effective``, so that ``--bias-gain`` applies. Checkpoints and experiments do not record options
-    at their defaults. Therefore never change a default, and let the default of a new option keep the old behaviour.
+    A subclass declares its options by :func:`.options.option`, takes them as keyword arguments and passes them to this
+    constructor, which makes them attributes. A subclass with learned scalars in the logits lists them in ``scalars``
+    and reads them with ``effective``, so that ``--bias-gain`` applies. Checkpoints and experiments do not record
+    options at their defaults. Therefore never change a default, and let the default of a new option keep the old
+    behaviour.
     """
 
     #: what other parts read about it
     facts: ClassVar[Facts] = Facts()
-    #: the encoding's own options, by the name of the constructor's keyword
+    #: the encoding's options, those of its bases included, by the name of the constructor's keyword
     options: ClassVar[dict[str, Option]] = {}
     #: the registered name, set by :func:`.registry.register_encoding`
     name: ClassVar[str]
@@ -92,10 +88,27 @@ class PositionEncoding(LearnedScalars):
     #: whether ``positions.segments`` must be given
     needs_segments: bool = False
 
-    def __init__(self, num_heads: int, head_dim: int) -> None:
+    def __init_subclass__(cls) -> None:
+        if "options" in vars(cls):
+            raise TypeError(f"{cls.__name__} must declare each of its options as `name: type = option(...)`.")
+        cls.options = {}
+        for base in reversed(cls.__bases__):
+            cls.options |= getattr(base, "options", {})
+        for attribute, option in list(vars(cls).items()):
+            if isinstance(option, Option):
+                cls.options[option.name or attribute] = replace(option, attribute=attribute)
+                setattr(cls, attribute, option.default)
+
+    def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim
+        for name, value in options.items():
+            if name not in self.options:
+                raise TypeError(f"{type(self).__name__} has no option {name!r}.")
+            setattr(self, self.options[name].attribute, value)
+        if getattr(self, "position_sharing", None) in SHARED_BY_LAYERS:
+            self.shared_by_layers = True
         #: adds a bias for each pair of segments; None without segments
         self.segments: SegmentAttention | None = None
         #: multiplies the weights after the softmax; None without --urpe
@@ -171,25 +184,19 @@ class PositionEncoding(LearnedScalars):
         return overrides(self, "content") or overrides(self, "attend")
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0, *, flex: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Computes attention where it needs the logits, or by FlexAttention; q is scaled.
+        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Computes attention from the logits; q is scaled.
 
         Override it for what no other hook does; :func:`weights` and the other functions of this file are its parts. It
         must apply all masks, and add the bias of segments.
 
         Args:
             dropout: dropout probability of the weights.
-            flex: whether to use FlexAttention, which returns no weights.
 
         Returns:
             output (B, H, T, d), and the weights before dropout, (B, H, T, S).
         """
-        if flex:
-            score_mod = self.score_mod(q, k, positions)
-            if self.segments is not None:
-                score_mod = chained(score_mod, dense_score_mod(self.segments(positions).to(q.dtype)))
-            return flex_kernel(q, k, v, positions, masks, score_mod), None
         found = weights(self, q, k, positions, masks).to(v.dtype)
         return (F.dropout(found, dropout) if dropout > 0 else found) @ v, found
 

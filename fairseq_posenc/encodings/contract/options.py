@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import FlagError
@@ -13,7 +13,10 @@ from .gain import parse_gain
 
 @dataclass(frozen=True)
 class Option:
-    """An option of an encoding: a keyword of its constructor and, unless the model sets it, a flag of fairseq-train."""
+    """An option of an encoding: a keyword of its constructor and, unless the model sets it, a flag of fairseq-train.
+
+    Encodings with an option of the same name share all but its default.
+    """
 
     parse: Callable[[Any], Any]
     help: str
@@ -25,6 +28,11 @@ class Option:
     at_test: bool = False
     #: whether it has an effect in a decoder only
     in_decoder_only: bool = False
+    #: None if it depends on the number or width of heads
+    default: Any = field(default=None, compare=False)
+    #: its name, if it is not that of the encoding's attribute with its value
+    name: str = field(default="", compare=False)
+    attribute: str = field(default="", compare=False)
 
 
 def parse_bool(text: Any) -> bool:
@@ -43,20 +51,18 @@ def integer(value: Any) -> int:
         raise ValueError(f"must be a whole number, not {value!r}") from None
 
 
-def positive_integer(value: Any) -> int:
-    """Parses a whole number of at least 1."""
-    number = integer(value)
-    if number < 1:
-        raise ValueError(f"must be 1 or more, not {number}")
-    return number
+def whole(least: int, most: int | None = None) -> Callable[[Any], int]:
+    """A parser of whole numbers of at least ``least``, and at most ``most`` if it is given."""
 
+    def parse(value: Any) -> int:
+        number = integer(value)
+        if number < least:
+            raise ValueError(f"must be {least} or more, not {number}")
+        if most is not None and number > most:
+            raise ValueError(f"must be at most {most}, not {number}")
+        return number
 
-def count(value: Any) -> int:
-    """Parses a whole number of at least 0."""
-    number = integer(value)
-    if number < 0:
-        raise ValueError(f"must be 0 or more, not {number}")
-    return number
+    return parse
 
 
 def positive(value: Any) -> float:
@@ -79,12 +85,28 @@ def finite(least: float) -> Callable[[Any], float]:
     return parse
 
 
+def option(default: Any, kind: Option | Callable[[Any], Any], *more: Any, name: str = "", **fields: Any) -> Any:
+    """Declares an option in the body of an encoding's class.
+
+    As in ``clipping_distance: int = option(16, CLIPPING_DISTANCE)`` or, if it is no other encoding's,
+    ``left_clip: int = option(64, whole(0), "distances to the left beyond L are clipped to L")``. The constructor of
+    :class:`.base.PositionEncoding` takes it as a keyword argument and makes it an attribute.
+
+    Args:
+        default: None if it depends on the number or width of heads.
+        kind: an option of other encodings; or ``parse``, followed by the other arguments of :class:`Option`.
+        name: of the option, if the attribute's is another because a parameter is called like the option.
+    """
+    found = kind if isinstance(kind, Option) else Option(kind, *more, **fields)
+    return replace(found, default=default, name=name)
+
+
 SHARING = ("none", "head", "layer", "all")
 SHARED_BY_LAYERS = ("layer", "all")
 
 # Options of several encodings: one flag with one meaning.
 CLIPPING_DISTANCE = Option(
-    count, "distances beyond K are clipped to K (Shaw et al.'s k); with 0 all distances are the same"
+    whole(0), "distances beyond K are clipped to K (Shaw et al.'s k); with 0 all distances are the same"
 )
 POSITION_SHARING = Option(
     str,
@@ -98,7 +120,7 @@ MAX_DISTANCE = Option(integer, "distances from this one on share the last bucket
 
 DEFAULT_NUM_SEGMENTS = 2
 NUM_SEGMENTS = Option(
-    positive_integer,
+    whole(1),
     f"number of segments, {DEFAULT_NUM_SEGMENTS} by default; later segments are treated as the last one",
 )
 BIAS_GAIN = Option(
@@ -116,7 +138,7 @@ URPE = Option(
 # Set by the model for encoder, decoder and cross-attention, not by the user.
 BIDIRECTIONAL = Option(parse_bool, "whether queries attend to later keys: not in a decoder", is_flag=False)
 MAX_POSITIONS = Option(
-    positive_integer, "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
+    whole(1), "longest sequence: --max-source-positions or --max-target-positions of the model", is_flag=False
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +22,8 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
     those of entry points.
 
     Raises:
-        ValueError: the name is taken, the class is not a PositionEncoding, ``options`` does not match the
-            constructor's keywords with defaults or another encoding's, or it overrides a hook that cross-attention
-            does not call.
+        ValueError: the name is taken, the class is not a PositionEncoding, an option differs from another encoding's,
+            or the class overrides a hook that cross-attention does not call.
     """
 
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
@@ -33,11 +31,6 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
             raise ValueError(f"the encoding {name!r} is already registered, by {ENCODINGS[name].__name__}.")
         if not (isinstance(cls, type) and issubclass(cls, PositionEncoding)):
             raise ValueError(f"{cls!r} must derive from PositionEncoding to be registered as {name!r}.")
-        if set(default_options(cls)) != set(cls.options):
-            raise ValueError(
-                f"{cls.__name__}.options must name exactly the keywords with defaults of its constructor, "
-                f"{sorted(default_options(cls))}."
-            )
         for option, meaning in cls.options.items():
             for other in ENCODINGS.values():
                 if other.options.get(option, meaning) != meaning:
@@ -61,9 +54,8 @@ def known_options() -> dict[str, Option]:
 
 
 def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
-    """The defaults of an encoding's options, read from its constructor."""
-    parameters = inspect.signature(cls).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    """The defaults of an encoding's options."""
+    return {name: option.default for name, option in cls.options.items()}
 
 
 def find_encoding(name: str) -> type[PositionEncoding]:

@@ -31,7 +31,7 @@ def measure(model, inputs, shifts=SHIFTS):
 def test_only_absolute_positions_feel_a_shift(name, build, inputs):
     found = measure(build(f"transformer_{name}_tiny")[0], inputs)
     assert [result["k"] for result in found] == list(SHIFTS)
-    feels_shifts = ENCODINGS[name].facts.sees_shifts or ENCODINGS[name].facts.input_positions != "none"
+    feels_shifts = ENCODINGS[name].facts.reads == "integers" or ENCODINGS[name].facts.input_positions != "none"
     for result in found:
         if feels_shifts:
             assert result["cosine"] < 0.9999

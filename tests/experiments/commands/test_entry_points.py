@@ -13,16 +13,12 @@ from torch import Tensor
 
 from fairseq_posenc.positions import Positions
 from fairseq_posenc.encodings import PositionEncoding, register_encoding
-from fairseq_posenc.encodings.contract.options import Option, positive
+from fairseq_posenc.encodings.contract.options import option, positive
 
 
 @register_encoding("near")
 class Near(PositionEncoding):
-    options = {"near_slope": Option(positive, "slope of the bias")}
-
-    def __init__(self, num_heads: int, head_dim: int, near_slope: float = 1.0) -> None:
-        super().__init__(num_heads, head_dim)
-        self.near_slope = near_slope
+    near_slope: float = option(1.0, positive, "slope of the bias")
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         return -self.near_slope * positions.distances.abs().to(q.dtype)

@@ -1,0 +1,114 @@
+"""The flags of position augmentation, what each mode does with each encoding, and the augmentation of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ..encodings import PositionEncoding
+from ..encodings.contract.options import Option, finite, whole
+from ..errors import FlagError
+from .modes import Augmentation, Cape, Random, Shift
+
+MODES = ("shift", "random", "cape")
+#: the longest range; ``random`` draws a number for each of its positions and each sentence
+MOST_POSITIONS = 2**24
+#: the range of ``random`` without tables, the authors'
+RANDOM_RANGE = 2048
+SHIFT = {"position_augmentation_max": 500}
+CAPE = {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03}
+#: the flags of each mode and their defaults; a default of None depends on the encoding
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "shift": SHIFT,
+    "random": {"position_augmentation_max": None},
+    "cape": CAPE,
+}
+
+FLAGS = {
+    "position_augmentation": Option(
+        str,
+        "positions in training: none (the default; 0, 1, 2, ...), shift (SHAPE: all positions of a sentence are k "
+        "higher, k uniform in 0..K), random (an ordered random subset of a longer range, at evaluation too), cape "
+        "(real numbers: shifted, each moved a little, and scaled)",
+        ("none", *MODES),
+    ),
+    "position_augmentation_max": Option(
+        whole(1, MOST_POSITIONS),
+        f"K of --position-augmentation shift, {SHIFT['position_augmentation_max']} by default; of random the length of "
+        f"the range, {RANDOM_RANGE} by default, or that of the encoding's tables",
+    ),
+    "cape_global_shift": Option(
+        finite(0),
+        f"CAPE shifts all positions of a sentence by up to this much, {CAPE['cape_global_shift']:g} by default",
+    ),
+    "cape_local_shift": Option(
+        finite(0), f"CAPE shifts each position by up to this much, {CAPE['cape_local_shift']:g} by default"
+    ),
+    "cape_scale": Option(
+        finite(1), f"CAPE scales positions by a factor between 1/s and s, {CAPE['cape_scale']:g} by default"
+    ),
+}
+
+
+WORKS, NO_EFFECT, UNDEFINED = "works", "no effect", "undefined"
+
+
+def effect(mode: str, encoding: type[PositionEncoding], input_positions: str) -> str:
+    """What a mode does in a stack: WORKS, NO_EFFECT or UNDEFINED.
+
+    Args:
+        input_positions: "none", "sinusoidal" or "learned".
+    """
+    at_input = input_positions != "none"
+    if not at_input and encoding.facts.reads == "nothing":
+        return NO_EFFECT
+    if mode == "shift":
+        return WORKS if at_input or encoding.facts.reads == "integers" else NO_EFFECT
+    if encoding.facts.reads == "distances":
+        return UNDEFINED
+    if mode == "cape" and (encoding.facts.reads == "integers" or input_positions == "learned"):
+        return UNDEFINED
+    return WORKS
+
+
+def combined(effects: Collection[str]) -> str:
+    """The effect in a model whose stacks have these effects."""
+    if UNDEFINED in effects:
+        return UNDEFINED
+    return WORKS if WORKS in effects else NO_EFFECT
+
+
+def undefined_because(encoding: type[PositionEncoding]) -> str:
+    """The reason why a mode is undefined in a stack, as a clause."""
+    if encoding.facts.reads == "distances":
+        return f"{encoding.name} reads distances between tokens, not their positions"
+    return "its positions are real numbers, and tables have rows for whole ones only"
+
+
+def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positions: str, longest: int) -> Augmentation:
+    """Builds the augmentation of a stack.
+
+    Args:
+        longest: the model's maximum number of positions in this stack.
+
+    Raises:
+        FlagError: the range of ``random`` is longer than a table.
+    """
+    mode = cfg.position_augmentation
+    if mode is None or effect(mode, encoding, input_positions) == NO_EFFECT:
+        return Augmentation()
+    given = {name: getattr(cfg, name) for name in DEFAULTS[mode]}
+    values = {name: DEFAULTS[mode][name] if value is None else value for name, value in given.items()}
+    table = longest if encoding.facts.reads == "integers" or input_positions == "learned" else None
+    if mode == "cape":
+        return Cape(values["cape_global_shift"], values["cape_local_shift"], values["cape_scale"])
+    most = values["position_augmentation_max"]
+    if mode == "shift":
+        return Shift(most, table)
+    most = most or table or RANDOM_RANGE
+    if table is not None and most > table:
+        raise FlagError(
+            f"--position-augmentation-max {most} is more than the {table} positions that tables have here: use at most "
+            f"{table}, or set --max-source-positions and --max-target-positions to {most} or more."
+        )
+    return Random(most, table)
