@@ -15,9 +15,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 MULTI30K = RESULTS / "multi30k" / "en-de"
 NAMES = ("sinusoidal", "shaw-k16", "diet_rel", "diet_rel-gain")
 SHORT = RESULTS / "multi30k-short" / "en-de"
-#: the pictures that pages show
+#: the pictures of docs/analysis.md
 PICTURES = (
-    *("analysis-by-length", "lengths-by-length"),
     *("analysis-learned-vectors-shaw-k16-norm", "analysis-learned-vectors-shaw-k16-cosine-similarity"),
     *("analysis-learned-scalars-diet_rel", "analysis-learned-scalars-diet_rel-gain"),
 )
@@ -41,18 +40,13 @@ def models() -> dict[str, Model]:
 
 def draw(directory: Path) -> None:
     """Draws the pictures of docs/analysis.md and docs/results.md, as the page of `analyse` has them."""
-    drawings = {}
-    for page, found, test in (
-        ("analysis", records(), "test_2016_flickr"),
-        ("lengths", records(SHORT), "test_2018_flickr"),
-    ):
-        texts = {name: [record["text"]["tests"][test]] for name, record in found.items()}
-        drawings[f"{page}-by-length"] = length_figure(texts).drawings[""]
+    texts = {name: [record["text"]["tests"]["test_2018_flickr"]] for name, record in records(SHORT).items()}
+    drawings = {"lengths-by-length": length_figure(texts).drawings[""]}
     for figure in learned_figures(models()):
         for heading, drawing in figure.drawings.items():
             name = f"analysis-{figure.key.partition('-by-')[0]}-{heading}"
             drawings[re.sub(r"[^\w-]+", "-", name)] = drawing
-    for name in PICTURES:
+    for name in ("lengths-by-length", *PICTURES):
         drawings[name].savefig(directory / f"{name}.png", dpi=110)
 
 

@@ -34,16 +34,13 @@ ROOT = HERE.parents[1]
 RESULTS = ROOT / "results"
 Run = dict[str, Any]
 
-#: what `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
+#: the first and the last lines that `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
 OUTPUT = HERE / "quickstart.txt"
 IMAGES = ROOT / "docs" / "images"
 TERMINAL = IMAGES / "quickstart.svg"
 EN_DE, EN_FR = "multi30k/en-de", "multi30k/en-fr"  # in results/
 #: the directory in results/ and the test set of each plot
-PLOTS = {
-    "clipping-distance.png": (EN_DE, "test_2016_flickr"),
-    "clipping-distance-quickstart.png": ("quickstart", "test"),
-}
+PLOTS = {"clipping-distance.png": (EN_DE, "test_2016_flickr")}
 BASELINE = "sinusoidal"
 #: the rows of README and of the plots
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
@@ -115,7 +112,7 @@ def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str
 
 
 def reproducing() -> dict[str, str]:
-    return as_it_is("multi30k-settings", "kftt-rates", "kftt-lenpen") | {"cost": cost(), "published": published()}
+    return as_it_is("kftt-rates", "kftt-lenpen") | {"cost": cost(), "published": published()}
 
 
 def published() -> str:
@@ -282,12 +279,10 @@ def draw(path: Path, directory: str, test: str) -> None:
 
 
 def draw_terminal(path: Path) -> None:
-    """Draws the first and the last lines of the quickstart's output as a terminal."""
+    """Draws the quickstart's output as a terminal."""
     command = "bash recipes/quickstart/run.sh"
-    lines = OUTPUT.read_text(encoding="utf-8").splitlines()
-    table = next(number for number, line in enumerate(lines) if line.startswith("quickstart xa-xb test"))
     console = Console(record=True, width=100, file=io.StringIO())
-    for line in [f"$ {command}", *lines[:3], "...", *lines[table - 5 :]]:
+    for line in [f"$ {command}", *OUTPUT.read_text(encoding="utf-8").splitlines()]:
         console.print(line, markup=False, highlight=False, overflow="ellipsis", no_wrap=True)
     svg = console.export_svg(title=command, unique_id="quickstart")
     without_fonts = re.sub(r"(@font-face \{.*?\}|<!--.*?-->)\s*", "", svg, flags=re.DOTALL)  # they are on the network
@@ -331,7 +326,7 @@ def analysis() -> dict[str, str]:
 
 
 def performance() -> dict[str, str]:
-    made = (speed.speed, speed.memory, speed.growth)
+    made = (speed.speed, speed.growth)
     return {rows.__name__: table(*rows()) for rows in made}
 
 
