@@ -8,8 +8,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from posenc_experiments.analysis.figures import learned_figures, length_figure
 from posenc_experiments.evaluation.kept import unpacked
 
@@ -17,13 +15,11 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 MULTI30K = RESULTS / "multi30k" / "en-de"
 NAMES = ("sinusoidal", "shaw-k16", "diet_rel", "diet_rel-gain")
 SHORT = RESULTS / "multi30k-short" / "en-de"
-#: the pictures that pages show
+#: the pictures of docs/analysis.md
 PICTURES = (
-    *("analysis-by-length", "lengths-by-length"),
     *("analysis-learned-vectors-shaw-k16-norm", "analysis-learned-vectors-shaw-k16-cosine-similarity"),
     *("analysis-learned-scalars-diet_rel", "analysis-learned-scalars-diet_rel-gain"),
 )
-FAR = 5  # words: distances beyond this are far
 Model = dict[str, Any]
 Rows = tuple[list[str], list[list[str]]]
 
@@ -44,44 +40,14 @@ def models() -> dict[str, Model]:
 
 def draw(directory: Path) -> None:
     """Draws the pictures of docs/analysis.md and docs/results.md, as the page of `analyse` has them."""
-    drawings = {}
-    for page, found, test in (
-        ("analysis", records(), "test_2016_flickr"),
-        ("lengths", records(SHORT), "test_2018_flickr"),
-    ):
-        texts = {name: [record["text"]["tests"][test]] for name, record in found.items()}
-        drawings[f"{page}-by-length"] = length_figure(texts).drawings[""]
+    texts = {name: [record["text"]["tests"]["test_2018_flickr"]] for name, record in records(SHORT).items()}
+    drawings = {"lengths-by-length": length_figure(texts).drawings[""]}
     for figure in learned_figures(models()):
         for heading, drawing in figure.drawings.items():
             name = f"analysis-{figure.key.partition('-by-')[0]}-{heading}"
             drawings[re.sub(r"[^\w-]+", "-", name)] = drawing
-    for name in PICTURES:
+    for name in ("lengths-by-length", *PICTURES):
         drawings[name].savefig(directory / f"{name}.png", dpi=110)
-
-
-def vectors() -> Rows:
-    """Norms and cosines of Shaw's vectors, near and far; means over layers."""
-    of_kind: dict[tuple[str, str], list[list[float | None]]] = {}
-    for table in models()["shaw-k16"]["learned"]:
-        distances, norms, cosine = (np.array(table[key]) for key in ("distances", "norms", "cosine"))
-        near, left, right = np.abs(distances) == 1, distances <= -FAR, distances >= FAR
-        others = ~np.eye(len(distances), dtype=bool)
-        of_kind.setdefault((table["stack"], table["name"]), []).append(
-            [
-                float(norms[near].mean()),
-                float(norms[left | right].mean()),
-                float(cosine[np.outer(left, left) & others].mean()),
-                float(cosine[np.outer(left, right)].mean()) if right.any() else None,
-                float(cosine[np.outer(near, left | right)].mean()),
-            ]
-        )
-    headers = ["stack", "table", "norm at ±1", "norm, far", "cosine: far left, far left"]
-    headers += ["far left, far right", "±1, far"]
-    rows = [
-        [stack, f"`{name}`", *(_mean(column) for column in zip(*layers, strict=True))]
-        for (stack, name), layers in of_kind.items()
-    ]
-    return headers, rows
 
 
 def attention() -> Rows:
@@ -104,18 +70,5 @@ def attention() -> Rows:
     return headers, rows
 
 
-def shift() -> Rows:
-    """How many predictions change when the source's positions are shifted."""
-    found = {name: {one["k"]: one["changed_outputs"] for one in model["shift"]} for name, model in models().items()}
-    steps = list(next(iter(found.values())))
-    rows = [[f"`{name}`", *(f"{100 * changed[k]:.1f} %" for k in steps)] for name, changed in found.items()]
-    return ["experiment", *(f"k = {k}" for k in steps)], rows
-
-
 def _stacks(model: Model) -> Iterable[tuple[str, Any]]:
     return ((stack, model["attention"][stack]) for stack in ("encoder", "decoder", "cross"))
-
-
-def _mean(values: Iterable[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{fmean(known):.2f}" if known else ""

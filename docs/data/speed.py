@@ -31,17 +31,6 @@ def speed() -> Rows:
     return ["encoding", *SPEED], [[f"`{name}`", *(column[name] for column in columns)] for name in ENCODINGS]
 
 
-def memory() -> Rows:
-    """Peak memory of an update with sentences of each length: MiB, and the ratio to stock's."""
-    found = results("memory")
-    rows: dict[str, list[str]] = {}
-    for one in found:
-        row = rows.setdefault(one.encoding, [STOCK if one.encoding == STOCK else f"`{one.encoding}`"])
-        row += [_median(one), f"{statistics.median(one.ratios):.3f}"]
-    lengths = dict.fromkeys(one.setting for one in found)
-    return ["encoding", *(cell for length in lengths for cell in (f"{length}: MiB", "ratio"))], list(rows.values())
-
-
 def growth() -> Rows:
     """Time and memory of an update at each length: stock's, and each encoding's as a ratio to it."""
     measured = [*results("growth"), *results("growth-128")]  # the later one has more rounds at n = 128

@@ -4,7 +4,6 @@ package: `python docs/data/tables.py`.
 
 import io
 import itertools
-import json
 import logging
 import math
 import re
@@ -29,24 +28,19 @@ from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED
 from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.report import number
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.experiment.layout import SACREBLEU
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "results"
 Run = dict[str, Any]
 
-GAINS = {"1": "", "√d": "--bias-gain auto", "d": "--bias-gain 16"}
-#: what `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
+#: the first and the last lines that `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
 OUTPUT = HERE / "quickstart.txt"
 IMAGES = ROOT / "docs" / "images"
 TERMINAL = IMAGES / "quickstart.svg"
 EN_DE, EN_FR = "multi30k/en-de", "multi30k/en-fr"  # in results/
 #: the directory in results/ and the test set of each plot
-PLOTS = {
-    "clipping-distance.png": (EN_DE, "test_2016_flickr"),
-    "clipping-distance-quickstart.png": ("quickstart", "test"),
-}
+PLOTS = {"clipping-distance.png": (EN_DE, "test_2016_flickr")}
 BASELINE = "sinusoidal"
 #: the rows of README and of the plots
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
@@ -55,12 +49,9 @@ PAIRED = ("shaw-k16", "shaw-k2", "diet_rel")
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 COLUMNS = (*MULTI30K, ALL_TESTS)
 SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short/en-de"
-DEEPER = ("test_depth3", "test_depth4")
-SCALARS = ("diet_rel", "t5", "tupe_rel", "kerple_log", "huang1", "huang2", "learned")
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
 GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H100, bf16": 3.7 * V100}
-VECTORS = {"sinusoidal": "", "shaw": "--clipping-distance 16"}
 
 
 def read(path: Path) -> list[Run]:
@@ -78,26 +69,6 @@ def bleu_of(directory: str, test: str) -> pd.DataFrame:
     """The BLEU of all experiments in a directory of results/ on a test set."""
     found = results_of(directory)
     return found[(found["test"] == test) & (found["metric"] == BLEU)]
-
-
-def setting(directory: str, test: str, encoding: str, flags: str = "") -> pd.DataFrame:
-    """The BLEU of all seeds of a setting in a directory of results/."""
-    of_test = bleu_of(directory, test)
-    return of_test[(of_test["encoding"] == encoding) & (of_test["flags"] == flags)]
-
-
-def score(seeds: pd.DataFrame) -> str:
-    """Mean BLEU with its standard deviation over seeds, and how many seeds there are."""
-    if not len(seeds):
-        return ""
-    values = list(seeds["score"])
-    spread = statistics.stdev(values) if len(values) > 1 else None
-    return f"{scored({BLEU: statistics.fmean(values), f'{BLEU} spread': spread})} ({len(values)})"
-
-
-def loss(seeds: pd.DataFrame) -> str:
-    """Mean validation loss."""
-    return f"{seeds['valid_loss'].mean():.3f}" if len(seeds) else ""
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
@@ -140,26 +111,8 @@ def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str
     return [score - others[key] for key, score in some.items()]
 
 
-def learning() -> dict[str, str]:
-    gain = []
-    for name in SCALARS:
-        settings = [setting("quickstart", "test", name, flags) for flags in GAINS.values()]
-        gain.append([f"`{name}`", *map(score, settings), *map(loss, settings)])
-    for name, flags in VECTORS.items():
-        found = setting("quickstart", "test", name, flags)
-        gain.append([f"`{name}`", score(found), "", "", loss(found), "", ""])
-    longer = []
-    for g, flags in (("1", ""), ("√d", "--bias-gain auto"), ("d", "--bias-gain 32")):
-        tests = [setting(EN_DE, test, "diet_rel", flags) for test in MULTI30K]
-        longer.append([g, *map(score, tests), loss(tests[0])])
-    return {
-        "gain": table(["encoding", *(f"G = {g}" for g in GAINS), *(f"loss, G = {g}" for g in GAINS)], gain),
-        "longer": table(["G", *MULTI30K, "loss"], longer),
-    }
-
-
 def reproducing() -> dict[str, str]:
-    return as_it_is("multi30k-settings", "kftt-rates", "kftt-lenpen") | {"cost": cost(), "published": published()}
+    return as_it_is("kftt-rates", "kftt-lenpen") | {"cost": cost(), "published": published()}
 
 
 def published() -> str:
@@ -256,28 +209,19 @@ SOURCES = {"of_seed": "a seed", "of_system": "a sentence", "of_model": "a senten
 def scoring() -> dict[str, str]:
     """The level and the power of the test of a difference, as docs/data/calibration.py measured them."""
     rows = read(HERE / "calibration.csv")
-    power, level, kept = [], [], []
+    power, kept = [], []
     for one, pooled in zip(rows[::2], rows[1::2], strict=True):
         assert (one["test"], pooled["test"]) == ("welch", "pooled")
         if one["data"] != "simulated":
             ranges = [f" ({row['level_low']} to {row['level_high']})" * bool(row["level_low"]) for row in (one, pooled)]
             kept.append([one["data"], one["rows"], one["level"] + ranges[0], pooled["level"] + ranges[1]])
-            continue
-        cells = [*(one[key] for key in SOURCES), one["seeds"]]
-        effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
-        if not one["of_baseline"] and int(one["seeds"]) > 2 and float(one["of_seed"]) <= 0.2:
+        elif not one["of_baseline"] and int(one["seeds"]) > 2 and float(one["of_seed"]) <= 0.2:
+            effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
             found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'table_power_{key}']):.2f})" for key in effects]
-            power.append([*cells, *found])
-        if one["of_baseline"]:
-            cells[0] += f", of the baseline {one['of_baseline']}"
-        measured = [[row["level"], row["table_error"], row["power_0.5"]] for row in (one, pooled)]
-        level.append([*cells, *(f"{float(cell):.2f}" for row in measured for cell in row)])
-    headers = [*SOURCES.values(), "seeds"]
-    measures = ["level", "table error", "finds 0.5 BLEU"]
-    simulated = table([*headers, *measures, *(f"pooled: {measure}" for measure in measures)], level)
+            power.append([*(one[key] for key in SOURCES), one["seeds"], *found])
     return {
-        "power": table([*headers, *(f"{effect} BLEU" for effect in effects)], power),
-        "level": simulated + "\n\n" + table(["trainings", "settings", "level", "pooled"], kept),
+        "power": table([*SOURCES.values(), "seeds", *(f"{effect} BLEU" for effect in effects)], power),
+        "level": table(["trainings", "settings", "level", "pooled"], kept),
     }
 
 
@@ -291,28 +235,10 @@ def by_words(directory: str) -> str:
 
 def lengths() -> dict[str, str]:
     """Scores of models that were trained on short sentences."""
-    of_test = compared(SHORT)
-    ratios = length_ratios(SHORT)
-    deeper = [
-        [f"`{name}`", *(cell for test in DEEPER for cell in (scored(of_test[test][name]), ratios[test, name]))]
-        for name in of_test[DEEPER[0]]
-    ]
     return {
         "short": by_words(SHORT),
         "short-captions": by_words(SHORT_CAPTIONS),
-        "short-captions-tests": multi30k_scores(directory=SHORT_CAPTIONS),
-        "deeper": table(["experiment", *(cell for test in DEEPER for cell in (test, "length ratio"))], deeper),
     }
-
-
-def length_ratios(directory: str) -> dict[tuple[str, str], str]:
-    """Words of the translations by words of the references, the mean over seeds, by test set and experiment."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for one in results_of(directory).drop_duplicates(["directory", "test"]).itertuples():
-        bleu = json.loads((one.directory / f"{one.test}.{SACREBLEU}").read_text(encoding="utf-8"))[0]
-        (ratio,) = re.findall(r"ratio = ([\d.]+)", bleu["verbose_score"])
-        found.setdefault((one.test, one.name), []).append(float(ratio))
-    return {key: f"{statistics.fmean(ratios):.3f}" for key, ratios in found.items()}
 
 
 def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.csv", directory: str = EN_DE) -> str:
@@ -353,12 +279,10 @@ def draw(path: Path, directory: str, test: str) -> None:
 
 
 def draw_terminal(path: Path) -> None:
-    """Draws the first and the last lines of the quickstart's output as a terminal."""
+    """Draws the quickstart's output as a terminal."""
     command = "bash recipes/quickstart/run.sh"
-    lines = OUTPUT.read_text(encoding="utf-8").splitlines()
-    table = next(number for number, line in enumerate(lines) if line.startswith("quickstart xa-xb test"))
     console = Console(record=True, width=100, file=io.StringIO())
-    for line in [f"$ {command}", *lines[:3], "...", *lines[table - 5 :]]:
+    for line in [f"$ {command}", *OUTPUT.read_text(encoding="utf-8").splitlines()]:
         console.print(line, markup=False, highlight=False, overflow="ellipsis", no_wrap=True)
     svg = console.export_svg(title=command, unique_id="quickstart")
     without_fonts = re.sub(r"(@font-face \{.*?\}|<!--.*?-->)\s*", "", svg, flags=re.DOTALL)  # they are on the network
@@ -380,34 +304,35 @@ def options() -> dict[str, str]:
 
 
 def contrast() -> dict[str, str]:
-    """As `fairseq-posenc contrast --format csv` printed them: each phenomenon, and `relative` by distance."""
-    rows: dict[tuple[str, str], list[Run]] = {}
+    """The accuracy by phenomenon, as `fairseq-posenc contrast --format csv` printed it."""
+    rows: dict[str, list[Run]] = {}
     for run in read(HERE / "contrast.csv"):
-        if run["distance"] == "all" or run["phenomenon"] == "relative":
-            rows.setdefault((run["phenomenon"], run["distance"]), []).append(run)
+        if run["distance"] == "all":
+            rows.setdefault(run["phenomenon"], []).append(run)
     models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
     lines = [
-        [phenomenon, distance, runs[0]["pairs"]]
-        + [shown(*(float(run[key]) for key in ("accuracy", "low", "high"))) for run in runs]
-        for (phenomenon, distance), runs in rows.items()
+        [
+            phenomenon,
+            runs[0]["pairs"],
+            *(shown(*(float(run[key]) for key in ("accuracy", "low", "high"))) for run in runs),
+        ]
+        for phenomenon, runs in rows.items()
     ]
-    return {"contrast": table(["phenomenon", "distance", "pairs", *(f"`{name}`" for name in models)], lines)}
+    return {"contrast": table(["phenomenon", "pairs", *(f"`{name}`" for name in models)], lines)}
 
 
 def analysis() -> dict[str, str]:
-    made = (analyses.vectors, analyses.attention, analyses.shift)
-    return contrast() | {rows.__name__: table(*rows()) for rows in made}
+    return contrast() | {"attention": table(*analyses.attention())}
 
 
 def performance() -> dict[str, str]:
-    made = (speed.speed, speed.memory, speed.growth)
+    made = (speed.speed, speed.growth)
     return {rows.__name__: table(*rows()) for rows in made}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
     "docs/analysis.md": analysis,
-    "docs/learning.md": learning,
     "docs/options.md": options,
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
