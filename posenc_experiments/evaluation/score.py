@@ -144,13 +144,15 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
     recipe = experiment.run.recipe
     # With case, perfect lowercase translations would get a BLEU of only 23 to 27 on Multi30k's German test sets.
     lowercase, asian = recipe.prepare.lowercase, has_asian_ter(experiment.run.target)
-    bleu = BLEU(lowercase=lowercase, tokenize=experiment.run.tokenizer, force=True)
-    metrics: list[Any] = [bleu, CHRF(lowercase=lowercase)]
-    metrics += [TER(normalized=asian, asian_support=asian)] * ("ter" in recipe.score.metrics)
-    metrics += [CHRF(word_order=2, lowercase=lowercase)] * ("chrf++" in recipe.score.metrics)
+    made: dict[str, Any] = {
+        "BLEU": BLEU(lowercase=lowercase, tokenize=experiment.run.tokenizer, force=True),
+        "chrF": CHRF(lowercase=lowercase),
+        "chrf++": CHRF(word_order=2, lowercase=lowercase),
+        "ter": TER(normalized=asian, asian_support=asian),
+    }
     hypotheses, references = read_lines(experiment.test_file(test, HYPOTHESES)), read_lines(reference)
     result = []
-    for metric in metrics:
+    for metric in (made[name] for name in ("BLEU", "chrF", *recipe.score.metrics)):
         score, resampled = metric.corpus_score(hypotheses, [references]), resample_lines(metric, hypotheses, references)
         score._mean, score._ci = resampled.samples.mean(), resampled.interval
         metric.n_bootstrap, metric.seed = SAMPLES, BOOTSTRAP_SEED  # for its signature
