@@ -45,25 +45,6 @@ def clean(text: str) -> str:
     return " ".join(text.split())
 
 
-def odd_separators(line: bytes) -> bool:
-    """Whether other tools would split this line, where a carriage return at its end does not count."""
-    line = line.removesuffix(b"\r")
-    return any(separator in line for separator in ODD_SEPARATORS)
-
-
-ODD_SEPARATORS = (
-    b"\r",
-    b"\x0b",
-    b"\x0c",
-    b"\x1c",
-    b"\x1d",
-    b"\x1e",
-    b"\xc2\x85",
-    b"\xe2\x80\xa8",
-    b"\xe2\x80\xa9",
-)
-
-
 def clean_eval_lines(path: Path, name: str | None = None) -> Iterator[str]:
     """The cleaned lines of one side of a validation or test set.
 
