@@ -9,16 +9,14 @@ import codecs
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterator, Sequence
-from gzip import BadGzipFile
 from itertools import islice, zip_longest
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.run import Run
-from posenc_experiments.data.text import open_binary
+from posenc_experiments.data.text import open_raw
 
 TRAIN, VALID, TSV = "train", "valid", "tsv"
 NOWHERE = Path(os.devnull)
@@ -95,20 +93,17 @@ def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        if not path.is_file():
-            raise RecipeError(f"{path} is not a file, or is a link to nothing: replace it.")
-        with open_binary(path) as file:
-            for number, line in enumerate(file, 1):
-                if b"\0" in line:
-                    raise RecipeError(
-                        f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8, or "
-                        "name it .gz if it is compressed."
-                    )
-                # Windows editors write a byte order mark before the first line.
-                yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
-    except (EOFError, BadGzipFile, zlib.error) as error:
-        raise RecipeError(f"{path} is not a whole gzip file ({error}): compress its text again.") from None
+    if not path.is_file():
+        raise RecipeError(f"{path} is not a file, or is a link to nothing: replace it.")
+    with open_raw(path, "compress its text again") as file:
+        for number, line in enumerate(file, 1):
+            if b"\0" in line:
+                raise RecipeError(
+                    f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8, or name it "
+                    ".gz if it is compressed."
+                )
+            # Windows editors write a byte order mark before the first line.
+            yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
 
 
 def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,17 +132,11 @@ def index_files(run: Run, split: str) -> tuple[Path, Path]:
 
 def longest(run: Run, split: str) -> tuple[int, int]:
     """The numbers of tokens of the longest source and of the longest target sentence, </s> included."""
-    source, target = (_extremes(path, path.stat().st_mtime_ns)[1] for path in index_files(run, split))
+    source, target = (int(read_sizes(path).max(initial=0)) for path in index_files(run, split))
     return source, target
 
 
 def shortest_source(run: Run, split: str) -> int:
     """The number of tokens of the shortest source sentence, </s> included."""
-    path = index_files(run, split)[0]
-    return _extremes(path, path.stat().st_mtime_ns)[0]
-
-
-@lru_cache
-def _extremes(path: Path, changed: int) -> tuple[int, int]:
-    sizes = read_sizes(path)
-    return (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
+    sizes = read_sizes(index_files(run, split)[0])
+    return int(sizes.min()) if len(sizes) else 0

@@ -14,23 +14,16 @@ from typing import BinaryIO, cast
 from posenc_experiments.base.errors import RecipeError
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """Opens plain or gzip-compressed (`.gz`) bytes."""
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else open(path, "rb")
-
-
 @contextmanager
-def open_raw(path: Path) -> Iterator[BinaryIO]:
-    """Opens a raw file for reading; RecipeError if it is missing or truncated."""
+def open_raw(path: Path, fix: str = "delete it and run the stage download again") -> Iterator[BinaryIO]:
+    """Opens a raw file, plain or compressed (`.gz`); RecipeError if it is missing or, with this `fix`, truncated."""
     try:
-        with open_binary(path) as file:
-            yield file
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            yield cast(BinaryIO, file)
     except FileNotFoundError:
         raise RecipeError(f"{path} is missing: run the stage download.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise RecipeError(
-            f"{path} is not a whole gzip file ({error}): delete it and run the stage download again."
-        ) from None
+        raise RecipeError(f"{path} is not a whole gzip file ({error}): {fix}.") from None
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

@@ -138,7 +138,7 @@ def test_determiners_and_adjectives_agree(determiner, noun, nominative, accusati
     assert " ".join(target) == f"{nominative} zeigt {dative} {accusative}"
 
 
-@pytest.mark.parametrize(("depth", "nouns", "least"), [(2, (DOG, WOMAN), 300), (3, (DOG,), 150)])
+@pytest.mark.parametrize(("depth", "nouns", "least"), [(2, (DOG, WOMAN), 150), (3, (DOG,), 100)])
 def test_no_source_sentence_has_two_translations(depth, nouns, least, monkeypatch):
     """With few words, the same source sentence is sampled often, from every tree of this depth that yields it."""
     few = {"DETERMINERS": (THE,), "PREPOSITIONS": (WITH,), "CONJUNCTIONS": (BECAUSE,), "TIMES": (TODAY,)}

@@ -38,10 +38,7 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
         (["--text", "TEXT", "--pair", "en-../x"], "--pair en-../x: name"),
         (["--text", "TEXT", "--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
         (["--text", "TEXT", "--pair", "en-de", "--conf", "huge"], "--conf huge"),
-        (
-            ["--text", "TEXT", "--pair", "en-de", "--set", "corpus.downloads=."],
-            "--set corpus.downloads: --text",
-        ),
+        (["--text", "TEXT", "--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text"),
         (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
     ],
 )

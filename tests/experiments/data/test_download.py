@@ -142,6 +142,7 @@ def test_a_file_in_its_place_is_verified_and_replaced_if_it_is_another(
         (download_dir(run) / "train.en").write_bytes(content)
         download.download(run)
         assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+        assert f"train.en has {len(content)} bytes instead of " in capsys.readouterr().out
     # One that is whole needs no --source.
     (download_dir(run) / "done.json").unlink()
     download.download(make_run(tmp_path, conf, None))

@@ -251,42 +251,35 @@ def test_subwords_are_learnt_from_the_changed_text(tmp_path: Path, method: str) 
 
 
 MULTI30K = Path(__file__).resolve().parents[3] / "recipes/multi30k/multi30k.yaml"
-BOTH = ["test_2016_flickr", "test_2018_flickr"]
-ALL = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr"]
 
 
-@pytest.mark.parametrize(("pair", "tests"), [("fr-en", ALL), ("en-cs", BOTH)])
 def test_a_pair_without_some_test_set_uses_the_others_with_a_message(
-    tmp_path: Path, pair: str, tests: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = make_run(tmp_path, MULTI30K, None, pair=pair, dry_run=True)
+    run = make_run(tmp_path, MULTI30K, None, pair="cs-en", dry_run=True)
+    tests = ["test_2016_flickr", "test_2018_flickr"]
     assert pair_tests(run) == tests
-    assert [prepare.subset(run, test) for test in tests] == ["test", "test1", "test2", "test3"][: len(tests)]
-    stages = ["download", "prepare", "translate", "score"]
-    pipeline.run_plan(make_plan([Experiment(run, "sinusoidal", 1)], stages))
+    assert [prepare.subset(run, test) for test in tests] == ["test", "test1"]
+    pipeline.run_plan(make_plan([Experiment(run, "sinusoidal", 1)], ["download", "prepare", "translate", "score"]))
     said = capsys.readouterr().out
-    lines = [line for line in said.split("\n") if line.startswith(f"{pair} has no ")]
-    if tests == ALL:
-        assert not lines
-    else:
-        [line] = lines
-        assert line.startswith(f"{pair} has no test_2017_flickr, test_2017_mscoco (")
-        assert line.endswith("its test sets are test_2016_flickr, test_2018_flickr")
-        assert "2017" not in said.replace(line, "")
+    [line] = [line for line in said.split("\n") if line.startswith("cs-en has no ")]
+    assert line.startswith("cs-en has no test_2017_flickr, test_2017_mscoco (")
+    assert line.endswith("its test sets are test_2016_flickr, test_2018_flickr")
+    assert "2017" not in said.replace(line, "")
     for test in tests:
-        assert f"{test}.{pair[:2]}.gz" in said
-    assert said.count("fairseq_cli.generate") == said.count("# SacreBLEU's BLEU, chrF of ") == len(tests)
+        assert f"{test}.cs.gz" in said
+    assert said.count("fairseq_cli.generate") == said.count("# SacreBLEU's BLEU, chrF of ") == 2
 
 
 @pytest.mark.parametrize(
-    ("tests", "pair", "message"),
+    ("tests", "message"),
     [
-        ("test_2016_flickr test_2017_flikr", "en-cs", "split 'test_2017_flikr'"),
-        ("test_2017_flickr test_2017_mscoco", "en-cs", "none .* test_2017_flickr, test_2017_mscoco"),
+        ("test_2016_flickr test_2017_flikr", "split 'test_2017_flikr'"),
+        ("test_2017_flickr test_2017_mscoco", "none .* test_2017_flickr, test_2017_mscoco"),
     ],
 )
-def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, pair: str, message: str) -> None:
-    run = make_run(tmp_path, MULTI30K, None, pair=pair)
+def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, message: str) -> None:
+    run = make_run(tmp_path, MULTI30K, None, pair="en-cs")
     run = replace(run, recipe=read_recipe(MULTI30K, [f"corpus.tests={tests}"]))
     with pytest.raises(RecipeError, match=message):
         wanted_sources(run)
@@ -318,11 +311,8 @@ def test_subwords_can_be_decoded(tmp_path: Path, method: str) -> None:
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (5000, r"^SentencePiece cannot learn 5,000 subwords from this text, which has (\d+) at most: set .* to less"),
-        (
-            20,
-            r"^SentencePiece cannot learn 20 subwords from this text, whose different .* (\d+): set .* to more",
-        ),
+        (5000, r"SentencePiece cannot learn 5,000 subwords from this text, which has (\d+) at most: set .* to less"),
+        (20, r"SentencePiece cannot learn 20 subwords from this text, whose different .* (\d+): set .* to more"),
     ],
 )
 def test_a_vocabulary_that_the_text_cannot_give_is_refused(tmp_path: Path, size: int, message: str) -> None:
