@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
+from textwrap import shorten
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
@@ -57,7 +58,7 @@ def find_splits(directory: Path, pair: str) -> Splits:
     if missing:
         raise RecipeError(
             f"{directory} has no {', '.join(missing)} for --pair {pair}: add them, plain or as .gz, or each pair of "
-            f"them as one .tsv (source, tab, target); it has {', '.join(names[:12]) or 'no files'}."
+            f"them as one .tsv (source, tab, target); it has {shorten(', '.join(names), 160) or 'no files'}."
         )
     for test in tests:
         if not re.fullmatch(r"[\w.-]+", test):

@@ -1,8 +1,11 @@
 """Stage download: from disk and from a real local server; files are complete or missing."""
 
+import contextlib
 import dataclasses
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_so
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
 FILES = sorted([*NAMES, "done.json"])
+Asked = list[tuple[str, str | None]]  # the path and the range of each request
 
 
 def part(run: Run, name: str) -> Path:
@@ -58,11 +62,17 @@ def test_from_disk_a_changed_byte_is_refused_and_nothing_is_left(tmp_path: Path)
     assert not list(download_dir(run).glob("*train.en*"))
 
 
-def test_from_a_server_that_is_busy_at_first(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def served(tmp_path: Path, **faults: Any) -> Iterator[tuple[Run, Path, Asked]]:
+    """The tiny recipe, whose corpus a server has; what was asked of it."""
     conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, busy=2) as (url, asked):
+    with serve(corpus, **faults) as (url, asked):
         write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+        yield make_run(tmp_path, conf, None), corpus, asked
+
+
+def test_from_a_server_that_is_busy_at_first(tmp_path: Path) -> None:
+    with served(tmp_path, busy=2) as (run, _, asked):
         download.download(run)
         download.download(run)
     assert len(asked) == len(NAMES) + 2
@@ -71,10 +81,7 @@ def test_from_a_server_that_is_busy_at_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_killed_download_is_resumed(tmp_path: Path, ranges: bool) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, ranges=ranges) as (url, asked):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, ranges=ranges) as (run, corpus, asked):
         download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         download.download(run)
@@ -84,33 +91,23 @@ def test_a_killed_download_is_resumed(tmp_path: Path, ranges: bool) -> None:
 
 
 def test_a_broken_connection_is_resumed(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    size = (corpus / "train.en").stat().st_size
-    with serve(corpus, cut=size // 2 + 1) as (url, asked):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, cut=700) as (run, corpus, asked):
         download.download(run)
-    assert ("/train.en", f"bytes={size // 2 + 1}-") in asked
+    assert ("/train.en", "bytes=700-") in asked
     assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
 def test_a_connection_that_always_breaks_leaves_only_a_part(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, cut=3) as (url, _):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, cut=3) as (run, _, _):
         with pytest.raises(RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"):
             download.download(run)
-    assert list(download_dir(run).iterdir()) == [part(run, "train.en")]
+        assert list(download_dir(run).iterdir()) == [part(run, "train.en")]
 
 
 def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus) as (url, _):
-        write_sources(conf.parent, corpus, url)
+    with served(tmp_path) as (run, corpus, _):
         data = (corpus / "train.en").read_bytes()
         (corpus / "train.en").write_bytes(b"X" + data[1:])
-        run = make_run(tmp_path, conf, None)
         with pytest.raises(RecipeError, match="has SHA-256"):
             download.download(run)
         assert not list(download_dir(run).iterdir())
@@ -120,10 +117,7 @@ def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
 
 
 def test_an_error_page_does_not_replace_the_part(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, ranges=False) as (url, _):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, ranges=False) as (run, corpus, _):
         download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         (corpus / "train.en").write_bytes(b"<html>Please log in.</html>")
