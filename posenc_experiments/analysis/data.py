@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
 from posenc_experiments.data import prepare
-from posenc_experiments.data.lengths import index_file, read_sizes
+from posenc_experiments.data.prepared import index_file, read_sizes
 from posenc_experiments.evaluation.results import Result, text_file
 from posenc_experiments.experiment.layout import GENERATE_SCRIPT
 

@@ -1,4 +1,4 @@
-"""What depends on the language of a text: the unit of its length, and the tokenizer of BLEU."""
+"""What depends on the language of a text: the unit of its length, and SacreBLEU's tokenizer and test sets."""
 
 import importlib.util
 import os
@@ -77,3 +77,26 @@ def require_tokenizer(name: str) -> None:
 def sacrebleu_dir() -> Path:
     """The directory of SacreBLEU's test sets and models."""
     return Path(os.environ.get("SACREBLEU", Path.home() / ".sacrebleu"))
+
+
+def local_reference(name: str, pair: str) -> Path | None:
+    """The reference of SacreBLEU's test set (such as wmt14/full) for this pair; None if it is not on this machine.
+
+    SacreBLEU downloads a missing set without asking, so all files of the set are looked for first.
+    """
+    files = _files(name, pair)
+    return next((file for file in files if file.suffix == ".ref"), None) if all(map(Path.is_file, files)) else None
+
+
+def _files(name: str, pair: str) -> list[Path]:
+    """All files that SacreBLEU needs for a set; none if the set has no such pair."""
+    from sacrebleu.dataset import DATASETS
+    from sacrebleu.dataset.wmt_xml import WMTXMLDataset
+
+    dataset = DATASETS[name]
+    # SacreBLEU downloads a set since WMT21 to find its fields.
+    if pair not in dataset.langpairs or isinstance(dataset, WMTXMLDataset):
+        return []
+    directory = sacrebleu_dir() / name
+    prefix = f"{name.replace('/', '_')}.{pair}"
+    return [directory / f"{prefix}.{field.replace(':', '-')}" for field in dataset.fieldnames(pair)]

@@ -87,8 +87,12 @@ def _own_name(path: Path) -> Path:
     own = f"{path.name}.{_processes()}-"
     for left in path.parent.glob(f"{glob.escape(own)}*{TEMPORARY}"):
         if not Path("/proc", left.name.removeprefix(own).removesuffix(TEMPORARY)).exists():
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+            _delete(left)
     return path.with_name(f"{own}{os.getpid()}{TEMPORARY}")
+
+
+def _delete(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -109,7 +113,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yields a temporary name beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
+    """Yields a temporary name beside `path`; renames what is there if the block succeeds, deletes it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _own_name(path)
     try:
@@ -117,21 +121,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
             yield temporary
             os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _delete(temporary)
         raise
 
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yields an empty directory beside `path`; renames it to `path` if the block succeeds, deletes it otherwise."""
-    temporary = _own_name(path)
-    try:
-        with naming_full_disk(path):
-            yield empty_directory(temporary)
-            replace_directory(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    with atomic_path(path) as temporary:
+        yield empty_directory(temporary)
+        shutil.rmtree(path, ignore_errors=True)  # an earlier one, whose record no longer holds
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -155,12 +154,6 @@ def empty_directory(path: Path) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
-
-
-def replace_directory(temporary: Path, final: Path) -> None:
-    """Renames a finished directory to its final name, after deleting an earlier one, whose record no longer holds."""
-    shutil.rmtree(final, ignore_errors=True)
-    os.replace(temporary, final)
 
 
 def is_done(directory: Path, step: str, inputs: str = "") -> bool:

@@ -66,7 +66,6 @@ class Corpus:
     train_by_pair: dict[str, list[str]] = field(default_factory=dict)  # instead of `train`, for some pairs
     sources: Path | None = None
     archives: Path | None = None  # where the files named in `sources` are
-    counts: Path | None = None  # known numbers of pairs
     downloads: str = ""  # a directory under --data-dir; two recipes may share one
     generator: Path | None = None
     generator_options: str = ""
@@ -89,7 +88,7 @@ class Corpus:
         object.__setattr__(self, "downloads", self.downloads or f"{self.name}/download")
         kinds = [kind for kind in (self.sources, self.generator, self.text) if kind is not None]
         require(len(kinds) == 1, "sources", "give one of 'sources', 'generator' and 'text'")
-        for key in ("sources", "archives", "counts", "generator"):
+        for key in ("sources", "archives", "generator"):
             path = getattr(self, key)
             require(path is None or path.is_file(), key, f"there is no file {path}")
         require(self.text is None or bool(self.checksums), "text", "is set by `fairseq-posenc own`: call that")

@@ -44,7 +44,7 @@ TYPES: dict[str, Any] = {
 }
 WITH_FLAGS = ("model", "train", "generate")  # sections that also hold flags of fairseq
 LISTS = ("pairs", "train", "tests", "metrics")  # keys whose values may also be words with blanks between them
-PATHS = ("sources", "archives", "counts", "generator", "text")  # keys of `corpus`, relative to the file they are in
+PATHS = ("sources", "archives", "generator", "text")  # keys of `corpus`, relative to the file they are in
 Values = dict[str, dict[str, Any]]  # by section and key
 
 

@@ -10,9 +10,9 @@ from posenc_experiments.base.markers import forget, locked, set_done
 
 
 class Step(ABC):
-    """A step, the same for all that it runs on: an experiment, or the data of a pair in preparation.
+    """A step, the same for all experiments.
 
-    What it runs on (`one`) has a `directory`, a `title`, the Run as `run`, the method `is_done` with a step's name, and
+    An experiment (`one`) has a `directory`, a `title`, the Run as `run`, the method `is_done` with a step's name, and
     `inputs`, the fingerprint of all that a step's outputs depend on.
     """
 
@@ -26,9 +26,9 @@ class Step(ABC):
     #: whether it reads prepared data
     reads_data: ClassVar[bool] = False
 
+    @abstractmethod
     def dry_run(self, one: Any) -> None:
         """Prints the commands."""
-        one.run.say(f"# {self.name}")
 
     @abstractmethod
     def make(self, one: Any, locks: tuple[int, ...]) -> Iterable[Path]:
@@ -63,9 +63,5 @@ class Step(ABC):
             one.require_data()
         with locked(one.directory) as lock:
             if not self.is_done(one):  # by another call meanwhile
-                self.complete(one, (lock,))
-
-    def complete(self, one: Any, locks: tuple[int, ...]) -> None:
-        """Makes the outputs and then records that; the caller holds the lock of the directory."""
-        forget(one.directory, self.name)
-        set_done(one.directory, self.name, one.inputs(self.name), self.make(one, locks))
+                forget(one.directory, self.name)
+                set_done(one.directory, self.name, one.inputs(self.name), self.make(one, (lock,)))

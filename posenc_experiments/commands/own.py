@@ -84,27 +84,22 @@ def main(
     settings for each size of text.
     """
     if text is None:
-        context = click.get_current_context()
-        formatter = context.make_formatter()
-        context.command.format_help_text(context, formatter)
-        click.echo(formatter.getvalue())
         raise RecipeError("--text is missing: name the directory of your text; --help lists all options.")
     text, pair = Path(os.path.abspath(text)), check_pair(pair)
     splits = find_splits(text, pair)
     name = choose_name(name, text)
     found = {split: read_set(files) for split, files in splits.items()}
-    counts = {split: count for split, (count, _) in found.items()}
-    chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(counts[TRAIN], size)
+    chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
     path = find_conf(folder, chosen)
     for section, key, _ in map(parse_override, overrides):
         if section == "corpus":
             raise RecipeError(f"--set corpus.{key}: --text, --name and --pair say what the corpus is; leave it out.")
     tests = [split for split in splits if split not in (TRAIN, VALID)]
+    checksums = ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items())
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
-    corpus["checksums"] = "{" + ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items()) + "}"
-    derived = [f"corpus.{key}={value}" for key, value in corpus.items()]
+    derived = [f"corpus.{key}={value}" for key, value in {**corpus, "checksums": f"{{{checksums}}}"}.items()]
     derived += [f"model.size={size}"] if size is not None else []
-    click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, count in counts.items())} pairs of {pair}")
+    click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, (count, _) in found.items())} pairs of {pair}")
     why = "--conf" if conf else "by the number of training pairs; --conf chooses others"
     click.echo(f"settings: {path} ({why})")
     run_conf(path, pair=pair, overrides=(*derived, *overrides), **options)

@@ -1,38 +1,43 @@
-"""Cleans raw training pairs in batches, so that several processes can share the work."""
+"""Cleans training pairs and splits them into tokens, in batches, so that several processes can share the work."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
+from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.data import text
-from posenc_experiments.data.context import with_before
-from posenc_experiments.data.counts import TrainCounts
+from posenc_experiments.data import context, subwords, text
+from posenc_experiments.data.counts import Counts
 from posenc_experiments.data.raw import Raw
 
 BATCH = 5_000  # pairs
 Batch = tuple[list[bytes], list[bytes]]
-Cleaned = tuple[bytes, bytes, TrainCounts]
+Cleaned = tuple[bytes, bytes, Counts]
 #: words that are entries of fairseq's dictionaries by themselves
 SYMBOLS = re.compile(r"(?<!\S)(?:<s>|<pad>|</s>|<unk>|madeupword\d{4})(?!\S)")
 
 
-def count_lines(lines: Iterable[str], name: str, settings: Prepare, first: int = 1) -> int:
-    """The number of lines of a file, from its line `first` on.
+def require_words(lines: Iterable[str], name: str, settings: Prepare, first: int = 1) -> None:
+    """Refuses words that are fairseq's symbols if they stay words: other `subwords` than none split them.
+
+    Args:
+        lines: of a file, from its line `first` on.
+        name: of the file, for the message.
 
     Raises:
-        RecipeError: a word would become one of fairseq's symbols; subwords split such words.
+        RecipeError: there is such a word; names the line.
     """
-    number = first - 1
+    if settings.subwords != "none":
+        return
     for number, line in enumerate(lines, first):
-        if settings.subwords == "none" and (found := SYMBOLS.search(line.lower() if settings.lowercase else line)):
+        if found := SYMBOLS.search(line.lower() if settings.lowercase else line):
             raise RecipeError(
                 f"{name}, line {number:,}: '{found[0]}' is a symbol of fairseq's dictionaries, not a word: replace it, "
                 "or write prepare.subwords = sentencepiece."
             )
-    return number - first + 1
 
 
 def read_batches(
@@ -43,14 +48,14 @@ def read_batches(
     Args:
         parts: the two files of each part.
         sizes: a list that the number of lines of each part is appended to.
-        settings: checks raw text for words that `count_lines` refuses.
+        settings: checks raw text for words that `require_words` refuses.
 
     Raises:
         RecipeError: the files of a part have different numbers of lines; names both. Or a word is refused.
     """
     for one, other in parts:
         sizes.append(0)
-        ours, theirs = (with_before(text.read_lines(raw.path), raw.documents, b"\n") for raw in (one, other))
+        ours, theirs = (context.with_before(text.read_lines(raw.path), raw.documents, b"\n") for raw in (one, other))
         while True:
             left, right = list(islice(ours, BATCH)), list(islice(theirs, BATCH))
             if len(left) != len(right):
@@ -63,35 +68,36 @@ def read_batches(
                 break
             if settings is not None:
                 for raw, lines in ((one, left), (other, right)):
-                    count_lines((line.decode("utf-8", "replace") for line in lines), raw.name, settings, sizes[-1] + 1)
+                    words = (line.decode("utf-8", "replace") for line in lines)
+                    require_words(words, raw.name, settings, sizes[-1] + 1)
             sizes[-1] += len(left)
             yield left, right
 
 
 def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
     """The cleaned pairs as lines of each side, and the counts of those kept and dropped; `source` is a language."""
-    counts = TrainCounts()
+    counts = Counts()
     sides: tuple[list[str], list[str]] = ([], [])
     for pair in zip(*batch, strict=True):
-        counts.read += 1
+        counts["read"] += 1
         parts = [line.rpartition(b"\n") for line in pair]
         befores, (left, right) = _befores([part[0] for part in parts]), [part[2] for part in parts]
         try:
             one, other = text.clean(left.decode("utf-8")), text.clean(right.decode("utf-8"))
         except UnicodeDecodeError:
-            counts.bad_utf8 += 1
-            counts.first_bad_utf8 = counts.first_bad_utf8 or counts.read
+            counts["bad_utf8"] += 1
+            counts.setdefault("first_bad_utf8", counts["read"])
             continue
-        counts.odd_separators += text.odd_separators(left) or text.odd_separators(right)
         if not one or not other:
-            counts.empty += 1
+            counts["empty"] += 1
         elif settings.drop_identical and one == other:
-            counts.identical += 1
+            counts["identical"] += 1
         elif (words := length(one, source)) < settings.train_min_words:
-            counts.few_words += 1
+            counts["few_words"] += 1
         elif settings.train_max_words and words > settings.train_max_words:
-            counts.many_words += 1
+            counts["many_words"] += 1
         else:
+            counts["kept"] += 1
             for side, before, sentence in zip(sides, befores, (one, other), strict=True):
                 side.append(before + sentence)
     return as_lines(sides[0]), as_lines(sides[1]), counts
@@ -110,3 +116,36 @@ def _befores(pair: list[bytes]) -> list[str]:
 
 def as_lines(sentences: list[str]) -> bytes:
     return "".join(sentence + "\n" for sentence in sentences).encode("utf-8")
+
+
+#: once in each process
+_load = cache(subwords.load)
+
+
+def encode_batch(batch: Batch, directory: Path, languages: tuple[str, str], settings: Prepare) -> Cleaned:
+    """The pairs to train on as lines of tokens of each side, and the counts of those kept and dropped.
+
+    Args:
+        directory: of the learnt subwords.
+    """
+    counts = Counts()
+    kept: tuple[list[str], list[str]] = ([], [])
+    encoded = [
+        context.encode(_load(directory, language, settings), (line.decode("utf-8") for line in lines))
+        for language, lines in zip(languages, batch, strict=True)
+    ]
+    for pair in zip(*encoded, strict=True):
+        short, long = sorted(len(sentence) for _, sentence in pair)
+        if short < settings.min_tokens:  # may be 0: subwords drop some characters, such as zero-width spaces
+            counts["too_short"] += 1
+        elif long > settings.max_tokens:
+            counts["too_long"] += 1
+        elif settings.max_ratio and long > settings.max_ratio * short:
+            counts["odd_ratio"] += 1
+        else:
+            counts["kept"] += 1
+            joined = context.join(pair, settings.max_tokens)
+            counts["joined"] += joined[0] is not pair[0][1]
+            for side, tokens in zip(kept, joined, strict=True):
+                side.append(" ".join(tokens))
+    return as_lines(kept[0]), as_lines(kept[1]), counts

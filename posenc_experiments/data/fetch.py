@@ -8,7 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from posenc_experiments.base.errors import FIXES
-from posenc_experiments.base.markers import file_hash, fingerprint
+from posenc_experiments.base.markers import file_hash
 from posenc_experiments.data.sources import Archive
 
 ATTEMPTS = 4  # attempts in a row without progress
@@ -21,21 +21,25 @@ class FetchError(Exception):
     """A failed download from one URL; its text is a clause that follows the URL, without a full stop."""
 
 
-def verify(path: Path, row: Archive) -> None:
-    """FetchError unless the file has the table's size and checksum."""
-    size = path.stat().st_size
-    if row.bytes is not None and size != row.bytes:
-        raise FetchError(f"has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for")
+def mismatch(path: Path, row: Archive) -> str:
+    """How a file differs from the table's size or checksum, as a clause that follows its name; empty if it does not."""
+    if row.bytes is not None and (size := size_of(path)) != row.bytes:
+        return f"has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for"
     method, wanted = row.checksum.split(":")
-    found = file_hash(path, method)
-    if found != wanted:
-        name = {"sha256": "SHA-256", "md5": "MD5"}[method]
-        raise FetchError(f"has {name} {found} instead of {wanted}: it is damaged or another version")
+    if (found := file_hash(path, method)) == wanted:
+        return ""
+    name = {"sha256": "SHA-256", "md5": "MD5"}[method]
+    return f"has {name} {found} instead of {wanted}: it is damaged or another version"
 
 
-def part_path(row: Archive, final: Path) -> Path:
-    """The path of an unfinished download; each URL has its own, because files of two URLs may differ."""
-    return final.with_name(f"{final.name}.{fingerprint(row.url)[:8]}.part")
+def part_path(final: Path) -> Path:
+    """The path of an unfinished download."""
+    return final.with_name(f"{final.name}.part")
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file; none if it does not exist."""
+    return path.stat().st_size if path.exists() else 0
 
 
 def fetch(row: Archive, final: Path, report: Report) -> None:
@@ -43,49 +47,44 @@ def fetch(row: Archive, final: Path, report: Report) -> None:
 
     `report` is called with `completed`, the bytes so far, and `total`, the bytes of the file, if known.
     """
-    part = part_path(row, final)
+    part = part_path(final)
     part.parent.mkdir(parents=True, exist_ok=True)
     resumed = part.exists()
     _fetch_all(row, part, report)
-    try:
-        verify(part, row)
-    except FetchError:
-        part.unlink()  # a wrong file must not be resumed
-        if not resumed:
-            raise
-        fetch(row, final, report)  # the earlier part may have been damaged, by a power cut for instance
-    else:
+    if not (fault := mismatch(part, row)):
         part.replace(final)
+        return
+    part.unlink()  # a wrong file must not be resumed
+    if not resumed:
+        raise FetchError(fault)
+    fetch(row, final, report)  # the earlier part may be damaged, by a power cut for instance, or be of another URL
 
 
 def _fetch_all(row: Archive, part: Path, report: Report) -> None:
     """Appends to `part` until it is complete; a connection that breaks is retried as long as there is progress."""
-    attempt, had = 0, _size(part)
-    while row.bytes is None or _size(part) < row.bytes:
+    failures, had = 0, size_of(part)
+    while row.bytes is None or size_of(part) < row.bytes:
         try:
             _fetch_rest(row, part, report)
             return
         except urllib.error.HTTPError as error:
-            if error.code == OUT_OF_RANGE and _size(part):  # no bytes follow
+            if error.code == OUT_OF_RANGE and size_of(part):  # no bytes follow
                 return
-            if (error.code < 500 and error.code != TOO_MANY_REQUESTS) or attempt == ATTEMPTS - 1:
-                reason = " ".join(str(error.reason).split())
-                raise FetchError(f"answered '{error.code} {reason}'") from None
+            again = error.code >= 500 or error.code == TOO_MANY_REQUESTS
+            reason = f"answered '{error.code} {' '.join(str(error.reason).split())}'"
         except (OSError, HTTPException, ValueError) as error:
             if isinstance(error, OSError) and error.errno in FIXES:  # an error of the local disk
                 raise
-            if attempt == ATTEMPTS - 1 or isinstance(error, ValueError):
-                raise FetchError(f"cannot be reached ({getattr(error, 'reason', error)})") from None
-        attempt, had = (0, _size(part)) if _size(part) >= had + PROGRESS else (attempt + 1, had)
-        time.sleep(attempt)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+            again = not isinstance(error, ValueError)
+            reason = f"cannot be reached ({getattr(error, 'reason', error)})"
+        failures, had = (0, size_of(part)) if size_of(part) >= had + PROGRESS else (failures + 1, had)
+        if not again or failures == ATTEMPTS:
+            raise FetchError(reason)
+        time.sleep(failures)
 
 
 def _fetch_rest(row: Archive, part: Path, report: Report) -> None:
-    have = _size(part)
+    have = size_of(part)
     headers = {"User-Agent": "fairseq-posenc", **({"Range": f"bytes={have}-"} if have else {})}
     with urllib.request.urlopen(urllib.request.Request(row.url, headers=headers), timeout=60) as answer:
         # A server that ignores the range answers 200 and sends the whole file.
@@ -100,5 +99,5 @@ def _fetch_rest(row: Archive, part: Path, report: Report) -> None:
                 if row.bytes is not None and file.tell() > row.bytes:
                     raise FetchError(f"sends more than {row.bytes:,} bytes: it is another file")
                 report(completed=file.tell(), total=total)
-    if total is not None and _size(part) < total:
-        raise ConnectionError(f"the connection ended after {_size(part):,} of {total:,} bytes")
+    if total is not None and size_of(part) < total:
+        raise ConnectionError(f"the connection ended after {size_of(part):,} of {total:,} bytes")

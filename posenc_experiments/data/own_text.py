@@ -9,17 +9,15 @@ import codecs
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterator, Sequence
-from gzip import BadGzipFile
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
+from textwrap import shorten
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_directory, fingerprint, is_done, locked, set_done
+from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.run import Run
-from posenc_experiments.data.prepared import download_dir
-from posenc_experiments.data.text import open_binary
+from posenc_experiments.data.text import open_raw
 
 TRAIN, VALID, TSV = "train", "valid", "tsv"
 NOWHERE = Path(os.devnull)
@@ -42,30 +40,25 @@ def find_splits(directory: Path, pair: str) -> Splits:
         if split not in (TRAIN, VALID) and not split.startswith("test"):
             continue
         kinds = found.setdefault(split, {})
-        if kind in kinds and kind in (*sides, TSV):
-            raise RecipeError(f"{directory} has {kinds[kind].name} and {name}: remove one of the two.")
+        for other in kinds:
+            if {other, kind} <= {*sides, TSV} and (other == kind or TSV in (other, kind)):
+                raise RecipeError(f"{directory} has {kinds[other].name} and {name}: remove one of the two.")
         kinds[kind] = directory / name
     splits, missing = Splits(), list[str]()
     for split, kinds in found.items():
-        given = [side for side in sides if side in kinds]
-        if TSV in kinds:
-            if given:
-                raise RecipeError(
-                    f"{directory} has {kinds[TSV].name} and {kinds[given[0]].name}: remove one of the two."
-                )
-            splits[split] = [kinds[TSV]]
-        elif len(given) == 2:
-            splits[split] = [kinds[side] for side in sides]
+        lacking = [] if TSV in kinds else [f"{split}.{side}" for side in sides if side not in kinds]
+        if not lacking:
+            splits[split] = [kinds[TSV]] if TSV in kinds else [kinds[side] for side in sides]
         # A test set that also has other languages may belong to another pair, so it is left out.
-        elif split in (TRAIN, VALID) or (given and kinds.keys() == set(given)):
-            missing += [f"{split}.{side}" for side in sides if side not in given]
+        elif split in (TRAIN, VALID) or kinds.keys() <= set(sides):
+            missing += lacking
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     if not tests and not any(name.startswith("test") for name in missing):
         missing += [f"test.{side}" for side in sides if side not in found.get("test", {})]
     if missing:
         raise RecipeError(
             f"{directory} has no {', '.join(missing)} for --pair {pair}: add them, plain or as .gz, or each pair of "
-            f"them as one .tsv (source, tab, target); it has {_shortened(names)}."
+            f"them as one .tsv (source, tab, target); it has {shorten(', '.join(names), 160) or 'no files'}."
         )
     for test in tests:
         if not re.fullmatch(r"[\w.-]+", test):
@@ -75,55 +68,43 @@ def find_splits(directory: Path, pair: str) -> Splits:
     return splits
 
 
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join([*names[:12], *(["..."] if len(names) > 12 else [])]) or "no files"
-
-
-def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
+def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:
     """The pairs of lines of a set; RecipeError, naming file and line, if a line cannot be used."""
-    pairs = _columns(files[0]) if len(files) == 1 else _side_by_side(files)
-    first = next(pairs, None)
-    if first is None:
-        raise RecipeError(f"{files[0]} is empty: write its text to it.")
-    yield from chain([first], pairs)
-
-
-def _columns(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    for number, line in enumerate(_lines(path), 1):
-        cells = line.split(b"\t")
-        if len(cells) != 2:
-            raise RecipeError(f"{path}, line {number}: it has {len(cells)} columns; write source, one tab, target.")
-        yield cells[0], cells[1]
-
-
-def _side_by_side(files: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
     counts = [0, 0]
-    for left, right in zip_longest(*map(_lines, files)):
-        counts = [counts[0] + (left is not None), counts[1] + (right is not None)]
-        if counts[0] == counts[1]:
-            yield left, right
-    if counts[0] != counts[1]:
-        raise RecipeError(
-            f"{files[0]} has {counts[0]:,} lines and {files[1]} has {counts[1]:,}: they are not translations of each "
-            "other line by line; correct or replace them."
-        )
+    if len(files) == 1:
+        for counts[0], line in enumerate(_lines(files[0]), 1):
+            cells = tuple(line.split(b"\t"))
+            if len(cells) != 2:
+                raise RecipeError(
+                    f"{files[0]}, line {counts[0]}: it has {len(cells)} columns; write source, one tab, target."
+                )
+            yield cells
+    else:
+        for pair in zip_longest(*map(_lines, files)):
+            counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
+            if counts[0] == counts[1]:
+                yield pair
+        if counts[0] != counts[1]:
+            raise RecipeError(
+                f"{files[0]} has {counts[0]:,} lines and {files[1]} has {counts[1]:,}: they are not translations of "
+                "each other line by line; correct or replace them."
+            )
+    if not counts[0]:
+        raise RecipeError(f"{files[0]} is empty: write its text to it.")
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        if not path.is_file():
-            raise RecipeError(f"{path} is not a file, or is a link to nothing: replace it.")
-        with open_binary(path) as file:
-            for number, line in enumerate(file, 1):
-                if b"\0" in line:
-                    raise RecipeError(
-                        f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8, or "
-                        "name it .gz if it is compressed."
-                    )
-                # Windows editors write a byte order mark before the first line.
-                yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
-    except (EOFError, BadGzipFile, zlib.error) as error:
-        raise RecipeError(f"{path} is not a whole gzip file ({error}): compress its text again.") from None
+    if not path.is_file():
+        raise RecipeError(f"{path} is not a file, or is a link to nothing: replace it.")
+    with open_raw(path, "compress its text again") as file:
+        for number, line in enumerate(file, 1):
+            if b"\0" in line:
+                raise RecipeError(
+                    f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8, or name it "
+                    ".gz if it is compressed."
+                )
+            # Windows editors write a byte order mark before the first line.
+            yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
 
 
 def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) -> tuple[int, str]:
@@ -143,35 +124,11 @@ def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) 
     return count, fingerprint([found.hexdigest() for found in sums])[:16]
 
 
-def take(run: Run) -> None:
-    """Runs the stage `download` for the user's own text: copies it, unless it was copied before."""
-    corpus, directory = run.recipe.corpus, download_dir(run)
+def copy(run: Run, directory: Path) -> None:
+    """Copies the text that the settings of a run name; RecipeError if it is not the text that they were made for."""
+    corpus = run.recipe.corpus
     assert corpus.text is not None
-    if run.dry_run:
-        run.say(f"# copy the text of {corpus.text} to {directory}")
-        return
-    with locked(directory.parent):
-        if is_done(directory, "download"):
-            run.say(f"download: done before, {corpus.text} has not changed")
-            return
-        splits = find_splits(corpus.text, run.pair)
-        with atomic_directory(directory) as temporary:
-            for split, files in splits.items():
-                _, checksum = read_set(files, [temporary / f"{split}.{side}" for side in (run.source, run.target)])
-                if checksum != corpus.checksums.get(split):
-                    raise RecipeError(f"{files[0]}: the text changed since this run began: run again.")
-            set_done(temporary, "download")
-        run.say(f"download: {corpus.text} copied to {directory}")
-
-
-def origin(run: Run, split: str, side: str) -> str | None:
-    """The user's file that a side of a split was copied from; None if there is none."""
-    text = run.recipe.corpus.text
-    try:
-        files = [] if text is None else find_splits(text, run.pair).get(split, [])
-    except RecipeError:  # the text was moved since
-        return None
-    column = (run.source, run.target).index(side)
-    if len(files) == 1:
-        return f"{files[0]}, column {column + 1}"
-    return str(files[column]) if files else None
+    for split, files in find_splits(corpus.text, run.pair).items():
+        _, checksum = read_set(files, [directory / f"{split}.{side}" for side in (run.source, run.target)])
+        if checksum != corpus.checksums.get(split):
+            raise RecipeError(f"{files[0]}: the text changed since this run began: run again.")

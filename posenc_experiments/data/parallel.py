@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import die_with_parent
@@ -22,21 +22,13 @@ KILLED = (
 AHEAD = 2  # batches per worker that are read ahead of the first result
 
 
-def in_order(
-    function: Callable[[T], R],
-    items: Iterable[T],
-    workers: int,
-    start: Callable[..., None] | None = None,
-    arguments: tuple[Any, ...] = (),
-) -> Iterator[R]:
-    """`map` in `workers` processes, in which `start(*arguments)` is called first; one worker means this process."""
+def in_order(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
+    """`map` in `workers` processes; one worker means this process."""
     if workers == 1:
-        if start is not None:
-            start(*arguments)
         yield from map(function, items)
         return
     waiting: deque[Future[R]] = deque()
-    with _pool(workers, start, arguments) as pool:
+    with _pool(workers) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > AHEAD * workers:
@@ -52,11 +44,9 @@ def in_child(function: Callable[..., R], *arguments: object) -> R:
 
 
 @contextmanager
-def _pool(
-    workers: int, start: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
-) -> Iterator[ProcessPoolExecutor]:
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool whose processes end with the block; they are killed if it raises."""
-    pool = ProcessPoolExecutor(workers, initializer=_start, initargs=(start, arguments))
+    pool = ProcessPoolExecutor(workers, initializer=_start)
     try:
         yield pool
     except BaseException as error:
@@ -69,11 +59,9 @@ def _pool(
     pool.shutdown()
 
 
-def _start(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+def _start() -> None:
     # Workers keep each other's pipe to the parent open: if the parent were killed, all would wait forever.
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # replaces the parent's handler, which is inherited
     os.environ["OMP_NUM_THREADS"] = "1"
-    if start is not None:
-        start(*arguments)

@@ -5,38 +5,39 @@
 of earlier steps are in `prepared-HASH.work/` until the last step is done.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import (
     empty_directory,
     file_hash,
-    is_done,
     locked,
     naming_full_disk,
     read_json,
-    replace_directory,
     set_done,
     write_json,
 )
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
-from posenc_experiments.base.step import Step
-from posenc_experiments.data import clean, context, encode, subwords, text
-from posenc_experiments.data.counts import EvalCounts, TrainCounts, compare, compare_known
-from posenc_experiments.data.lengths import index_file, read_sizes
+from posenc_experiments.data import clean, context, subwords, text
+from posenc_experiments.data.counts import Counts, EvalCounts, add, sentences
 from posenc_experiments.data.parallel import in_child, in_order
-from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
-from posenc_experiments.data.raw import Raw, documents, extract, has_members, raw_files
-from posenc_experiments.data.sources import known_counts, pair_tests
+from posenc_experiments.data.prepared import (
+    binarized_dir,
+    download_dir,
+    index_file,
+    is_prepared,
+    prepared_dir,
+    read_sizes,
+)
+from posenc_experiments.data.raw import Raw, documents, extract_all, has_members, raw_files
+from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
@@ -49,199 +50,166 @@ def subset(run: Run, test: str) -> str:
     return f"test{index or ''}"
 
 
-class Preparation:
-    """The data of a pair in preparation; its directory's name stands for all that the steps depend on."""
-
-    def __init__(self, run: Run) -> None:
-        final = prepared_dir(run)
-        self.run, self.title, self.directory = run, run.pair, final.with_name(f"{final.name}.work")
-
-    def path(self, step: str) -> Path:
-        """The directory of a step's outputs."""
-        return self.directory / step
-
-    def facts_path(self, step: str) -> Path:
-        return self.directory / f"{step}.json"
-
-    def facts(self, step: str) -> Any:
-        """What a step returned."""
-        return read_json(self.facts_path(step))
-
-    def inputs(self, step: str) -> str:
-        return ""
-
-    def is_done(self, step: str) -> bool:
-        return is_done(self.directory, step)
-
-
-class Part(Step):
-    """A step of the preparation: a function that fills an empty directory and returns facts, for JSON.
-
-    Its outputs are deleted as soon as no later step reads them, so that the disk never holds a corpus more than twice.
-    """
-
-    def __init__(self, name: str, reads: tuple[str, ...], function: Callable[[Preparation, Path], Any]) -> None:
-        self.name, self.reads, self.function = name, reads, function
-
-    def make(self, one: Preparation, locks: tuple[int, ...]) -> list[Path]:
-        one.run.say(f"prepare: {self.name}...")
-        directory = empty_directory(one.path(self.name))
-        with naming_full_disk(directory):
-            write_json(one.facts_path(self.name), self.function(one, directory))
-        return [one.facts_path(self.name)]
-
-
-def parts_of(run: Run) -> list[Part]:
-    """The steps of the stage, in order."""
-    extracted: tuple[str, ...] = ("extract",) if has_members(run) else ()
-    return [
-        *([Part("extract", (), _extract)] if extracted else []),
-        Part("evaluation", extracted, _evaluation),
-        Part("clean", extracted, _clean),
-        Part("learn", ("clean",), _learn),
-        Part("encode", ("evaluation", "clean", "learn"), _encode),
-        Part("binarize", ("encode",), _binarize),
-        Part("publish", ("evaluation", "learn", "binarize"), _publish),
-    ]
-
-
 def prepare(run: Run) -> None:
     """Runs the stage; after a kill, it resumes with the first step that is not done."""
-    final, work = prepared_dir(run), Preparation(run)
+    final = prepared_dir(run)
+    work = final.with_name(f"{final.name}.work")
     if run.dry_run:
         settings = run.recipe.prepare
         if has_members(run):
             run.say(f"# extract the members that sources.tsv names from the archives in {download_dir(run)}")
         changes = "".join(f"{change}, " for change in settings.changes)
         how = f"{changes}learn subwords ({settings.subwords}, {settings.vocabulary:,})"
-        run.say(f"# clean, {how} and encode in {work.directory}")
-        run.dry(_preprocess_command(run, work.path("encode"), work.path("binarize")))
-        run.say(f"# move {work.path('publish')} to {final}")
+        run.say(f"# clean, {how} and encode in {work}")
+        run.dry(_preprocess_command(run, work / "encode", work / "binarize"))
+        run.say(f"# move {work / 'publish'} to {final}")
         return
     if is_prepared(run):
         run.say(f"prepare: done before, in {final}")
     else:
-        with locked(work.directory) as lock:
-            said = [] if is_prepared(run) else _make(work, final, lock)  # another call may have made it meanwhile
-        for line in said:
-            run.say(f"prepare: {line}")
+        with locked(work):
+            if not is_prepared(run):  # another call may have made it meanwhile
+                _make(run, work)
         run.say(f"prepare: binarized in {binarized_dir(run)}")
-    shutil.rmtree(work.directory, ignore_errors=True)  # may also be left by a run that was killed after its last step
+    shutil.rmtree(work, ignore_errors=True)  # may also be left by a run that was killed after its last step
 
 
-def _make(work: Preparation, final: Path, lock: int) -> list[str]:
-    """Runs the steps that are not done and publishes their result; returns what to say."""
-    run, parts = work.run, parts_of(work.run)
-    to_do = [part for part in parts if not part.is_done(work)]
-    needed = {"publish", *(name for part in to_do for name in part.reads)} - {part.name for part in to_do}
-    if not all(work.path(name).is_dir() for name in needed):  # deleted since
-        to_do = parts
-    if len(to_do) < len(parts):
-        run.say(f"prepare: resumes {f'with the step {to_do[0].name}' if to_do else 'after the last step'}")
-    for number, part in enumerate(to_do):
-        part.complete(work, (lock,))
-        # The inputs of the last step stay until its result has been moved.
-        read = {name for later in (*to_do[number + 1 :], parts[-1]) for name in (*later.reads, "publish")}
-        for other in parts:
-            if other.name not in read:
-                shutil.rmtree(work.path(other.name), ignore_errors=True)
-    said: list[str] = work.facts("publish")["said"]
-    set_done(work.path("publish"), "prepare")
-    replace_directory(work.path("publish"), final)
-    return said
+def _make(run: Run, work: Path) -> None:
+    """Runs the steps that are not done, and publishes their outputs.
+
+    A step fills the directory `work/STEP`, and is done when there is `work/STEP.json`, which holds what it returned.
+    Outputs are deleted as soon as no later step reads them, so that the disk never holds a corpus more than twice.
+    """
+    steps = [step for step in STEPS if step != "extract" or has_members(run)]
+    to_do = [step for step in steps if not (work / f"{step}.json").is_file()]
+    if len(to_do) < len(steps):
+        run.say(f"prepare: resumes {f'with the step {to_do[0]}' if to_do else 'after the last step'}")
+    for step in steps:
+        if step in to_do:
+            run.say(f"prepare: {step}...")
+            directory = empty_directory(work / step)
+            with naming_full_disk(directory):
+                write_json(work / f"{step}.json", STEPS[step](run, work, directory))
+        if step in LAST_READ:
+            shutil.rmtree(work / LAST_READ[step], ignore_errors=True)
+    _publish(run, work)
 
 
-def _extract(work: Preparation, directory: Path) -> None:
-    extract(work.run, directory)
+def _publish(run: Run, work: Path) -> None:
+    """Moves the outputs that training and scoring read to the prepared data; what a killed call moved is there."""
+    directory, facts = work / "publish", read_json(work / "encode.json")
+    directory.mkdir(exist_ok=True)
+    for path in [*(work / "evaluation").iterdir(), *(work / "learn").iterdir()]:
+        path.replace(directory / path.name)
+    if (work / "binarize").is_dir():
+        (work / "binarize").replace(directory / "binarized")
+    report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
+    write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
+    (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
+    set_done(directory, "prepare")
+    shutil.rmtree(prepared_dir(run), ignore_errors=True)  # it lacks files, or was not recorded
+    directory.replace(prepared_dir(run))
+    for line in facts["said"]:
+        run.say(f"prepare: {line}")
 
 
-def _raw(work: Preparation, split: str) -> list[tuple[Raw, Raw]]:
-    run = work.run
-    sides = [raw_files(run, work.path("extract"), split, side) for side in (run.source, run.target)]
-    return list(zip(*sides, strict=True))  # wanted_sources has checked that both sides have as many files
+def _extract(run: Run, work: Path, directory: Path) -> None:
+    extract_all(run, directory)
 
 
-def _evaluation(work: Preparation, directory: Path) -> list[str]:
+def _evaluation(run: Run, work: Path, directory: Path) -> list[str]:
     """Copies the validation and test sets unchanged, and checks them before the steps that take hours."""
-    run, said = work.run, list[str]()
-    corpus = run.recipe.corpus
+    corpus, said = run.recipe.corpus, list[str]()
     for split in dict.fromkeys((corpus.valid, *pair_tests(run))):
-        raw = _raw(work, split)
-        if len(raw) != 1:
-            raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(raw)}.")
-        lines = []
-        for side, one in zip((run.source, run.target), raw[0], strict=True):
-            cleaned = text.clean_eval_lines(one.path, one.name)
-            lines.append(clean.count_lines(cleaned, one.name, run.recipe.prepare))
-            with text.open_raw(one.path) as file, open(directory / f"{split}.{side}", "wb") as copy:
+        parts = raw_files(run, work / "extract", split)
+        if len(parts) != 1:
+            raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(parts)}.")
+        sizes = []
+        for side, raw in zip((run.source, run.target), parts[0], strict=True):
+            lines = list(text.clean_eval_lines(raw.path, raw.name))
+            clean.require_words(lines, raw.name, run.recipe.prepare)
+            sizes.append(len(lines))
+            with text.open_raw(raw.path) as file, open(directory / f"{split}.{side}", "wb") as copy:
                 shutil.copyfileobj(file, copy)
-        if lines[0] != lines[1]:
+        if sizes[0] != sizes[1]:
             raise RecipeError(
-                f"{split}.{run.source} has {lines[0]:,} lines and {split}.{run.target} has {lines[1]:,}: "
+                f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: "
                 f"fix or replace them in {download_dir(run)}."
             )
-        if not lines[0]:
+        if not sizes[0]:
             raise RecipeError(f"{split} is empty: check {download_dir(run)}.")
-        if (known := raw[0][0].known_lines) is not None:
-            said.append(compare(split, lines[0], known, str(corpus.sources)))
+        said += _compare_lines(run, split, sizes[0], parts[0][0])
     return said
 
 
-def _clean(work: Preparation, directory: Path) -> dict[str, Any]:
-    run, corpus = work.run, work.run.recipe.corpus
-    named = [(split, raw) for split in corpus.train_splits(run.pair) for raw in _raw(work, split)]
+def _compare_lines(run: Run, split: str, found: int, raw: Raw) -> list[str]:
+    """Compares the lines of a part of the corpus with those of sources.tsv, if it has them.
+
+    The result is always printed, as training accepts lost lines.
+    """
+    known, evidence = raw.known_lines, run.recipe.corpus.sources
+    if known is None:
+        return []
+    if found == known:
+        return [f"{split}: {found:,} pairs, as known ({evidence})"]
+    return [f"warning: {split}: {found:,} pairs here, but {known:,} are known ({evidence}); {found - known:+,}"]
+
+
+def _clean(run: Run, work: Path, directory: Path) -> dict[str, Any]:
+    corpus, settings = run.recipe.corpus, run.recipe.prepare
+    train = corpus.train_splits(run.pair)
+    named = [(split, raw) for split in train for raw in raw_files(run, work / "extract", split)]
     sizes: list[int] = []
-    batches = clean.read_batches([raw for _, raw in named], sizes, run.recipe.prepare)
-    function = partial(clean.clean_batch, settings=run.recipe.prepare, source=run.source)
-    counts = _write(run, directory, "train", in_order(function, batches, run.hardware.cpus))
-    said = [
-        compare(split, size, raw[0].known_lines, str(corpus.sources))
-        for (split, raw), size in zip(named, sizes, strict=True)
-        if raw[0].known_lines is not None
-    ]
-    if counts.bad_utf8 > MOST_BAD_UTF8 * counts.read:
+    batches = clean.read_batches([raw for _, raw in named], sizes, settings)
+    function = partial(clean.clean_batch, settings=settings, source=run.source)
+    counts = _write(run, directory, in_order(function, batches, run.hardware.cpus))
+    if counts["bad_utf8"] > MOST_BAD_UTF8 * counts["read"]:
         raise RecipeError(
-            f"{counts.bad_utf8:,} of the {counts.read:,} pairs of '{' '.join(corpus.train_splits(run.pair))}' are not "
-            f"UTF-8, first at line {counts.first_bad_utf8:,}: convert them, such as by iconv -f latin1 -t utf-8, in "
+            f"{counts['bad_utf8']:,} of the {counts['read']:,} pairs of '{' '.join(train)}' are not UTF-8, first at "
+            f"line {counts['first_bad_utf8']:,}: convert them, such as by iconv -f latin1 -t utf-8, in "
             f"{corpus.text or download_dir(run)}."
         )
-    if not counts.after_steps()["kept"]:
+    if not counts["kept"]:
         raise _nothing_left(run, counts)
+    said = [
+        line
+        for (split, raw), size in zip(named, sizes, strict=True)
+        for line in _compare_lines(run, split, size, raw[0])
+    ]
     splits = [{"split": split, "pairs": size} for (split, _), size in zip(named, sizes, strict=True)]
-    return {"counts": asdict(counts), "splits": splits, "said": said}
+    return {"counts": counts, "splits": splits, "said": said}
 
 
-def _nothing_left(run: Run, counts: TrainCounts) -> RecipeError:
+def _nothing_left(run: Run, counts: Counts) -> RecipeError:
     splits = " ".join(run.recipe.corpus.train_splits(run.pair))
     return RecipeError(
-        f"None of the {counts.read:,} pairs of '{splits}' is fit for training "
-        f"({'; '.join(counts.sentences(run.recipe.prepare, run.source))}): check "
+        f"None of the {counts['read']:,} pairs of '{splits}' is fit for training "
+        f"({'; '.join(sentences(counts, run.recipe.prepare, run.source))}): check "
         f"{run.recipe.corpus.text or download_dir(run)} and the limits of `prepare`."
     )
 
 
-def _write(run: Run, directory: Path, prefix: str, batches: Iterable[clean.Cleaned]) -> TrainCounts:
-    """Writes both sides of all batches in order, and returns the sum of their counts."""
-    counts = TrainCounts()
+def _write(run: Run, directory: Path, batches: Iterable[clean.Cleaned]) -> Counts:
+    """Writes both sides of all batches of training text in order, and returns the sum of their counts."""
+    counts = Counts()
     with (
-        open(directory / f"{prefix}.{run.source}", "wb") as left,
-        open(directory / f"{prefix}.{run.target}", "wb") as right,
+        open(directory / f"train.{run.source}", "wb") as left,
+        open(directory / f"train.{run.target}", "wb") as right,
     ):
         for one, other, found in batches:
             left.write(one)
             right.write(other)
-            counts.add(found)
+            add(counts, found)
     return counts
 
 
-def _learn(work: Preparation, directory: Path) -> list[str]:
+def _learn(run: Run, work: Path, directory: Path) -> list[str]:
     """Learns subwords from every n-th pair, a sample of the corpus without random numbers; returns what to say."""
-    run, settings = work.run, work.run.recipe.prepare
-    counts = TrainCounts(**work.facts("clean")["counts"])
-    pairs = counts.after_steps()["kept"]  # by the step before
+    settings = run.recipe.prepare
+    pairs = read_json(work / "clean.json")["counts"]["kept"]
     step = max(1, -(-pairs // settings.sample)) if settings.sample else 1
     # Languages are sorted, so that both directions of a pair learn the same subwords.
-    files = [(language, work.path("clean") / f"train.{language}") for language in sorted((run.source, run.target))]
+    files = [(language, work / "clean" / f"train.{language}") for language in sorted((run.source, run.target))]
     size = in_child(learn_from, directory, files, step, settings, run.recipe.corpus.text is not None)
     if size == settings.vocabulary:
         return []
@@ -303,7 +271,7 @@ def subwords_of(binarized: Path, language: str) -> Subwords:
     """
     record = binarized.parent / "prepare.json"
     if not record.is_file():
-        return subwords.NoSubwords(binarized, language)
+        return Subwords(binarized, language, Prepare(subwords="none"))
     try:
         settings = Prepare(**read_json(record)["settings"])
         return subwords.load(record.parent, language, settings)
@@ -311,68 +279,59 @@ def subwords_of(binarized: Path, language: str) -> Subwords:
         raise RecipeError(f"The subwords of {record} cannot be loaded ({error}): prepare the data again.") from None
 
 
-def _encode(work: Preparation, directory: Path) -> dict[str, Any]:
-    run, learnt = work.run, work.path("learn")
+def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
-    cleaned = work.facts("clean")
-    sides = [work.path("clean") / f"train.{side}" for side in (run.source, run.target)]
-    batches = clean.read_batches([(Raw(sides[0], sides[0].name), Raw(sides[1], sides[1].name))], [])
-    start = (learnt, run.source, run.target, settings)
-    counts = TrainCounts(**cleaned["counts"])
-    counts.add(
-        _write(run, directory, "train", in_order(encode.encode_batch, batches, run.hardware.cpus, encode.start, start))
-    )
-    if not counts.kept:
+    cleaned, sides = read_json(work / "clean.json"), (run.source, run.target)
+    files = [Raw(work / "clean" / f"train.{side}", f"train.{side}") for side in sides]
+    batches = clean.read_batches([(files[0], files[1])], [])
+    function = partial(clean.encode_batch, directory=work / "learn", languages=sides, settings=settings)
+    counts = Counts({**cleaned["counts"], "kept": 0})
+    add(counts, _write(run, directory, in_order(function, batches, run.hardware.cpus)))
+    if not counts["kept"]:
         raise _nothing_left(run, counts)
     said = [
-        f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(counts.sentences(settings, run.source))}",
+        f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(sentences(counts, settings, run.source))}",
         *cleaned["said"],
     ]
     if settings.changes:
         said.append(f"the model's text: {', '.join(settings.changes)}; references are unchanged")
-    said += work.facts("learn")
-    said += compare_known(counts.after_steps(), known_counts(run))
+    said += read_json(work / "learn.json")
     evals = {}
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
-        found = _encode_eval(work, directory, name, split)
+        found = _encode_eval(run, work, directory, name, split)
         evals[name] = {"split": split, **asdict(found)}
         said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
-    train = {"splits": cleaned["splits"], **asdict(counts), "after": counts.after_steps()}
-    said += [*work.facts("evaluation"), *_forms_of_references(work)]
+    train = {"splits": cleaned["splits"], **counts}
+    said += [*read_json(work / "evaluation.json"), *_forms_of_references(run, work)]
     return {"train": train, "evaluation": evals, "said": said}
 
 
-def _encode_eval(work: Preparation, directory: Path, name: str, split: str) -> EvalCounts:
-    run, counts = work.run, EvalCounts()
-    limit = run.recipe.prepare.eval_max_tokens
-    encoded = []
-    for side in (run.source, run.target):
-        path = work.path("evaluation") / f"{split}.{side}"
+def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -> EvalCounts:
+    settings, limit = run.recipe.prepare, run.recipe.prepare.eval_max_tokens
+    sides, encoded = (run.source, run.target), []
+    for side in sides:
+        path = work / "evaluation" / f"{split}.{side}"
         lines = context.with_before(text.clean_eval_lines(path), documents(run, split), "\t")
-        encoded.append(context.encode(load_subwords(run, side, work.path("learn")), lines))
-        counts.odd_separators += sum(map(text.odd_separators, text.read_lines(path)))
-    with (
-        _open_for_writing(directory / f"{name}.{run.source}") as left,
-        _open_for_writing(directory / f"{name}.{run.target}") as right,
-    ):
-        for number, pair in enumerate(zip(*encoded, strict=True), 1):
-            (_, source), (_, target) = pair
-            counts.lines += 1
-            counts.empty_source += [] if source else [number]
-            counts.empty_target += [] if target else [number]
-            counts.cut += [number] if max(len(source), len(target)) > limit else []
-            cut = [(before, sentence[:limit]) for before, sentence in pair]
-            for file, tokens in zip((left, right), context.join(cut, run.recipe.prepare.max_tokens), strict=True):
-                file.write(" ".join(tokens) + "\n")
-    return counts
+        encoded.append(context.encode(load_subwords(run, side, work / "learn"), lines))
+    pairs = list(zip(*encoded, strict=True))
+    cut = [[(before, sentence[:limit]) for before, sentence in pair] for pair in pairs]
+    joined = [context.join(pair, settings.max_tokens) for pair in cut]
+    for number, side in enumerate(sides):
+        (directory / f"{name}.{side}").write_bytes(clean.as_lines([" ".join(line[number]) for line in joined]))
+    lengths = [[len(sentence) for _, sentence in pair] for pair in pairs]
+    return EvalCounts(
+        lines=len(pairs),
+        empty_source=[number for number, (source, _) in enumerate(lengths, 1) if not source],
+        empty_target=[number for number, (_, target) in enumerate(lengths, 1) if not target],
+        cut=[number for number, both in enumerate(lengths, 1) if max(both) > limit],
+    )
 
 
-def _forms_of_references(work: Preparation) -> list[str]:
+def _forms_of_references(run: Run, work: Path) -> list[str]:
     """A warning if references have characters that the model never writes."""
-    run, found = work.run, []
-    settings = run.recipe.prepare
+    settings, found = run.recipe.prepare, []
     for test in pair_tests(run):
-        lines = text.clean_eval_lines(work.path("evaluation") / f"{test}.{run.target}")
+        lines = text.clean_eval_lines(work / "evaluation" / f"{test}.{run.target}")
         if numbers := subwords.of_other_form(lines, settings):
             found.append(f"{len(numbers):,} of {test} (first in line {numbers[0]:,})")
     if not found:
@@ -384,17 +343,10 @@ def _forms_of_references(work: Preparation) -> list[str]:
     ]
 
 
-def _open_for_writing(path: Path) -> TextIO:
-    return open(path, "w", encoding="utf-8", newline="\n")
-
-
-def _binarize(work: Preparation, directory: Path) -> Any:
-    run = work.run
-    command = _preprocess_command(run, work.path("encode"), directory)
+def _binarize(run: Run, work: Path, directory: Path) -> None:
+    command = _preprocess_command(run, work / "encode", directory)
     run_command(run, command, run.pair_dir / "preprocess.log", "fairseq-preprocess")
-    facts = work.facts("encode")
-    require_lines(run, directory, facts["train"]["kept"])
-    return facts
+    require_lines(run, directory, read_json(work / "encode.json")["train"]["kept"])
 
 
 def require_lines(run: Run, directory: Path, pairs: int) -> None:
@@ -416,22 +368,14 @@ def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
     return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
 
 
-def _publish(work: Preparation, directory: Path) -> Any:
-    """Collects the outputs that training and scoring read, as hard links, which take no space."""
-    run, facts = work.run, work.facts("binarize")
-    shutil.copytree(work.path("binarize"), directory / "binarized", copy_function=_link)
-    for path in work.path("learn").iterdir():
-        _link(path, directory / path.name)
-    for path in work.path("evaluation").iterdir():
-        _link(path, directory / path.name)
-    report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
-    write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
-    (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
-    return facts
-
-
-def _link(origin: str | Path, copy: str | Path) -> None:
-    with suppress(OSError):
-        os.link(origin, copy)
-        return
-    shutil.copyfile(origin, copy)  # not every file system has links
+#: the steps, in order; each fills a directory and returns facts, for JSON
+STEPS: dict[str, Callable[[Run, Path, Path], Any]] = {
+    "extract": _extract,
+    "evaluation": _evaluation,
+    "clean": _clean,
+    "learn": _learn,
+    "encode": _encode,
+    "binarize": _binarize,
+}
+#: the step whose outputs each step is the last to read
+LAST_READ = {"clean": "extract", "encode": "clean", "binarize": "encode"}

@@ -1,30 +1,25 @@
 """Reads the tables of a corpus.
 
 sources.tsv: the archive and member of each side of each split. archives.tsv: URL, size and checksum of each archive.
-counts.tsv: the numbers of pairs that others report.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.tsv import read_rows
 
-STEPS = ("read", "utf8", "nonempty", "different", "length", "kept")  # cleaning steps, after which pairs are counted
-SOURCE_COLUMNS = ("split", "pairs", "language", "archive", "member", "lines")
-ARCHIVE_COLUMNS = ("archive", "url", "bytes", "checksum")
-COUNT_COLUMNS = ("pair", "train", "step", "pairs", "evidence")
 UNKNOWN = "-"
 CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+NAME, ALLOWED = re.compile(r"\w[\w.-]*"), "may hold letters, digits, '_', '-' and '.' only"  # of a file
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """One row of sources.tsv: one side of one split."""
 
     split: str
@@ -38,8 +33,7 @@ class Source:
         return self.language in pair.split("-") and (self.pairs == "*" or pair in self.pairs.split(","))
 
 
-@dataclass(frozen=True)
-class Archive:
+class Archive(NamedTuple):
     """One row of archives.tsv: one URL of an archive."""
 
     archive: str
@@ -57,30 +51,13 @@ class Archive:
         return Path(self.file) if self.file == self.archive else Path(self.archive, self.file)
 
 
-@dataclass(frozen=True)
-class Known:
-    """One row of counts.tsv: the number of pairs that others report after a step."""
-
-    pair: str
-    train: str
-    step: str
-    pairs: int
-    evidence: str
-
-
-def _number(where: str, column: str, text: str) -> int | None:
-    if text != UNKNOWN and not text.isdecimal():
-        raise RecipeError(f"{where}: '{text}' in column {column} is not a number or {UNKNOWN} (unknown).")
-    return None if text == UNKNOWN else int(text)
-
-
 def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
     sources = []
-    for where, (split, pairs, language, archive, member, lines) in read_rows(path, SOURCE_COLUMNS):
+    for where, (split, pairs, language, archive, member, lines) in read_rows(path, Source._fields):
         for text in (split, language):
-            if not re.fullmatch(r"[\w][\w.-]*", text):  # they become names of files
-                raise RecipeError(f"{where}: '{text}' may hold letters, digits, '_', '-' and '.' only.")
+            if not NAME.fullmatch(text):
+                raise RecipeError(f"{where}: '{text}' {ALLOWED}.")
         known = _number(where, "lines", lines)
         sources.append(Source(split, pairs, language, archive, None if member == UNKNOWN else member, known))
     return sources
@@ -89,29 +66,20 @@ def read_sources(path: Path) -> list[Source]:
 def read_archives(path: Path) -> dict[str, list[Archive]]:
     """The alternatives of each archive, in the table's order; RecipeError names the line at fault."""
     archives: dict[str, list[Archive]] = {}
-    for where, (name, url, size, checksum) in read_rows(path, ARCHIVE_COLUMNS):
+    for where, (name, url, size, checksum) in read_rows(path, Archive._fields):
         if not CHECKSUM.fullmatch(checksum):
             raise RecipeError(f"{where}: '{checksum}' is not sha256: or md5: followed by the hexadecimal checksum.")
         row = Archive(name, url, _number(where, "bytes", size), checksum)
-        if not re.fullmatch(r"[\w][\w.-]*", row.file) or not re.fullmatch(r"[\w][\w.-]*", name):
-            raise RecipeError(
-                f"{where}: '{name}' and '{row.file}', the URL's last part, become names of files; use letters, "
-                "digits, '_', '-' and '.' only."
-            )
+        if not NAME.fullmatch(row.file) or not NAME.fullmatch(name):
+            raise RecipeError(f"{where}: '{name}' and '{row.file}', the URL's last part, {ALLOWED}.")
         archives.setdefault(name, []).append(row)
     return archives
 
 
-def read_counts(path: Path) -> list[Known]:
-    """Reads a table of known counts; RecipeError names the line at fault."""
-    known = []
-    for where, (pair, train, step, pairs, evidence) in read_rows(path, COUNT_COLUMNS):
-        count = _number(where, "pairs", pairs)
-        if step not in STEPS:
-            raise RecipeError(f"{where}: '{step}' is not a step; the steps are {', '.join(STEPS)}.")
-        if count is not None:
-            known.append(Known(pair, train, step, count, evidence))
-    return known
+def _number(where: str, column: str, text: str) -> int | None:
+    if text != UNKNOWN and not text.isdecimal():
+        raise RecipeError(f"{where}: '{text}' in column {column} is not a number or {UNKNOWN} (unknown).")
+    return None if text == UNKNOWN else int(text)
 
 
 def pair_tests(run: Run) -> list[str]:
@@ -172,12 +140,3 @@ def wanted_archives(run: Run) -> dict[str, list[Archive]]:
                 f"{table} has no archive '{row.archive}', which {run.recipe.corpus.sources} names: add a row."
             )
     return {name: archives[name] for name in dict.fromkeys(row.archive for row in rows)}
-
-
-def known_counts(run: Run) -> list[Known]:
-    """The rows of counts.tsv for the training splits of this pair."""
-    table = run.recipe.corpus.counts
-    train = sorted(run.recipe.corpus.train_splits(run.pair))
-    pairs = (run.pair, f"{run.target}-{run.source}")
-    rows = read_counts(table) if table is not None else []
-    return [row for row in rows if row.pair in pairs and sorted(row.train.split()) == train]

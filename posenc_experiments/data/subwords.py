@@ -3,9 +3,9 @@
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 import sacremoses
 import sentencepiece
@@ -13,20 +13,54 @@ from subword_nmt import apply_bpe, learn_bpe
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import SUBWORDS, Prepare
-from posenc_experiments.data.normalize import normalizer
 
 BATCH = 2_000  # lines held at once
 THREADS = 16  # fixed, because the model file records it and must not depend on the machine
 
 
-class Subwords(Protocol):
-    """A learnt method for the text of one language."""
+@cache
+def normalizer(language: str, lowercase: bool, punctuation: bool) -> Callable[[str], str]:
+    """A function that changes one line of `language` before it is split into tokens.
+
+    It changes the text of a model (prepare.lowercase and normalize-punctuation) and that of the lowercased score. It
+    lowercases first, as Multi30k's own script does, and then applies sacremoses' version of normalize-punctuation.
+    """
+    moses = sacremoses.MosesPunctNormalizer(language) if punctuation else None
+
+    def normalize(line: str) -> str:
+        line = line.lower() if lowercase else line
+        return line if moses is None else str(moses.normalize(line))
+
+    return normalize
+
+
+class Subwords:
+    """A learnt method for the text of one language. This one learns nothing: words between spaces are the tokens.
+
+    Text is first changed as prepare.lowercase and prepare.normalize-punctuation say.
+    """
+
+    #: what is learnt, in the directory of the prepared data
+    file = ""
+
+    def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
+        self.change = normalizer(language, settings.lowercase, settings.normalize_punctuation)
+
+    @classmethod
+    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
+        """Learns from (language, changed line) pairs."""
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """The tokens of each line, streamed; no token contains white space."""
+        return self.split(map(self.change, lines))
+
+    def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """The tokens of changed lines."""
+        return (line.split() for line in lines)
 
     def decode(self, tokens: list[str]) -> str:
         """The sentence of these tokens, detokenized."""
+        return " ".join(tokens)
 
 
 class WrongSize(RecipeError):
@@ -37,17 +71,17 @@ class WrongSize(RecipeError):
         self.least, self.most = least, most
 
 
-class SentencePiece:
+class SentencePiece(Subwords):
     """Kudo and Richardson 2018, with BPE, learnt on raw text."""
 
     file = "sentencepiece.model"
 
-    def __init__(self, directory: Path, language: str) -> None:
+    def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
+        super().__init__(directory, language, settings)
         self.model = sentencepiece.SentencePieceProcessor(model_file=str(directory / self.file))
 
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
-        """Learns from (language, line) pairs."""
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -66,8 +100,9 @@ class SentencePiece:
             raise _refusal(str(error), settings.vocabulary) from None
         (directory / cls.file).write_bytes(model.getvalue())
 
-    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        for batch in batches(lines):
+    def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        iterator = iter(lines)
+        while batch := list(itertools.islice(iterator, BATCH)):
             yield from self.model.encode(batch, out_type=str, num_threads=1)
 
     def decode(self, tokens: list[str]) -> str:
@@ -90,12 +125,13 @@ def _refusal(message: str, size: int) -> RecipeError:
     return RecipeError(f"{what}: {reason}; change prepare.vocabulary, in the recipe or by --set prepare.vocabulary=N.")
 
 
-class SubwordNmt:
+class SubwordNmt(Subwords):
     """Sennrich et al. 2016: byte-pair encoding of Moses tokens, as in older recipes."""
 
     file = "bpe.codes"
 
-    def __init__(self, directory: Path, language: str) -> None:
+    def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
+        super().__init__(directory, language, settings)
         with open(directory / self.file, encoding="utf-8") as file:
             self.bpe = apply_bpe.BPE(file)
         self.tokenizer = sacremoses.MosesTokenizer(lang=language)
@@ -115,7 +151,7 @@ class SubwordNmt:
         with open(directory / cls.file, "w", encoding="utf-8", newline="\n") as codes:
             learn_bpe.learn_bpe(tokens(), codes, settings.vocabulary)
 
-    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
+    def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
         for line in lines:
             yield str(self.bpe.process_line(self.tokenizer.tokenize(line, return_str=True))).split()
 
@@ -124,51 +160,13 @@ class SubwordNmt:
         return str(self.detokenizer.detokenize(text.split()))
 
 
-class NoSubwords:
-    """No subwords: tokens are separated by spaces."""
-
-    file = ""
-
-    def __init__(self, directory: Path, language: str) -> None:
-        pass
-
-    @classmethod
-    def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
-        """Does nothing: words need not be learnt."""
-
-    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        return (line.split() for line in lines)
-
-    def decode(self, tokens: list[str]) -> str:
-        return " ".join(tokens)
-
-
-METHODS: dict[str, type[SentencePiece] | type[SubwordNmt] | type[NoSubwords]] = {
-    "sentencepiece": SentencePiece,
-    "subword-nmt": SubwordNmt,
-    "none": NoSubwords,
-}
+METHODS = {"sentencepiece": SentencePiece, "subword-nmt": SubwordNmt, "none": Subwords}
 assert tuple(METHODS) == SUBWORDS
-
-
-class Normalized:
-    """Subwords of text that is first lowercased or has its punctuation normalized."""
-
-    def __init__(self, subwords: Subwords, language: str, settings: Prepare) -> None:
-        self.subwords = subwords
-        self.change = normalizer(language, settings.lowercase, settings.normalize_punctuation)
-
-    def encode(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        return self.subwords.encode(map(self.change, lines))
-
-    def decode(self, tokens: list[str]) -> str:
-        return self.subwords.decode(tokens)
 
 
 def load(directory: Path, language: str, settings: Prepare) -> Subwords:
     """Loads the subwords learnt into `directory`, for one language."""
-    subwords = METHODS[settings.subwords](directory, language)
-    return Normalized(subwords, language, settings) if settings.changes else subwords
+    return METHODS[settings.subwords](directory, language, settings)
 
 
 def of_other_form(lines: Iterable[str], settings: Prepare) -> list[int]:
@@ -183,14 +181,6 @@ def of_other_form(lines: Iterable[str], settings: Prepare) -> list[int]:
 
 def learn(directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
     """Learns subwords from (language, line) pairs into `directory`, and changes lines as the loaded subwords will."""
-    if settings.changes:
-        how = (settings.lowercase, settings.normalize_punctuation)
-        lines = ((language, normalizer(language, *how)(line)) for language, line in lines)
-    METHODS[settings.subwords].learn(directory, lines, settings)
-
-
-def batches(lines: Iterable[str], size: int = BATCH) -> Iterator[list[str]]:
-    """Lists of at most `size` lines."""
-    iterator = iter(lines)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch
+    how = (settings.lowercase, settings.normalize_punctuation)
+    changed = ((language, normalizer(language, *how)(line)) for language, line in lines)
+    METHODS[settings.subwords].learn(directory, changed, settings)

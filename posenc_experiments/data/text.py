@@ -14,23 +14,16 @@ from typing import BinaryIO, cast
 from posenc_experiments.base.errors import RecipeError
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """Opens plain or gzip-compressed (`.gz`) bytes."""
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else open(path, "rb")
-
-
 @contextmanager
-def open_raw(path: Path) -> Iterator[BinaryIO]:
-    """Opens a raw file for reading; RecipeError if it is missing or truncated."""
+def open_raw(path: Path, fix: str = "delete it and run the stage download again") -> Iterator[BinaryIO]:
+    """Opens a raw file, plain or compressed (`.gz`); RecipeError if it is missing or, with this `fix`, truncated."""
     try:
-        with open_binary(path) as file:
-            yield file
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            yield cast(BinaryIO, file)
     except FileNotFoundError:
         raise RecipeError(f"{path} is missing: run the stage download.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise RecipeError(
-            f"{path} is not a whole gzip file ({error}): delete it and run the stage download again."
-        ) from None
+        raise RecipeError(f"{path} is not a whole gzip file ({error}): {fix}.") from None
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -43,25 +36,6 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def clean(text: str) -> str:
     """The text with each run of white space, line separators and carriage returns included, as a single space."""
     return " ".join(text.split())
-
-
-def odd_separators(line: bytes) -> bool:
-    """Whether other tools would split this line, where a carriage return at its end does not count."""
-    line = line.removesuffix(b"\r")
-    return any(separator in line for separator in ODD_SEPARATORS)
-
-
-ODD_SEPARATORS = (
-    b"\r",
-    b"\x0b",
-    b"\x0c",
-    b"\x1c",
-    b"\x1d",
-    b"\x1e",
-    b"\xc2\x85",
-    b"\xe2\x80\xa8",
-    b"\xe2\x80\xa9",
-)
 
 
 def clean_eval_lines(path: Path, name: str | None = None) -> Iterator[str]:

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from typing import Any
 
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
-from posenc_experiments.data.normalize import normalizer
+from posenc_experiments.data.subwords import normalizer
 
 # Equals perl's s{(\S)-(\S)}{...}g on bytes: matches include the letters beside a hyphen, so a-b-c keeps its second one.
 COMPOUND = re.compile(rb"(\S)-(\S)")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.languages import has_asian_ter
+from posenc_experiments.base.languages import has_asian_ter, local_reference
 from posenc_experiments.base.markers import file_hash, read_json, write_json
 from posenc_experiments.base.step import Step
-from posenc_experiments.data import testsets, text
+from posenc_experiments.data import text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED
@@ -108,7 +108,7 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
     """
     name, pair = experiment.run.recipe.score.testsets[test], experiment.run.pair
     option = f"sacrebleu -t {name} -l {pair}"
-    reference = testsets.local_reference(name, pair)
+    reference = local_reference(name, pair)
     if reference is None:
         return (
             f"{test} as downloaded, not compared with `{option}`, which is not on this machine "

@@ -17,7 +17,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import literal
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import lengths, prepare
+from posenc_experiments.data import prepare, prepared
 from posenc_experiments.data.prepared import is_prepared
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, train_command
@@ -263,9 +263,9 @@ def _data_faults(checked: Checked) -> Iterator[Fault]:
     """Faults if fairseq would leave out prepared pairs, or fail at one."""
     run, get = checked.run, checked.get
     subsets = [prepare.subset(run, test) for test in pair_tests(run)]
-    longest = [lengths.longest(run, subset) for subset in subsets]
+    longest = [prepared.longest(run, subset) for subset in subsets]
     if checked.experiment:
-        train, valid = lengths.longest(run, "train"), lengths.longest(run, "valid")
+        train, valid = prepared.longest(run, "train"), prepared.longest(run, "valid")
         # With this flag, the user wants validation to leave out long pairs.
         longest += [train, *([] if get("skip-invalid-size-inputs-valid-test") else [valid])]
         truncates = get("truncate-source")
@@ -279,7 +279,7 @@ def _data_faults(checked: Checked) -> Iterator[Fault]:
     }
     yield from _too_long(checked, positions | tokens)
     if not checked.experiment:
-        yield from _too_short(checked, min(lengths.shortest_source(run, subset) for subset in subsets))
+        yield from _too_short(checked, min(prepared.shortest_source(run, subset) for subset in subsets))
 
 
 def _too_long(checked: Checked, bounds: dict[str, int]) -> Iterator[Fault]:

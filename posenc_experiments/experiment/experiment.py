@@ -18,11 +18,11 @@ from typing import Any, Self
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, parse_flags
-from posenc_experiments.base.languages import require_tokenizer
+from posenc_experiments.base.languages import local_reference, require_tokenizer
 from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import lengths, prepared, testsets
+from posenc_experiments.data import prepared
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.fairseq_flags import file_problem, normalized, value_of, whole, without_hardware
@@ -257,9 +257,7 @@ class Experiment(ExperimentDirectory):
         scoring = replace(self.run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
         tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
         versions = [importlib.metadata.version(tool) for tool in tools]
-        local = {
-            test: testsets.local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()
-        }
+        local = {test: local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()}
         return [versions, not_default(scoring), local]
 
     def is_done(self, stage: str) -> bool:
@@ -312,7 +310,10 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         # One step of all processes is already a larger batch: each takes a smaller part.
         max_tokens = wanted // workers
         if prepared.is_prepared(run):
-            longest, which = max(*lengths.longest(run, "train"), *lengths.longest(run, "valid")), "in the prepared data"
+            longest, which = (
+                max(*prepared.longest(run, "train"), *prepared.longest(run, "valid")),
+                "in the prepared data",
+            )
         else:
             limits = run.recipe.prepare
             longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # </s> is a token, too

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from posenc_experiments.analysis.page import p_values, render
 from posenc_experiments.analysis.record import ModelSettings, analyse_experiment
 from posenc_experiments.cli import group
-from posenc_experiments.data.lengths import HEADER, MAGIC
+from posenc_experiments.data.prepared import HEADER, MAGIC
 from posenc_experiments.evaluation.pooling import Comparison, pool
 from posenc_experiments.evaluation.results import of_tests, read_results
 from posenc_experiments.experiment.layout import ANALYSIS

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,9 @@ from click.testing import CliRunner, Result
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.cli import group
 from posenc_experiments.commands.own import choose_settings
+from tests import forked
 from tests.experiments.data.own_text import as_gzip, own_conf
+from tests.experiments.tiny import command, directories
 from tests.toy import make_corpus
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,31 +30,20 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
     return CliRunner().invoke(group, ["own", "--recipe", str(RECIPE), *map(str, [*places, *options])])
 
 
-def test_without_text_it_prints_its_usage() -> None:
-    script = [ROOT / "recipes" / "own" / "run.sh"]
-    result = subprocess.run(["bash", *script], capture_output=True, encoding="utf-8", check=False)
-    assert result.returncode == 1
-    assert (
-        result.stderr.splitlines()[-1]
-        == "Error: --text is missing: name the directory of your text; --help lists all options."
-    )
-    for words in ("bash recipes/own/run.sh --text DIR --pair en-de", "output/NAME/PAIR", "train.en"):
-        assert words in result.stdout
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "--pair is missing: name source and target"),
-        (["--pair", "en-../x"], "--pair en-../x: name"),
-        (["--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
-        (["--pair", "en-de", "--conf", "huge"], "--conf huge"),
-        (["--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text, --name and --pair"),
-        (["--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
+        ([], "--text is missing: name the directory of your text; --help lists all options."),
+        (["--text", "TEXT"], "--pair is missing: name source and target"),
+        (["--text", "TEXT", "--pair", "en-../x"], "--pair en-../x: name"),
+        (["--text", "TEXT", "--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
+        (["--text", "TEXT", "--pair", "en-de", "--conf", "huge"], "--conf huge"),
+        (["--text", "TEXT", "--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text"),
+        (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
     ],
 )
 def test_misuse_is_one_sentence(tmp_path: Path, text: Path, options: list[str], message: str) -> None:
-    result = own(tmp_path, "--text", text, *options)
+    result = own(tmp_path, *[str(text) if option == "TEXT" else option for option in options])
     assert result.exit_code == 1
     assert re.match(f"Error: .*{message}", result.stderr)
     assert result.stderr.count("\n") == 1
@@ -123,33 +112,17 @@ def test_the_settings_are_complete(name: str) -> None:
 
 def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path) -> None:
     def run(directory: Path, *options: str) -> str:
-        words = [
-            sys.executable,
-            "-m",
-            "posenc_experiments",
-            "own",
-            "--recipe",
-            RECIPE,
-            "--name",
-            "mine",
-            "--pair",
-            "en-de",
-        ]
-        words += ["--conf", own_conf(tmp_path), "--text", directory, "--gpus", "0", "--cpus", "1"]
-        words += ["--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output"]
-        words += ["--set", "train.max-epoch=2", "--experiments", "sinusoidal", *options]
-        result = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+        words = ["--recipe", RECIPE, "--name", "mine", "--pair", "en-de", "--conf", own_conf(tmp_path)]
+        words += ["--text", directory, *directories(tmp_path), "--experiments", "sinusoidal"]
+        result = forked.run_command(command("own", *words, "--set", "train.max-epoch=2", *options))
         assert result.returncode == 0, result.stdout + result.stderr
-        return result.stdout
-
-    def directories() -> list[Path]:
-        return sorted((tmp_path / "output/mine/en-de").glob("sinusoidal-????????/seed1"))
+        return str(result.stdout)
 
     for side in ("en", "de"):
         (text / f"test.{side}").unlink()
     said = run(text)
     assert "mine en-de test_2016, all with --max-epoch 2\n" in said
-    (directory,) = directories()
+    (directory,) = (tmp_path / "output/mine/en-de").glob("sinusoidal-????????/seed1")
     assert (directory / "test_2016.ref").read_bytes() == (text / "test_2016.de").read_bytes()
 
     # The same text, compressed and under another path: nothing is trained or translated again.
@@ -158,10 +131,10 @@ def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()} == times
 
     # Other text in the same files, of equal size and time, is another experiment.
-    packed = tmp_path / "compressed" / "train.de.gz"
-    packed.unlink()
+    (tmp_path / "compressed" / "train.de.gz").unlink()
     lines = (text / "train.de").read_text().splitlines()
     (tmp_path / "compressed" / "train.de").write_text("".join(f"{line}\n" for line in [*lines[1:], lines[0]]))
     os.utime(tmp_path / "compressed" / "train.de", (0, 0))
-    run(tmp_path / "compressed", "--stages", "download..train")
-    assert len(directories()) == 2
+    said = run(tmp_path / "compressed", "--dry-run")
+    assert "output/mine/en-de/sinusoidal-" in said
+    assert directory.parent.name not in said

@@ -8,7 +8,7 @@ import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.data.archives import extract
+from posenc_experiments.data.raw import extract
 from tests.recipes.wmt import as_sgm, write_archive
 
 KINDS = ["x.tgz", "x.tar", "x.zip"]

@@ -1,16 +1,18 @@
 """Stage download: from disk and from a real local server; files are complete or missing."""
 
+import contextlib
 import dataclasses
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import locked
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, fetch, prepared, text
-from posenc_experiments.data.prepared import contents, download_dir
+from posenc_experiments.data.prepared import download_dir
 from posenc_experiments.data.sources import read_archives, read_sources, wanted_archives
 from tests.experiments.data.server import serve
 from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_sources
@@ -18,12 +20,12 @@ from tests.experiments.tiny import CONF, SPLITS, make_recipe, make_run, write_so
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [f"{split}.{language}" for split in SPLITS for language in ("en", "de")]
 FILES = sorted([*NAMES, "done.json"])
+Asked = list[tuple[str, str | None]]  # the path and the range of each request
 
 
-def part(run: Run, name: str, alternative: int = 0) -> Path:
+def part(run: Run, name: str) -> Path:
     """The path of an archive's unfinished download."""
-    row = wanted_archives(run)[name][alternative]
-    return fetch.part_path(row, download_dir(run) / row.path)
+    return fetch.part_path(download_dir(run) / wanted_archives(run)[name][0].path)
 
 
 @pytest.fixture(autouse=True)
@@ -60,24 +62,26 @@ def test_from_disk_a_changed_byte_is_refused_and_nothing_is_left(tmp_path: Path)
     assert not list(download_dir(run).glob("*train.en*"))
 
 
-def test_from_a_server(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def served(tmp_path: Path, **faults: Any) -> Iterator[tuple[Run, Path, Asked]]:
+    """The tiny recipe, whose corpus a server has; what was asked of it."""
     conf, corpus = make_recipe(tmp_path)
-    with serve(corpus) as (url, asked):
+    with serve(corpus, **faults) as (url, asked):
         write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+        yield make_run(tmp_path, conf, None), corpus, asked
+
+
+def test_from_a_server_that_is_busy_at_first(tmp_path: Path) -> None:
+    with served(tmp_path, busy=2) as (run, _, asked):
         download.download(run)
-        first = len(asked)
         download.download(run)
-    assert first == len(asked) == len(NAMES)
+    assert len(asked) == len(NAMES) + 2
     assert sorted(path.name for path in download_dir(run).iterdir()) == FILES
 
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_killed_download_is_resumed(tmp_path: Path, ranges: bool) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, ranges=ranges) as (url, asked):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, ranges=ranges) as (run, corpus, asked):
         download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         download.download(run)
@@ -87,33 +91,23 @@ def test_a_killed_download_is_resumed(tmp_path: Path, ranges: bool) -> None:
 
 
 def test_a_broken_connection_is_resumed(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    size = (corpus / "train.en").stat().st_size
-    with serve(corpus, cut=size // 2 + 1) as (url, asked):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, cut=700) as (run, corpus, asked):
         download.download(run)
-    assert ("/train.en", f"bytes={size // 2 + 1}-") in asked
+    assert ("/train.en", "bytes=700-") in asked
     assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
 
 
 def test_a_connection_that_always_breaks_leaves_only_a_part(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, cut=3) as (url, _):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, cut=3) as (run, _, _):
         with pytest.raises(RecipeError, match=r"train\.en cannot be reached \(.*\): check the network and run again"):
             download.download(run)
-    assert list(download_dir(run).iterdir()) == [part(run, "train.en")]
+        assert list(download_dir(run).iterdir()) == [part(run, "train.en")]
 
 
 def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus) as (url, _):
-        write_sources(conf.parent, corpus, url)
+    with served(tmp_path) as (run, corpus, _):
         data = (corpus / "train.en").read_bytes()
         (corpus / "train.en").write_bytes(b"X" + data[1:])
-        run = make_run(tmp_path, conf, None)
         with pytest.raises(RecipeError, match="has SHA-256"):
             download.download(run)
         assert not list(download_dir(run).iterdir())
@@ -122,19 +116,8 @@ def test_a_wrong_file_from_a_server_is_thrown_away(tmp_path: Path) -> None:
             download.download(run)
 
 
-def test_a_busy_server_is_retried(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, busy=2) as (url, asked):
-        write_sources(conf.parent, corpus, url)
-        download.download(make_run(tmp_path, conf, None))
-    assert len(asked) == len(NAMES) + 2
-
-
 def test_an_error_page_does_not_replace_the_part(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    with serve(corpus, ranges=False) as (url, _):
-        write_sources(conf.parent, corpus, url)
-        run = make_run(tmp_path, conf, None)
+    with served(tmp_path, ranges=False) as (run, corpus, _):
         download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
         (corpus / "train.en").write_bytes(b"<html>Please log in.</html>")
@@ -143,35 +126,20 @@ def test_an_error_page_does_not_replace_the_part(tmp_path: Path) -> None:
         assert part(run, "train.en").stat().st_size == 100
 
 
-def test_a_file_that_the_user_put_there_is_verified_or_moved_aside(
+def test_a_file_in_its_place_is_verified_and_replaced_if_it_is_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf, corpus = make_recipe(tmp_path)
     run = make_run(tmp_path, conf, corpus)
-    download_dir(run).mkdir(parents=True)
-    (download_dir(run) / "train.en").write_bytes(b"mine")
-    download.download(run)
-    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
-    assert (download_dir(run) / "train.en.other").read_bytes() == b"mine"
-    assert "train.en has 4 bytes instead of " in capsys.readouterr().out
-
-
-def test_no_server(tmp_path: Path) -> None:
-    conf, _ = make_recipe(tmp_path)
-    with pytest.raises(RecipeError, match=r"http://localhost:1/train\.en cannot be reached"):
-        download.download(make_run(tmp_path, conf, None))
-
-
-def test_faults_of_the_table_name_file_and_line(tmp_path: Path) -> None:
-    conf, _ = make_recipe(tmp_path)
-    table = conf.parent / "sources.tsv"
-    lines = table.read_text().split("\n")
-    table.write_text("\n".join(["# a comment", *lines[:2], lines[2].replace("\t", " "), *lines[3:]]))
-    with pytest.raises(RecipeError, match=r"sources\.tsv, line 4: it has 1 columns instead of 6"):
-        contents(make_run(tmp_path, conf, None), ["train"])
-    table.write_text("\n".join(line for line in lines if not line.startswith("valid\t*\tde")))
-    with pytest.raises(RecipeError, match=r"no file for split 'valid', language 'de'"):
-        contents(make_run(tmp_path, conf, None), ["train"])
+    for content in (b"mine", b"cut later"):  # without a record, and with one
+        download_dir(run).mkdir(parents=True, exist_ok=True)
+        (download_dir(run) / "train.en").write_bytes(content)
+        download.download(run)
+        assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+        assert f"train.en has {len(content)} bytes instead of " in capsys.readouterr().out
+    # One that is whole needs no --source.
+    (download_dir(run) / "done.json").unlink()
+    download.download(make_run(tmp_path, conf, None))
 
 
 def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
@@ -181,7 +149,7 @@ def test_the_multi30k_table_is_that_of_the_real_files(shared: Path) -> None:
     for row in rows:
         (archive,) = archives[row.archive]
         path = shared / "data/multi30k" / archive.file
-        fetch.verify(path, archive)
+        assert not fetch.mismatch(path, archive)
         assert archive.path == Path(f"{row.split}.{row.language}.gz")
         assert sum(1 for _ in text.read_lines(path)) == row.lines
 
@@ -220,12 +188,11 @@ def test_a_generator_is_run_once_and_again_when_it_or_its_options_change(
     assert not download_dir(run).exists()
 
 
-def with_mirror(directory: Path, corpus: Path, urls: list[str], size: str | None = None) -> Run:
+def with_urls(directory: Path, urls: list[str], size: str | None = None) -> Run:
     """The tiny recipe, with several URLs of train.en; its size may be unknown."""
     table = directory / "recipe" / "archives.tsv"
-    rows = table.read_text().split("\n")
     made = []
-    for row in rows:
+    for row in table.read_text().split("\n"):
         if row.startswith("train.en\t"):
             name, _, length, checksum = row.split("\t")
             made += ["\t".join((name, f"{url}/train.en", size or length, checksum)) for url in urls]
@@ -241,7 +208,7 @@ def test_the_next_url_is_tried_with_a_message(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "bad" / "train.en").write_bytes(b"X" * (corpus / "train.en").stat().st_size)
     (tmp_path / "empty").mkdir()
     with serve(tmp_path / "empty") as (empty, _), serve(tmp_path / "bad") as (bad, _), serve(corpus) as (good, asked):
-        run = with_mirror(tmp_path, corpus, ["http://localhost:1", empty, bad, good])
+        run = with_urls(tmp_path, ["http://localhost:1", empty, bad, good])
         download.download(run)
     assert ("/train.en", None) in asked
     assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
@@ -253,9 +220,9 @@ def test_the_next_url_is_tried_with_a_message(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_if_no_url_works_all_are_named(tmp_path: Path) -> None:
-    _, corpus = make_recipe(tmp_path)
+    make_recipe(tmp_path)
     with serve(tmp_path) as (empty, _):
-        run = with_mirror(tmp_path, corpus, ["http://localhost:1", empty])
+        run = with_urls(tmp_path, ["http://localhost:1", empty])
         with pytest.raises(RecipeError) as error:
             download.download(run)
     said = str(error.value)
@@ -265,24 +232,13 @@ def test_if_no_url_works_all_are_named(tmp_path: Path) -> None:
     assert "\n" not in said
 
 
-def test_a_part_of_one_url_is_not_resumed_from_another(tmp_path: Path) -> None:
-    _, corpus = make_recipe(tmp_path)
-    with serve(corpus) as (url, asked):
-        run = with_mirror(tmp_path, corpus, ["http://localhost:1", url])
-        download_dir(run).mkdir(parents=True)
-        part(run, "train.en").write_bytes(b"another file's beginning")
-        download.download(run)
-    assert asked[0] == ("/train.en", None)
-    assert sorted(path.name for path in download_dir(run).iterdir()) == FILES  # and no part is left
-
-
 @pytest.mark.parametrize("have", [0, 100, None])
 def test_an_unknown_size_works(tmp_path: Path, have: int | None) -> None:
     """None: a complete file that was not yet renamed when the run was killed."""
     _, corpus = make_recipe(tmp_path)
     data = (corpus / "train.en").read_bytes()
     with serve(corpus) as (url, asked):
-        run = with_mirror(tmp_path, corpus, [url], size="-")
+        run = with_urls(tmp_path, [url], size="-")
         download_dir(run).mkdir(parents=True)
         if have != 0:
             part(run, "train.en").write_bytes(data[:have])
@@ -294,7 +250,7 @@ def test_an_unknown_size_works(tmp_path: Path, have: int | None) -> None:
 def test_a_damaged_part_is_downloaded_again_once(tmp_path: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     with serve(corpus) as (url, asked):
-        run = with_mirror(tmp_path, corpus, [url])
+        run = with_urls(tmp_path, [url])
         download_dir(run).mkdir(parents=True)
         part(run, "train.en").write_bytes(bytes(100))
         download.download(run)
@@ -317,22 +273,12 @@ def test_two_archives_with_one_file_name_do_not_collide(tmp_path: Path) -> None:
         assert download.archive_path(run, name).read_bytes() == (corpus / name).read_bytes()
 
 
-def test_a_disk_that_is_too_small_is_refused_before_the_first_byte(tmp_path: Path, small_disk: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    (corpus / "train.en").write_bytes(b"x\n" * 200_000)
-    with serve(corpus) as (url, asked):
-        write_sources(conf.parent, corpus, url)
-        with pytest.raises(RecipeError, match=r"The disk of .* has [\d,]+ bytes free, and .* need 40\d,\d\d\d: free"):
-            download.download(make_run(small_disk, conf, None))
-    assert not asked
-
-
 def test_a_disk_that_fills_up_leaves_a_part_to_resume(tmp_path: Path, small_disk: Path) -> None:
     _, corpus = make_recipe(tmp_path)
     (corpus / "train.en").write_bytes(b"x\n" * 200_000)
     with serve(corpus) as (url, _):
         write_sources(tmp_path / "recipe", corpus)
-        run = with_mirror(tmp_path, corpus, [url], size="-")
+        run = with_urls(tmp_path, [url], size="-")
         full = dataclasses.replace(run, data_dir=small_disk)
         with pytest.raises(OSError, match="No space left"):  # the command line prints it as a sentence
             download.download(full)
@@ -340,20 +286,4 @@ def test_a_disk_that_fills_up_leaves_a_part_to_resume(tmp_path: Path, small_disk
         # With enough space, the rest is downloaded.
         shutil.copytree(download_dir(full), download_dir(run))
         download.download(run)
-    assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
-
-
-def test_another_run_in_the_same_directory_is_kept_out(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    run = make_run(tmp_path, conf, corpus)
-    with locked(download_dir(run).parent), pytest.raises(RecipeError, match="in use by another run"):
-        download.download(run)
-
-
-def test_a_file_that_was_cut_is_taken_again(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    run = make_run(tmp_path, conf, corpus)
-    download.download(run)
-    (download_dir(run) / "train.en").write_bytes(b"half")
-    download.download(run)
     assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()

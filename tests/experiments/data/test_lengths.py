@@ -6,7 +6,7 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import lengths
+from posenc_experiments.data import prepared as lengths
 from tests.experiments.tiny import make_recipe, make_run, prepare_data
 
 
@@ -26,7 +26,7 @@ def test_lengths_are_those_of_the_text_with_end_of_sentence(prepared: Run) -> No
         assert lengths.shortest_source(prepared, split) == min(words[0])
 
 
-@pytest.mark.parametrize("cut", [0, 10, 25, 26, 100])
+@pytest.mark.parametrize("cut", [0, 25, 100])
 def test_a_damaged_file_is_one_sentence(prepared: Run, tmp_path: Path, cut: int) -> None:
     path = tmp_path / "train.idx"
     path.write_bytes(lengths.index_files(prepared, "train")[0].read_bytes()[:cut])
