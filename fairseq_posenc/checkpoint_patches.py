@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.dataclass.utils import omegaconf_no_object_check, overwrite_args_by_name
 from fairseq.file_io import PathManager
 from omegaconf import OmegaConf, open_dict
 
 from .arguments import plugin_flags
-from .checkpoints import check_complete, load_checkpoint, message_types, safe_loading
+from .checkpoints import load_checkpoint, message_types, safe_loading
 from .encodings.contract.registry import known_options
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
@@ -77,8 +76,7 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
     def load(path: str, arg_overrides: Any = None, load_on_all_ranks: bool = False) -> dict[str, Any]:
         with name_files_in_errors(str(path)):
             # Not memory-mapped: a training overwrites checkpoint_last.pt in place while it uses its tensors.
-            state = load_checkpoint(_local_copy(path, load_on_all_ranks), mapped=False)
-            check_complete(Path(path), state)
+            state = load_checkpoint(PathManager.get_local_path(path), mapped=False)
             overrides = arg_overrides or {}
             if "position_encoding" in overrides:
                 raise FlagError(
@@ -119,26 +117,11 @@ def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        with name_files_in_errors(str(fpath)):
-            if os.path.exists(fpath) and not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
-                raise CheckpointError("it has no averaged parameters; use a checkpoint of a training with --store-ema.")
-            with safe_loading():
-                state: dict[str, Any] = load_ema_from_checkpoint(fpath)
+        with name_files_in_errors(str(fpath)), safe_loading():
+            state: dict[str, Any] = load_ema_from_checkpoint(fpath)
             return state
 
     return load
-
-
-def _local_copy(path: str, load_on_all_ranks: bool) -> str:
-    """The path of the file, or of a new local copy of a remote file."""
-    local = PathManager.get_local_path(path)
-    if local == path or not PathManager.path_requires_pathmanager(path):
-        return local
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(local)
-    if load_on_all_ranks:
-        torch.distributed.barrier()
-    return PathManager.get_local_path(path)
 
 
 def explain_load_errors(load_model_ensemble_and_task: Any) -> Any:

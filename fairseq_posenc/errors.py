@@ -27,6 +27,10 @@ class FlagError(Refusal, ValueError):
     """A flag, an option or a setting cannot be used."""
 
 
+class ExportError(Refusal, RuntimeError):
+    """A model cannot be exported; nothing was written."""
+
+
 class CheckpointError(Refusal, RuntimeError):
     """A checkpoint cannot be used."""
 

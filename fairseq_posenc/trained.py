@@ -20,15 +20,6 @@ from .model import PositionMismatch, PositionTransformer
 SENTENCEPIECE = Path("..") / "sentencepiece.model"
 
 
-class OtherModel(CheckpointError):
-    """A checkpoint is of a model that is not of this package."""
-
-    def __init__(self, checkpoint: Path, arch: object) -> None:
-        #: the message without its advice
-        self.what = f"{checkpoint} is a model of {arch}, not of this package"
-        super().__init__(f"{self.what}: name a checkpoint of one of its architectures.")
-
-
 @dataclass(frozen=True)
 class Trained:
     """A trained model, in single precision and evaluation mode, with its task and data."""
@@ -82,13 +73,15 @@ def load_trained(
         cpu: whether the model stays on the CPU even where there is a GPU.
 
     Raises:
-        OtherModel: the checkpoint is of a model that is not of this package.
-        CheckpointError: it is no checkpoint; or the dictionaries are missing, damaged or of another model.
+        CheckpointError: it is no checkpoint, or of a model that is not of this package; or the dictionaries are
+            missing, damaged or of another model.
     """
     state = load_checkpoint(checkpoint)
     arch = _setting(state, "model", "_name") or _setting(state, "model", "arch")  # as fairseq looks it up
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
-        raise OtherModel(checkpoint, arch)
+        raise CheckpointError(
+            f"{checkpoint} is a model of {arch}, not of this package: name a checkpoint of one of its architectures."
+        )
     data = data or Path(utils.split_paths(str(_setting(state, "task", "data")))[0])
     try:
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(

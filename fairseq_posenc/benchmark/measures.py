@@ -14,7 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from .data import fixed_batch, load_corpus, synthetic_task
 from .memory import peak_bytes
 from .models import MAX_POSITIONS, SEED, Candidate, Settings, build_inference_model, build_trainer
-from .rounds import CLOCKS, BenchmarkError, Result, Work, race, refusing
+from .rounds import CLOCKS, BenchmarkError, Result, race, refusing
 
 BEAM = 5
 
@@ -51,24 +51,26 @@ def measure_training(settings: Settings, candidates: Sequence[Candidate]) -> lis
     # The warm-up has twice as many, since torch loads a library with the first batch that is padded.
     works = [batches[: 2 * updates]]
     works += [batches[start : start + updates] for start in range(2 * updates, len(batches), updates)]
-    build = partial(trainer_step, settings=settings, task=corpus.task)
 
     def words_per_second(seconds: float, work: list[Any]) -> float:
         return sum(batch["ntokens"] for batch in work) / seconds
 
-    return _timed("training", corpus.name, "words/s", words_per_second, settings, candidates, build, works)
+    builders = {one.name: partial(trainer_step, one, settings, corpus.task) for one in candidates}
+    labels = {"measure": "training", "setting": corpus.name, "unit": "words/s"}
+    return race(builders, works, words_per_second, CLOCKS[settings.clock], settings.group, **labels)
 
 
 def measure_generation(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
     """Sentences per second of fairseq's beam search with cached keys and values."""
     corpus = load_corpus(settings.data)
     works = corpus.batches(corpus.test, settings.rounds + 1, max_sentences=settings.sentences)
-    build = partial(translator, settings=settings, task=corpus.task)
 
     def sentences_per_second(seconds: float, work: Any) -> float:
         return float(work["nsentences"] / seconds)
 
-    return _timed("generation", corpus.name, "sentences/s", sentences_per_second, settings, candidates, build, works)
+    builders = {one.name: partial(translator, one, settings, corpus.task) for one in candidates}
+    labels = {"measure": "generation", "setting": corpus.name, "unit": "sentences/s"}
+    return race(builders, works, sentences_per_second, CLOCKS[settings.clock], settings.group, **labels)
 
 
 def measure_memory(settings: Settings, candidates: Sequence[Candidate], measure: str = "memory") -> list[Result]:
@@ -77,22 +79,28 @@ def measure_memory(settings: Settings, candidates: Sequence[Candidate], measure:
     found: list[Result] = []
     for length in settings.lengths:
         batch = [fixed_batch(task, length, settings.tokens, SEED)]
+        results = [Result(measure, f"n = {length}", one.name, "MiB") for one in candidates]
+        for result, candidate in zip(results, candidates, strict=True):
 
-        def prepare(candidate: Candidate, batch: list[Any] = batch) -> Callable[[], Any]:
-            return partial(trainer_step(candidate, settings, task), batch)
+            def prepare(candidate: Candidate = candidate, batch: list[Any] = batch) -> Callable[[], Any]:
+                return partial(trainer_step(candidate, settings, task), batch)
 
-        found += _peaks(measure, f"n = {length}", settings.device, candidates, prepare)
+            with refusing(result, result is results[0]):
+                result.own.append(peak_bytes(prepare, settings.device) / 2**20)
+                result.stock.append(results[0].own[0])
+        found += results
     return found
 
 
 def measure_growth(settings: Settings, candidates: Sequence[Candidate]) -> list[Result]:
     """Seconds and peak MiB of an update at each length, with the same number of tokens in a batch."""
     task = synthetic_task()
-    build = partial(trainer_step, settings=settings, task=task)
+    builders = {one.name: partial(trainer_step, one, settings, task) for one in candidates}
     found: list[Result] = []
     for length in settings.lengths:
         works = [[fixed_batch(task, length, settings.tokens, SEED + n)] for n in range(settings.rounds + 1)]
-        found += _timed("growth of time", f"n = {length}", "s", lambda s, _: s, settings, candidates, build, works)
+        labels = {"measure": "growth of time", "setting": f"n = {length}", "unit": "s"}
+        found += race(builders, works, lambda s, _: s, CLOCKS[settings.clock], settings.group, **labels)
     return found + measure_memory(settings, candidates, "growth of memory")
 
 
@@ -132,36 +140,3 @@ def translator(candidate: Candidate, settings: Settings, task: TranslationTask) 
         return task.inference_step(generator, [model], on_device)
 
     return step
-
-
-def _timed(
-    measure: str,
-    setting: str,
-    unit: str,
-    figure: Callable[[float, Work], float],
-    settings: Settings,
-    candidates: Sequence[Candidate],
-    build: Callable[[Candidate], Callable[[Work], Any]],
-    works: Sequence[Work],
-) -> list[Result]:
-    """The figures of each model in rounds of work; ``figure`` makes one from the seconds and the work of a round."""
-    results = [Result(measure, setting, one.name, unit) for one in candidates]
-    builders = {one.name: partial(build, one) for one in candidates}
-    race(results, builders, works, figure, CLOCKS[settings.clock], settings.group)
-    return results
-
-
-def _peaks(
-    measure: str,
-    setting: str,
-    device: str,
-    candidates: Sequence[Candidate],
-    prepare: Callable[[Candidate], Callable[[], Any]],
-) -> list[Result]:
-    """The peak MiB of each model, one at a time; ``prepare`` makes the step that is measured."""
-    results = [Result(measure, setting, one.name, "MiB") for one in candidates]
-    for result, candidate in zip(results, candidates, strict=True):
-        with refusing(result, result is results[0]):
-            result.own.append(peak_bytes(partial(prepare, candidate), device) / 2**20)
-            result.stock.append(results[0].own[0])
-    return results

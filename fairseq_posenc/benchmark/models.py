@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,8 +95,6 @@ class Candidate:
     #: None for stock fairseq
     encoding: str | None = None
     flags: tuple[str, ...] = ()
-    #: the values of the flags
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 def parse_candidate(text: str) -> Candidate:
@@ -111,10 +109,10 @@ def parse_candidate(text: str) -> Candidate:
     add_flags(parser)
     try:
         find_encoding(name)
-        parsed = _raising(parser).parse_args(flags)
+        _raising(parser).parse_args(flags)
     except FlagError as error:
         raise BenchmarkError(f"{text}: {error}") from None
-    return Candidate(text, name, flags, {key: value for key, value in vars(parsed).items() if value is not None})
+    return Candidate(text, name, flags)
 
 
 def candidates(texts: Sequence[str]) -> list[Candidate]:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils.benchmark import timer as wall_clock
 
 from ..errors import FlagError, Refusal
-
-Work = TypeVar("Work")
 
 #: the name of stock fairseq's model, with which all others are compared
 STOCK = "stock"
@@ -73,26 +71,30 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def race(
-    results: Sequence[Result],
-    builders: Mapping[str, Callable[[], Callable[[Work], Any]]],
-    works: Sequence[Work],
-    figure: Callable[[float, Work], float],
+    builders: Mapping[str, Callable[[], Callable[[Any], Any]]],
+    works: Sequence[Any],
+    figure: Callable[[float, Any], float],
     clock: Callable[[], float] = wall_clock,
     group: int = 6,
-) -> None:
-    """Times every model on every work item, and adds the figures to its result.
+    *,
+    measure: str,
+    setting: str,
+    unit: str,
+) -> list[Result]:
+    """Times every model on every work item.
 
     Args:
-        results: one for each model, without figures; the first is that with which all others are compared.
-        builders: by name of the model, functions that build it and return the function to time.
+        builders: by name of the model, functions that build it and return the function to time. The first is that with
+            which all others are compared.
         works: the work item of each round; the first round warms up.
         figure: converts the seconds of a round and its work item to a figure in the unit of the results.
         group: number of models in memory at the same time, in addition to the first. Each group runs that again.
+        measure, setting, unit: those of the results.
 
     Raises:
         BenchmarkError: the first cannot be built or run.
     """
-    of_name = {result.encoding: result for result in results}
+    of_name = {name: Result(measure, setting, name, unit) for name in builders}
     first, *others = of_name
     for start in range(0, max(len(others), 1), group):
         steps = {}
@@ -102,7 +104,8 @@ def race(
         for number, work in enumerate(works):
             print(f"round {number} of {len(works) - 1}: {', '.join(steps)}", file=sys.stderr)  # 0 is the warm-up
             found = {}
-            for name in rotated(list(steps), number):
+            names, shift = list(steps), number % len(steps)
+            for name in names[shift:] + names[:shift]:
                 with refusing(of_name[name], name == first):
                     # Without garbage collection, which takes as long as a round of a small model.
                     seconds = timeit.timeit(partial(steps[name], work), timer=clock, number=1)
@@ -115,6 +118,7 @@ def race(
                 of_name[name].stock.append(found[first])
         steps.clear()
         free()
+    return list(of_name.values())
 
 
 @contextmanager
@@ -136,12 +140,6 @@ def refusing(result: Result, is_baseline: bool) -> Iterator[None]:
             raise BenchmarkError(
                 f"{result.encoding} itself, with which others are compared, cannot be measured: {result.refused}"
             ) from error
-
-
-def rotated(names: Sequence[Work], number: int) -> list[Work]:
-    """The names in the order of this round, rotated by one in each round."""
-    shift = number % len(names)
-    return [*names[shift:], *names[:shift]]
 
 
 def free() -> None:

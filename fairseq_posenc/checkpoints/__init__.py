@@ -6,17 +6,15 @@ All loading uses ``weights_only=True``; :mod:`.allowed` lists the types that a f
 from ..errors import CheckpointError
 from .allowed import message_types, safe_loading
 from .averaging import average_checkpoints
-from .checking import check_complete, check_finite
+from .checking import check_finite
 from .loading import load_checkpoint
-from .selection import last_epoch_checkpoints, last_update_checkpoints
+from .selection import last_checkpoints
 
 __all__ = [
     "CheckpointError",
     "average_checkpoints",
-    "check_complete",
     "check_finite",
-    "last_epoch_checkpoints",
-    "last_update_checkpoints",
+    "last_checkpoints",
     "load_checkpoint",
     "message_types",
     "safe_loading",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ from torch import Tensor
 
 from ..errors import CheckpointError, few
 from ..signature import SIGNATURE, parse_signature
-from .literals import EVALUATED, parse_literal
+from .literals import EVALUATED, is_literal
 
-_SCALAR_TYPES = (bool, int, float, str, type(None))
-#: limit of a configuration, which may contain itself
-_MAX_DEPTH = 30
 #: a reference to another setting in omegaconf; anything else in ${} calls a function, such as ${oc.env:HOME}
 _REFERENCE = re.compile(r"\$\{[\w.\[\]]+\}")
 
@@ -36,7 +32,11 @@ def check_state(path: Path, state: Any) -> dict[str, Any]:
             f"{path} is no checkpoint of fairseq: it has no dict 'model' of parameters "
             f"(it holds {holds}); name a file that fairseq-train wrote, such as checkpoint_best.pt."
         )
-    _check_configuration(path, state)
+    for part, kind in (("cfg", dict), ("args", Namespace)):
+        group = state.get(part)
+        if not isinstance(group, kind | None):  # omegaconf would parse a text
+            raise _refusal(path, f"its {part!r} is a {type(group).__name__}, not a {kind.__name__}")
+        _check_settings(path, group, part)
     if SIGNATURE in state["model"]:
         try:
             parse_signature(state["model"][SIGNATURE])
@@ -45,62 +45,33 @@ def check_state(path: Path, state: Any) -> dict[str, Any]:
     return state
 
 
-def _check_configuration(path: Path, state: dict[str, Any]) -> None:
-    for part, kind in (("cfg", dict), ("args", Namespace)):
-        group = state.get(part)
-        if not isinstance(group, kind | None):
-            raise _refusal(path, f"its {part!r} is a {type(group).__name__}, not a {kind.__name__}")
-        for place, value in _settings(path, group, (part,)):
-            if isinstance(value, str):
-                _check_text(path, place, value)
+def _check_settings(path: Path, value: Any, *place: str) -> None:
+    """Refuses a configuration that runs code when it is evaluated.
 
-
-def _settings(path: Path, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Iterates over a configuration depth first: the place and the value of each setting and each container.
-
-    Raises:
-        CheckpointError: it is nested too deeply, or holds other types than numbers, texts and containers.
+    Python evaluates bytes and arrays as code, too, so all types but numbers, texts and containers are refused.
     """
-    yield place, value
-    if len(place) > _MAX_DEPTH:
-        raise _refusal(path, "its configuration holds itself or is nested too deeply")
     if isinstance(value, Namespace):
         value = vars(value)
-    if isinstance(value, dict):
+    if isinstance(value, str):
+        _check_text(path, place, value)
+    elif isinstance(value, dict):
         for key, inner in value.items():
-            if not isinstance(key, _SCALAR_TYPES):
-                raise _refusal(path, f"its setting {'.'.join(place)} has a {type(key).__name__} as a key")
-            yield from _settings(path, inner, (*place, str(key)))
+            _check_settings(path, inner, *place, str(key))
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _settings(path, inner, (*place, "[]"))
-    elif not isinstance(value, _SCALAR_TYPES):
-        raise _refusal(
-            path, f"its setting {'.'.join(place)} is a {type(value).__name__}, not a number, a text, a list or a dict"
-        )
+            _check_settings(path, inner, *place, "[]")
+    elif not isinstance(value, int | float | None):
+        raise _refusal(path, f"its setting {'.'.join(place)} is a {type(value).__name__}, not a number or a text")
 
 
 def _check_text(path: Path, place: tuple[str, ...], text: str) -> None:
     """Refuses a setting that fairseq or omegaconf would evaluate as code."""
-    name = ".".join(place)
+    name, shown = ".".join(place), repr(text[:200])
     if "${" in _REFERENCE.sub("", text.replace("\\", "")):
-        raise _refusal(path, f"its setting {name} = {text[:200]!r} would call a function of omegaconf")
+        raise _refusal(path, f"its setting {name} = {shown} would call a function of omegaconf")
     # Evaluating a bare name runs no code, and other models may have words in a setting of that name.
-    if place[-1] in EVALUATED and not text.isidentifier():
-        try:
-            parse_literal(text)
-        except ValueError as error:
-            raise _refusal(path, f"fairseq would run its setting {name} as code, and {error}") from None
-
-
-def check_complete(path: Path, state: dict[str, Any]) -> None:
-    """Refuses a checkpoint without the parts that fairseq reads in addition to the parameters.
-
-    Files of old versions have the part ``earlier`` instead.
-    """
-    for part, earlier in (("extra_state", "epoch"), ("optimizer_history", "best_loss")):
-        if part not in state and earlier not in state:
-            raise _refusal(path, f"it has no {part!r}")
+    if place[-1] in EVALUATED and not text.isidentifier() and not is_literal(text):
+        raise _refusal(path, f"fairseq would run its setting {name} = {shown} as code")
 
 
 def check_finite(path: Path, name: str, value: Tensor) -> None:

@@ -8,35 +8,28 @@ from pathlib import Path
 from ..errors import CheckpointError, few
 from .loading import StrPath
 
+#: by unit: the names of its checkpoints, and how a training keeps more of them
+_KINDS = {
+    "epoch": (r"checkpoint(\d+)\.pt", "keep more with --keep-last-epochs"),
+    "update": (
+        r"checkpoint_\d+_(\d+)\.pt",
+        "save more with --save-interval-updates, keep more with --keep-interval-updates",
+    ),
+}
 
-def last_epoch_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:
-    """The last `n` checkpoints written at the end of an epoch (`checkpoint<epoch>.pt`), oldest first.
+
+def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None = None) -> list[Path]:
+    """The last `n` checkpoints of a training, oldest first.
 
     Args:
-        up_to: ignore checkpoints of later epochs.
+        unit: "epoch" for those at the end of an epoch (`checkpoint<epoch>.pt`), "update" for those between epochs
+            (`checkpoint_<epoch>_<updates>.pt`), which fairseq writes with `--save-interval-updates`.
+        up_to: ignore checkpoints of later epochs or updates.
 
     Raises:
         CheckpointError: there are fewer than `n`.
     """
-    return _last(directory, n, up_to, r"checkpoint(\d+)\.pt", "epoch", "keep more with --keep-last-epochs")
-
-
-def last_update_checkpoints(directory: StrPath, n: int, *, up_to: int | None = None) -> list[Path]:
-    """The last `n` checkpoints written between epochs (`checkpoint_<epoch>_<updates>.pt`), oldest first.
-
-    fairseq writes them with `--save-interval-updates`.
-
-    Args:
-        up_to: ignore checkpoints of later updates.
-
-    Raises:
-        CheckpointError: there are fewer than `n`.
-    """
-    fix = "save more with --save-interval-updates, keep more with --keep-interval-updates"
-    return _last(directory, n, up_to, r"checkpoint_\d+_(\d+)\.pt", "update", fix)
-
-
-def _last(directory: StrPath, n: int, up_to: int | None, pattern: str, unit: str, fix: str) -> list[Path]:
+    pattern, fix = _KINDS[unit]
     directory = Path(directory)
     if n < 1:
         raise CheckpointError(f"The number of checkpoints to average is {n}; it must be at least 1.")

@@ -5,7 +5,7 @@
 
 import importlib.util
 
-from .errors import ExportError
+from ..errors import ExportError
 
 if importlib.util.find_spec("ctranslate2") is None:
     raise ExportError("CTranslate2 is not installed: run pip install '.[export]' in the repository.")

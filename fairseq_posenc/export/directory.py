@@ -14,13 +14,12 @@ import ctranslate2
 import torch
 
 from .. import __version__
+from ..errors import ExportError
 from ..signature import SIGNATURE, decode_signature
-from ..trained import OtherModel, Trained, load_trained
-from .engine import Engine, search_options
-from .errors import ExportError
+from ..trained import load_trained
 from .specification import make_specification
 from .text import read_sentences, some_sentences, subword_splitter
-from .verification import Verification, verify
+from .verification import Engine, Verification, search_options, verify
 
 #: number of sentences that both translate for the comparison
 SENTENCES = 40
@@ -64,7 +63,7 @@ def export(
         CheckpointError: the checkpoint or its dictionaries cannot be used.
     """
     check_output(output, force)
-    trained = load(checkpoint, data, model_overrides)
+    trained = load_trained(checkpoint, data, model_overrides)
     subwords = sentencepiece or trained.sentencepiece
     split = subword_splitter(subwords, trained.source)
     specification = make_specification(trained.model, trained.source, trained.target)
@@ -81,7 +80,6 @@ def export(
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as name:
             final = _write(specification, Path(name) / "float32", None, subwords)
             verification = verify(trained, Engine(final, trained), sources)
-            verification.require()
             if quantization is not None:
                 specification = make_specification(trained.model, trained.source, trained.target)
                 final = _write(specification, Path(name) / "quantized", quantization, subwords)
@@ -101,27 +99,13 @@ def export(
             }
             text = json.dumps(record, indent=2, ensure_ascii=False)
             (final / RECORD).write_text(f"{text}\n", encoding="utf-8")
-            _move_to_output(final, output, Path(name) / "replaced", force)
+            check_output(output, force)  # something may have been written there since the first check
+            _move_to_output(final, output, Path(name) / "replaced")
     except OSError as error:
         raise ExportError(
             f"{output} cannot be written ({error.strerror or error}): check permissions and space."
         ) from None
     return verification
-
-
-def load(checkpoint: Path, data: Path | None = None, model_overrides: Mapping[str, Any] | None = None) -> Trained:
-    """Loads a checkpoint with :func:`..trained.load_trained`.
-
-    Raises:
-        ExportError: the model is not of this package.
-        CheckpointError: the checkpoint cannot be loaded, or the dictionaries are missing or do not match the model.
-    """
-    try:
-        return load_trained(checkpoint, data, model_overrides)
-    except OtherModel as error:
-        raise ExportError(
-            f"{error.what}: use ct2-fairseq-converter, which comes with CTranslate2, for models of stock fairseq."
-        ) from None
 
 
 def check_output(output: Path, force: bool) -> None:
@@ -142,19 +126,14 @@ def check_output(output: Path, force: bool) -> None:
         )
 
 
-def _move_to_output(made: Path, output: Path, replaced: Path, force: bool) -> None:
-    """Renames the model directory to ``output``, and what is there to ``replaced``; restores that if it fails.
-
-    Raises:
-        ExportError: since the first check, something was written there that may not be replaced.
-    """
-    check_output(output, force)
+def _move_to_output(made: Path, output: Path, replaced: Path) -> None:
+    """Renames the model directory to ``output``, and what is there to ``replaced``; restores that if it fails."""
     try:
         if output.exists():
             output.rename(replaced)
         made.rename(output)
     except BaseException:
-        if replaced.exists() and not os.path.lexists(output):
+        if replaced.exists() and not output.exists():
             replaced.rename(output)
         raise
 

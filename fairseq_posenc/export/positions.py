@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..encodings import PositionEncoding
 from ..encodings.contract.gain import present_scalars
-from .errors import ExportError
+from ..errors import ExportError
 
 
 @dataclass(frozen=True)
@@ -32,31 +32,6 @@ class ExportedEncoding:
     options: dict[str, Any]
     #: its tables, by their attribute in CTranslate2's specification of attention; None removes the attribute
     tables: dict[str, Any] = field(default_factory=dict)
-
-
-#: why CTranslate2 does not support an encoding, where we know the reason
-REASONS: dict[str, str] = {
-    **dict.fromkeys(
-        ("diet_abs", "tupe_abs", "tupe_rel"),
-        "CTranslate2's biases depend on distances, not on pairs of absolute positions",
-    ),
-    **dict.fromkeys(("diet_abs_lin", "linformer"), "CTranslate2's encoder attends to tokens, not to mixtures of them"),
-    **dict.fromkeys(
-        ("transformer_xl", "xlnet"), "CTranslate2's vectors of distances are the same for all heads and not projected"
-    ),
-    **dict.fromkeys(("huang1", "huang2", "huang3"), "CTranslate2's logits have added terms for distances, not factors"),
-    **dict.fromkeys(
-        ("huang4", "deberta"), "CTranslate2's vectors of distances are multiplied with queries only, not with keys"
-    ),
-    "pope": "CTranslate2's queries and keys are as wide as its values, and multiplied as they are",
-    "forget": "CTranslate2's biases depend on distances, not on the words between query and key",
-    "fire": "CTranslate2's biases depend on the distance only, not on the length of the sentence",
-    "gated_t5": "CTranslate2's biases depend on the distance only, not on the query",
-    **dict.fromkeys(
-        ("kerple_log", "kerple_power"),
-        "CTranslate2's tables of biases are finite, and this bias grows with every distance",
-    ),
-}
 
 
 def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool) -> ExportedEncoding:
@@ -70,8 +45,7 @@ def export_encoding(encoding: PositionEncoding, in_decoder: bool, at_input: bool
         ExportError: CTranslate2 does not support it.
     """
     if encoding.name not in CONVERTERS:
-        reason = "CTranslate2's attention does not support this encoding"
-        raise refusal(encoding.name, REASONS.get(encoding.name, reason))
+        raise refusal(encoding.name, "its attention has no such positions; docs/serving.md lists those that it has")
     if encoding.segments is not None:
         raise refusal("segments", "CTranslate2 has no segment attention; train without --segment-separator")
     if encoding.urpe is not None:

@@ -11,8 +11,8 @@ from ctranslate2.converters import fairseq as stock
 from ctranslate2.specs import common_spec, model_spec, transformer_spec
 
 from ..attention.module import PositionCrossAttention
+from ..errors import ExportError
 from ..input_positions import LearnedPositions
-from .errors import ExportError
 from .positions import export_encoding, refusal
 
 ACTIVATIONS = {

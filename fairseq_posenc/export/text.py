@@ -12,8 +12,8 @@ import torch
 from fairseq.data import data_utils
 from torch import Tensor
 
+from ..errors import ExportError, brief
 from ..trained import Trained
-from .errors import ExportError
 
 #: minimum overlap of SentencePiece's subwords and the dictionary, as a fraction of the smaller of the two. We measured
 #: over 0.99 for matching ones and at most 0.6 for another corpus. A dictionary may lack rare subwords, and a joint
@@ -33,52 +33,26 @@ def subword_splitter(sentencepiece: Path | None, dictionary: Any) -> Callable[[s
     """
     if sentencepiece is None:
         return str.split
-    processor = _load(sentencepiece)
-    _check(processor, sentencepiece, dictionary)
-    return partial(processor.encode, out_type=str)
-
-
-def _load(path: Path) -> Any:
     try:
         from sentencepiece import SentencePieceProcessor
+
+        processor = SentencePieceProcessor(model_file=str(sentencepiece))
     except ImportError:
         raise ExportError("SentencePiece is not installed: run pip install '.[export]' in the repository.") from None
-    try:
-        return SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError):
-        raise ExportError(f"{path} is not a SentencePiece model: name the one that segmented the data.") from None
-
-
-def _check(processor: Any, path: Path, dictionary: Any) -> None:
-    """Refuses a SentencePiece model that did not segment the data, with which most subwords would be unknown."""
+        raise ExportError(
+            f"{sentencepiece} is not a SentencePiece model: name the one that segmented the data."
+        ) from None
     special = (processor.is_unknown, processor.is_control, processor.is_unused, processor.is_byte)
     pieces = {processor.id_to_piece(n) for n in range(len(processor)) if not any(kind(n) for kind in special)}
     known = set(dictionary.symbols[dictionary.nspecial :])
     shared, smaller = len(pieces & known), min(len(pieces), len(known))
-    if shared < MIN_OVERLAP * smaller:
+    if shared < MIN_OVERLAP * smaller:  # with such a model most subwords would be unknown
         raise ExportError(
-            f"{path} has only {shared:,} of {smaller:,} subwords in common with the source dictionary: name the "
-            "SentencePiece model that segmented this training's data with --sentencepiece."
+            f"{sentencepiece} has only {shared:,} of {smaller:,} subwords in common with the source dictionary: name "
+            "the SentencePiece model that segmented this training's data with --sentencepiece."
         )
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text; only a newline ends a line.
-
-    Raises:
-        ExportError: the text cannot be read, is empty, or is not UTF-8.
-    """
-    try:
-        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be read ({error.strerror}): name a text with one sentence per line."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ExportError(f"{path} is not UTF-8 ({error.reason}): convert it or name another text.") from None
-    if lines == [""]:
-        raise ExportError(f"{path} is empty: name a text with one sentence per line.")
-    return [" ".join(line.split()) for line in lines]
+    return partial(processor.encode, out_type=str)
 
 
 def read_sentences(path: Path, trained: Trained, split: Callable[[str], list[str]]) -> list[Tensor]:
@@ -87,8 +61,12 @@ def read_sentences(path: Path, trained: Trained, split: Callable[[str], list[str
     Raises:
         ExportError: the text cannot be read, or a line is longer than the model's maximum length.
     """
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"{path} cannot be read ({brief(error)}): name a UTF-8 text, one sentence a line.") from None
     sentences = []
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(lines, 1):
         tokens = map(trained.source.index, split(line))
         sentences.append(torch.tensor([*tokens, trained.source.eos()], dtype=torch.int64))
         if not trained.accepts(sentences[-1]):

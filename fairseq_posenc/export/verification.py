@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import ctranslate2
 import numpy as np
+import torch
+from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from ..scoring import batches, log_probabilities
+from ..errors import ExportError
+from ..scoring import batches, log_probabilities, source_batch
 from ..trained import Trained
-from .engine import Engine, fairseq_search
-from .errors import ExportError
+from .specification import BLANK
 from .text import random_sentence
 
+#: defaults of fairseq-generate: --beam, --lenpen (log P is divided by length^lenpen; the length includes </s>) and
+#: --max-len-b
+BEAM, LENPEN, LONGEST_OUTPUT = 5, 1.0, 200
 #: maximum difference in nats; relative for a sentence with |log P| > 1 nat
 TOLERANCE = 1e-3
 #: number of tokens of the random sentences, longer than most samples, so that large distances are compared too
@@ -34,29 +42,78 @@ class Verification:
     tokens: int
     #: largest difference of a token's log-probability, in nats
     token: float
-    #: largest difference of a sentence's log P, for fairseq's translations, in nats or relative, whichever is less
-    sentence: float
-    #: the same for CTranslate2's own translations and the scores of its search, which decodes incrementally
+    #: largest difference of log P of CTranslate2's own translations from the scores of its search, which decodes
+    #: incrementally, in nats or relative, whichever is less
     search: float
-
-    def require(self) -> None:
-        """Requires that all differences are within the tolerance.
-
-        Raises:
-            ExportError: one is not, or is NaN.
-        """
-        if not all(difference <= TOLERANCE for difference in (self.token, self.sentence, self.search)):
-            raise ExportError(
-                f"CTranslate2 and fairseq differ, so nothing was exported: {self} (at most {TOLERANCE:g} nats are "
-                "allowed)."
-            )
 
     def __str__(self) -> str:
         return (
-            f"{self.tokens:,} tokens' log-probabilities differ by at most {self.token:.1e}, log P of a sentence by "
-            f"{self.sentence:.1e}, the search's scores by {self.search:.1e}; {self.identical:,} of {self.sentences:,} "
-            "translations are the same"
+            f"{self.tokens:,} tokens' log-probabilities differ by at most {self.token:.1e}, the search's scores by "
+            f"{self.search:.1e}; {self.identical:,} of {self.sentences:,} translations are the same"
         )
+
+
+def search_options(trained: Trained) -> dict[str, Any]:
+    """Keyword arguments of ``translate_batch`` that reproduce fairseq-generate's search with this model.
+
+    Like fairseq, the search outputs neither <pad> nor an empty translation. It does not truncate long sources, which
+    fairseq refuses.
+    """
+    return {
+        "beam_size": BEAM,
+        "length_penalty": LENPEN,
+        "max_decoding_length": min(LONGEST_OUTPUT, trained.model.max_positions()[1] - 1),
+        "min_decoding_length": 1,
+        "max_input_length": 0,
+        "suppress_sequences": [[BLANK]],
+    }
+
+
+class Engine:
+    """A model directory, loaded by CTranslate2 on the CPU."""
+
+    def __init__(self, directory: Path, trained: Trained, compute_type: str = "float32") -> None:
+        self.trained = trained
+        threads = torch.get_num_threads()
+        self.translator = ctranslate2.Translator(
+            str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+        )
+
+    def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
+        """Like :func:`fairseq_posenc.scoring.log_probabilities`, for targets that end in </s>."""
+        texts = words(self.trained.source, sources), words(self.trained.target, targets)
+        options = {"max_input_length": 0, "max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}
+        return [np.array(scored.log_probs) for scored in self.translator.score_batch(*texts, **options)]
+
+    def translate(self, sources: Sequence[Tensor], **changes: Any) -> list[tuple[Tensor, float]]:
+        """The best translation of each sentence, which ends in </s> unless it reached the maximum length, and its log P
+        in the search; ``changes`` replace some of :func:`search_options`.
+        """
+        options = search_options(self.trained) | changes
+        options |= {"max_batch_size": 32, "return_scores": True, "return_end_token": True}
+        results = self.translator.translate_batch(words(self.trained.source, sources), **options)
+        found = []
+        for result in results:
+            tokens = torch.tensor([self.trained.target.index(word) for word in result.hypotheses[0]])
+            found.append((tokens, result.scores[0] * len(tokens) ** options["length_penalty"]))
+        return found
+
+
+def words(dictionary: Any, sentences: Sequence[Tensor]) -> list[list[str]]:
+    """The tokens as text without </s>, which CTranslate2 adds itself."""
+    return [[dictionary[index] for index in sentence[:-1].tolist()] for sentence in sentences]
+
+
+def translate_with_fairseq(trained: Trained, sources: Sequence[Tensor]) -> list[Tensor]:
+    """fairseq's best translation of each sentence, with </s>."""
+    search = {"beam_size": BEAM, "len_penalty": LENPEN, "max_len_b": LONGEST_OUTPUT}
+    generator = SequenceGenerator([trained.model], trained.target, **search)
+    found: dict[int, Tensor] = {}
+    for numbers in batches(sources, BATCH_TOKENS):
+        batch = source_batch(trained, [sources[number] for number in numbers])
+        finished = generator.generate([trained.model], {"net_input": batch})
+        found.update((number, one[0]["tokens"]) for number, one in zip(numbers, finished, strict=True))
+    return [found[number] for number in range(len(sources))]
 
 
 def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verification:
@@ -64,20 +121,19 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verif
 
     The log-probabilities of a given text verify the parameters. The scores of CTranslate2's search, compared with
     fairseq's scores of the same translations, verify its incremental decoding.
+
+    Raises:
+        ExportError: they differ by more than the tolerance, or a difference is NaN.
     """
-    translate = fairseq_search(trained)
-    translated: dict[int, Tensor] = {}
-    for numbers in batches(sources, BATCH_TOKENS):
-        translated.update(zip(numbers, translate([sources[number] for number in numbers]), strict=True))
-    translations = [translated[number] for number in range(len(sources))]
+    translations = translate_with_fairseq(trained, sources)
     longest = [min(LONG, limit - 1) for limit in trained.model.max_positions()]
     # Their lengths differ, so batches are padded.
     of_source, of_target = (LONG, 7, LONG // 2), (LONG, LONG // 2, 5)
     long_sources = [random_sentence(trained.source, min(length, longest[0]), seed=length) for length in of_source]
     long_targets = [random_sentence(trained.target, min(length, longest[1]), seed=length + 1) for length in of_target]
     all_sources, all_targets = [*sources, *long_sources], [*translations, *long_targets]
-    ours = log_probabilities(trained, all_sources, all_targets)
-    theirs = engine.log_probabilities(all_sources, all_targets)
+    ours = np.concatenate(log_probabilities(trained, all_sources, all_targets))
+    theirs = np.concatenate(engine.log_probabilities(all_sources, all_targets))
     pad, eos = trained.target.pad(), trained.target.eos()
     length = max(map(len, long_targets)) - 1
     # CTranslate2 removes the tokens that a search may not output from its softmax, fairseq keeps them. For this
@@ -88,26 +144,24 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verif
     for searched_sources, options, suppressed in searches:
         found = engine.translate(searched_sources, **options)
         scores = log_probabilities(trained, searched_sources, [tokens for tokens, _ in found], suppressed)
-        searched += [_difference(one.sum(), score) for one, (_, score) in zip(scores, found, strict=True)]
+        searched += [
+            abs(one.sum() - score) / max(1.0, abs(one.sum())) for one, (_, score) in zip(scores, found, strict=True)
+        ]
     served = engine.translate(sources)
-    return Verification(
+    verification = Verification(
         sentences=len(sources),
         identical=sum(
             # CTranslate2 adds no </s> to a translation of the maximum length
             one[one != eos].tolist() == other[other != eos].tolist()
             for one, (other, _) in zip(translations, served, strict=True)
         ),
-        tokens=sum(map(len, ours)),
-        token=_largest(np.abs(one - other).max() for one, other in zip(ours, theirs, strict=True)),
-        sentence=_largest(_difference(one.sum(), other.sum()) for one, other in zip(ours, theirs, strict=True)),
-        search=_largest(searched),
+        tokens=len(ours),
+        token=float(np.abs(ours - theirs).max()),
+        search=float(np.max(searched)),  # NaN if one of the differences is, which Python's max() may ignore
     )
-
-
-def _difference(one: float, other: float) -> float:
-    return float(abs(one - other) / max(1.0, abs(one)))
-
-
-def _largest(differences: Iterable[float]) -> float:
-    """The maximum; NaN if one of the differences is NaN, which max() may ignore."""
-    return float(np.max(list(differences)))
+    if not (verification.token <= TOLERANCE and verification.search <= TOLERANCE):
+        raise ExportError(
+            f"CTranslate2 and fairseq differ, so nothing was exported: {verification} (at most {TOLERANCE:g} nats are "
+            "allowed)."
+        )
+    return verification

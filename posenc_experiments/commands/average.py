@@ -61,8 +61,8 @@ def main(
     from fairseq_posenc import checkpoints
 
     if last is not None:
-        choose = checkpoints.last_epoch_checkpoints if last_epochs is not None else checkpoints.last_update_checkpoints
-        paths = tuple(choose(paths[0], last, up_to=up_to))
+        unit = "epoch" if last_epochs is not None else "update"
+        paths = tuple(checkpoints.last_checkpoints(paths[0], last, unit, up_to=up_to))
     checkpoints.average_checkpoints(
         paths,
         output,

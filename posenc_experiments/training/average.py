@@ -34,11 +34,11 @@ class AverageStage(Step):
             # Imported here, because it imports torch and fairseq, which would slow down --help.
             from fairseq_posenc import checkpoints
 
-            by_updates = recipe.average_by == "updates"
-            choose = checkpoints.last_update_checkpoints if by_updates else checkpoints.last_epoch_checkpoints
             try:
-                last = [experiment.last_checkpoint]
-                paths = last if recipe.average == 1 else choose(experiment.checkpoints, recipe.average)
+                paths = [experiment.last_checkpoint]
+                if recipe.average > 1:
+                    unit = "update" if recipe.average_by == "updates" else "epoch"
+                    paths = checkpoints.last_checkpoints(experiment.checkpoints, recipe.average, unit)
                 # The directory's fingerprint guarantees one training; its data may have another path since a resume.
                 checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
             except checkpoints.CheckpointError as error:

@@ -4,7 +4,6 @@ import io
 import os
 import re
 import tarfile
-import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,12 +53,6 @@ def record(value: object) -> Change:
     return lambda state: state["model"].update({SIGNATURE: content})
 
 
-def endless(state: dict[str, Any]) -> None:
-    values: list[Any] = []
-    values.append(values)
-    model_flag("values", values)(state)
-
-
 DAMAGED: dict[str, tuple[Change, str]] = {
     "code in a setting": (model_flag("adaptive_softmax_cutoff", CODE), "would run its setting cfg.model.adaptive"),
     "code for fconv": (model_flag("decoder_attention", FCONV), "would run its setting cfg.model.decoder_attention"),
@@ -69,24 +62,18 @@ DAMAGED: dict[str, tuple[Change, str]] = {
         r"w2v_args\.model\.conv_",
     ),
     "code in args": (lambda state: state.update(args=Namespace(lamb_betas=CODE)), r"its setting args\.lamb_betas"),
-    "too many": (model_flag("encoder_layers", "[(1, 2)] * 10 ** 12"), "is not a literal"),
     "environment": (model_flag("label", "${oc.env:HOME}"), "would call a function of omegaconf"),
     "escaped": (model_flag("label", "$\\{oc.env:HOME\\}"), "would call a function of omegaconf"),
-    "endless": (endless, "holds itself"),
+    "code in bytes": (model_flag("conv_feature_layers", CODE.encode()), r"cfg\.model\.conv_feature_layers is a bytes"),
     "tensor": (model_flag("dropout", torch.ones(2)), r"cfg\.model\.dropout is a Tensor"),
     "text": (lambda state: state.update(cfg="shaw"), "'cfg' is a str, not a dict"),
     "args": (lambda state: state.update(args={"arch": "shaw"}), "'args' is a dict, not a Namespace"),
-    "record out of range": (record(torch.tensor([300, -1])), "position_version is not JSON in UTF-8"),
-    "record with bytes for the terminal": (record(b"\x1b[31mshaw"), "position_version is not JSON in UTF-8"),
-    "record of depth": (record(b"[" * 100_000), "position_version is not JSON in UTF-8"),
-    "record of no encoding": (record(b'{"encoding": [1]}'), "position_version names no encoding"),
-    "record of a gain": (record(b'{"encoding": "t5", "bias_gain": "a"}'), "position_version has 'a' as its bias_gain"),
-    "record of floats": (record(torch.ones(3)), "position_version is not a one-dimensional tensor of int64"),
+    "record out of range": (record(torch.tensor([300, -1])), "position_version is not a record of positions"),
+    "record of no encoding": (record(b'{"encoding": [1]}'), "position_version is not a record of positions"),
 }
 #: refused only by readers that build a model
 UNLOADABLE: dict[str, tuple[Change, str]] = {
-    "no extra_state": (lambda state: state.pop("extra_state"), "has no 'extra_state'"),
-    "no history": (lambda state: state.pop("optimizer_history"), "has no 'optimizer_history'"),
+    "no extra_state": (lambda state: state.pop("extra_state"), "cannot be loaded .*extra_state"),
     "unknown task": (lambda state: state["cfg"]["task"].update(_name="no\x1b[31mne"), "cannot be loaded"),
     "an option that is a text": (model_flag("clipping_distance", "six"), "--clipping-distance 'six': must be a whole"),
     "another shape": (weight(lambda value: value[:3].clone()), rf"cannot be loaded .*size mismatch for {WEIGHT}"),
@@ -156,15 +143,6 @@ def test_allowed_settings() -> None:
     path = write(lambda state: vars(state["cfg"]["model"]).update(values, unknown="$5 {a} __import__"))
     assert vars(load_checkpoint(path)["cfg"]["model"]).items() >= values.items()
     generate(write(model_flag("adaptive_softmax_cutoff", None)))
-
-
-def test_compressed_archives() -> None:
-    """torch, which never writes them, would map the compressed bytes into memory."""
-    with zipfile.ZipFile(SHAW) as archive, zipfile.ZipFile("checkpoint.pt", "w", zipfile.ZIP_DEFLATED) as copy:
-        for entry in archive.infolist():
-            copy.writestr(entry.filename, archive.read(entry))
-    for read in READERS.values():
-        assert "is compressed" in refusal(read, Path("checkpoint.pt"))
 
 
 def test_a_training_keeps_the_checkpoint_that_it_reads() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import fairseq
 import pytest
 
-from fairseq_posenc.checkpoints.literals import EVALUATED, parse_literal
+from fairseq_posenc.checkpoints.literals import EVALUATED, is_literal
 
 FAIRSEQ = Path(fairseq.__file__).parent
 #: settings of fairseq's fconv, wav2vec 2.0, lamb and wer_args, as in checkpoints
@@ -16,20 +16,18 @@ PUBLISHED = (
 )
 HOSTILE = (
     *("__import__('os').mkdir('ran')", "[mkdir]", "(lambda: 1)()", "[x for x in (1,)]", "[1][0]", "f'{1}'", "2 ** 9"),
-    *("[0] * 10**12", "[0] * 1000 * 1000 * 1000", "'a' * 3", "[1] + (2,)", "[*range(9)]"),
-    *("[" * 10000, "-" * 50000 + "1", "", "a b", "\0", "0" * 200000),
+    *("[0] * 10**12", "[*range(9)]", "''.join", "[" * 10000, "-" * 50000 + "1", "", "a b", "\0"),
 )
 
 
 @pytest.mark.parametrize("text", PUBLISHED)
-def test_literals_have_the_same_value_as_with_eval(text: str) -> None:
-    assert parse_literal(text) == eval(text)
+def test_literals_of_published_models_are_accepted(text: str) -> None:
+    assert is_literal(text)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
-def test_nothing_else_is_a_literal(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a literal, such as"):
-        parse_literal(text)
+def test_what_names_or_calls_anything_is_no_literal(text: str) -> None:
+    assert not is_literal(text)
 
 
 def test_every_setting_that_fairseq_evaluates_is_known() -> None:

@@ -22,17 +22,6 @@ from tests.toy import PACKAGE, generate, hypotheses
 OLD = PACKAGE.parent / "tests" / "checkpoints" / "at_2a633bd"
 
 
-def run(command, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "posenc_experiments", command, *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 def train_subwords(data, prefix, language="en"):
     """A SentencePiece model whose pieces are the words of the data and the space."""
     sentencepiece.SentencePieceTrainer.train(
@@ -85,10 +74,10 @@ def altered(checkpoint, tmp_path):
     return write
 
 
-def test_the_exported_model_translates_as_fairseq_generate(checkpoint, data, tmp_path):
+def test_the_exported_model_translates_as_fairseq_generate(checkpoint, data, tmp_path, command):
     output = tmp_path / "model"
-    finished = run("export", checkpoint, output)
-    assert finished.returncode == 0, finished.stderr
+    finished = command(checkpoint, output)
+    assert finished.exit_code == 0, finished.output
     assert finished.stdout.splitlines()[0] == f"comparing with fairseq on 20 sentences of {data}/valid.en-de.en"
     assert "20 of 20 translations are the same" in finished.stdout
     assert finished.stdout.splitlines()[-1] == f"wrote {output} (float32)"
@@ -215,14 +204,14 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
 
     (tmp_path / "cut.pt").write_bytes(checkpoint.read_bytes()[:5000])
     refuse("damaged or truncated", tmp_path / "cut.pt")
-    refuse(r"transformer_tiny, not of this package.*ct2-fairseq-converter", altered(_name="transformer_tiny"))
+    refuse(r"transformer_tiny, not of this package", altered(_name="transformer_tiny"))
     refuse(r"altered\.pt was trained with other positions than its settings say: ", altered(clipping_distance=3))
     refuse(r"cannot be loaded with the dictionaries in .*dict\.en\.txt.*--data", data=tmp_path)
     for side in ("en", "de"):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
     refuse(r"cannot be loaded with the dictionaries in .*size mismatch.*--data", data=tmp_path)
     (tmp_path / "text").write_bytes(b"\xff\n")
-    refuse("is not UTF-8", sample=tmp_path / "text")
+    refuse("UTF-8", sample=tmp_path / "text")
     (tmp_path / "text").write_text("\n \n")
     refuse("has no words", sample=tmp_path / "text")
     (tmp_path / "text").write_text("s1\n" + "s1 " * 1024 + "\n")
@@ -249,7 +238,12 @@ def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path, command)
 
 def test_without_ctranslate2_the_command_says_how_to_install_it(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['ctranslate2'] = None\n")
-    path = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
-    finished = run("export", "a.pt", "b", PYTHONPATH=path)
+    finished = subprocess.run(
+        [sys.executable, "-m", "posenc_experiments", "export", "a.pt", "b"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 1
     assert finished.stderr.startswith("Error: CTranslate2 is not installed: run pip install '.[export]'")
