@@ -117,8 +117,11 @@ def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        with name_files_in_errors(str(fpath)), safe_loading():
-            state: dict[str, Any] = load_ema_from_checkpoint(fpath)
+        with name_files_in_errors(str(fpath)):
+            if not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
+                raise CheckpointError("it has no averaged parameters; use a checkpoint of a training with --store-ema.")
+            with safe_loading():
+                state: dict[str, Any] = load_ema_from_checkpoint(fpath)
             return state
 
     return load

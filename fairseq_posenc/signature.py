@@ -88,7 +88,7 @@ def decode_signature(signature: Tensor) -> str:
 
 
 def parse_signature(signature: Any) -> dict[str, Any]:
-    """Parses and validates the description of positions in a record.
+    """Parses the description of positions in a record.
 
     Raises:
         ValueError: it is not a record of this package.
@@ -96,7 +96,7 @@ def parse_signature(signature: Any) -> dict[str, Any]:
     try:
         description: dict[str, Any] = json.loads(decode_signature(signature))
         for side in (description, description.get("target", {})):
-            ENCODINGS.get(side.get("encoding", ""))
+            ENCODINGS.get(side.get("encoding", ""))  # raises for what is no description
     except Exception:  # not a tensor of bytes, not JSON in UTF-8, or JSON of something else
         raise ValueError(f"its {SIGNATURE} is not a record of positions") from None
     return description

@@ -147,9 +147,9 @@ class PositionAttention(MultiheadAttention):
         if incremental_state is not None:
             k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
             buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
-            self._set_input_buffer(
-                incremental_state, buffer if from_input is None else {**buffer, "prev_from_input": from_input}
-            )
+            if from_input is not None:
+                buffer["prev_from_input"] = from_input
+            self._set_input_buffer(incremental_state, buffer)
         return q, k, v, positions, key_padding_mask
 
 

@@ -36,7 +36,10 @@ def check_state(path: Path, state: Any) -> dict[str, Any]:
         group = state.get(part)
         if not isinstance(group, kind | None):  # omegaconf would parse a text
             raise _refusal(path, f"its {part!r} is a {type(group).__name__}, not a {kind.__name__}")
-        _check_settings(path, group, part)
+        try:
+            _check_settings(path, group, part)
+        except RecursionError:
+            raise _refusal(path, f"its {part!r} holds itself or is nested too deeply") from None
     if SIGNATURE in state["model"]:
         try:
             parse_signature(state["model"][SIGNATURE])
@@ -61,7 +64,9 @@ def _check_settings(path: Path, value: Any, *place: str) -> None:
         for inner in value:
             _check_settings(path, inner, *place, "[]")
     elif not isinstance(value, int | float | None):
-        raise _refusal(path, f"its setting {'.'.join(place)} is a {type(value).__name__}, not a number or a text")
+        raise _refusal(
+            path, f"its setting {'.'.join(place)} is a {type(value).__name__}, not a number, a text, a list or a dict"
+        )
 
 
 def _check_text(path: Path, place: tuple[str, ...], text: str) -> None:

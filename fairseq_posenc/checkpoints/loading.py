@@ -76,6 +76,8 @@ def _check_archive(path: Path) -> None:
         )
     if not any(record.filename.split("/", 1)[-1] == "data.pkl" for record in records):
         raise CheckpointError(f"{path} is a zip file but not a checkpoint; name a file that fairseq-train wrote.")
+    if any(record.compress_type != zipfile.ZIP_STORED for record in records):  # torch would map the bytes as they are
+        raise CheckpointError(f"{path} is refused: it is compressed; use the file as fairseq-train wrote it.")
 
 
 def _truncated(path: Path) -> CheckpointError:

@@ -62,7 +62,7 @@ def read_sentences(path: Path, trained: Trained, split: Callable[[str], list[str
         ExportError: the text cannot be read, or a line is longer than the model's maximum length.
     """
     try:
-        lines = path.read_text("utf-8").split("\n")
+        lines = path.read_bytes().decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ExportError(f"{path} cannot be read ({brief(error)}): name a UTF-8 text, one sentence a line.") from None
     sentences = []

@@ -13,8 +13,8 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from ..errors import ExportError
-from ..scoring import batches, log_probabilities, source_batch
+from ..errors import ExportError, brief
+from ..scoring import BATCH_TOKENS, batches, log_probabilities, source_batch
 from ..trained import Trained
 from .specification import BLANK
 from .text import random_sentence
@@ -26,8 +26,6 @@ BEAM, LENPEN, LONGEST_OUTPUT = 5, 1.0, 200
 TOLERANCE = 1e-3
 #: number of tokens of the random sentences, longer than most samples, so that large distances are compared too
 LONG = 300
-#: source tokens of a batch
-BATCH_TOKENS = 4000
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,12 @@ class Engine:
     def __init__(self, directory: Path, trained: Trained, compute_type: str = "float32") -> None:
         self.trained = trained
         threads = torch.get_num_threads()
-        self.translator = ctranslate2.Translator(
-            str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
-        )
+        try:
+            self.translator = ctranslate2.Translator(
+                str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ExportError(f"CTranslate2 cannot load {directory} ({brief(error)}).") from None
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
         """Like :func:`fairseq_posenc.scoring.log_probabilities`, for targets that end in </s>."""

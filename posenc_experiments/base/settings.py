@@ -114,6 +114,13 @@ class _Values:
         where = where_written(self.origins.get((section, key), self.path), section, key)
         return RecipeError(f"{where}: {str(problem).splitlines()[0].rstrip('.')}.")
 
+    def set(self, section: str, key: str, value: Any, origin: Path | None) -> None:
+        """Sets a value, which overrides that of earlier files, also where its key has '_' in place of '-'."""
+        kind = TYPES[section]
+        if kind is not None and key.replace("-", "_") in kind.__dataclass_fields__:
+            key = key.replace("_", "-")
+        self.values[section][key], self.origins[section, key] = value, origin
+
     def section(self, name: str) -> tuple[Any, Flags]:
         """The values of this pipeline in a section, checked, and the flags of fairseq in it."""
         node = OmegaConf.structured(TYPES[name])
@@ -210,10 +217,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     merged = _Values(path)
     for origin, sections in _read_file(path, "--conf"):
         for section, found in sections.items():
-            merged.values[section] |= found
-            merged.origins |= {(section, key): origin for key in found}
+            for key, value in found.items():
+                merged.set(section, key, value, origin)
     for section, key, value in map(parse_override, overrides):
-        merged.values[section][key], merged.origins[section, key] = value, None
+        merged.set(section, key, value, None)
     read = {section: merged.section(section) for section, kind in TYPES.items() if kind is not None}
     corpus, prepare, model, train, generate, score = (found for found, _ in read.values())
     flags = {section: read[section][1] for section in WITH_FLAGS}

@@ -24,7 +24,7 @@ def archive_path(run: Run, name: str) -> Path:
     for row in rows:
         if _is_verified(folder, row):
             return folder / row.path
-    raise RecipeError(f"{folder / rows[0].path} is missing: run the stage download.")
+    raise RecipeError(f"{folder / rows[0].path} is missing, or not verified yet: run the stage download.")
 
 
 def _is_verified(folder: Path, row: Archive) -> bool:
@@ -133,7 +133,7 @@ def _find(run: Run, rows: list[Archive]) -> Archive | None:
                             shutil.copyfile(path, temporary)
                     return row
                 if path == final:
-                    run.say(f"download: {path} {fault}; it is not used")
+                    run.say(f"download: {path} {fault}; the download replaces it")
                 else:
                     faults.append(f"{path} {fault}")
     if source is None:

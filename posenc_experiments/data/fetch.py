@@ -8,7 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from posenc_experiments.base.errors import FIXES
-from posenc_experiments.base.markers import file_hash
+from posenc_experiments.base.markers import file_hash, naming_full_disk
 from posenc_experiments.data.sources import Archive
 
 ATTEMPTS = 4  # attempts in a row without progress
@@ -50,7 +50,8 @@ def fetch(row: Archive, final: Path, report: Report) -> None:
     part = part_path(final)
     part.parent.mkdir(parents=True, exist_ok=True)
     resumed = part.exists()
-    _fetch_all(row, part, report)
+    with naming_full_disk(part):
+        _fetch_all(row, part, report)
     if not (fault := mismatch(part, row)):
         part.replace(final)
         return

@@ -15,6 +15,7 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import (
+    DONE,
     empty_directory,
     file_hash,
     locked,
@@ -81,6 +82,9 @@ def _make(run: Run, work: Path) -> None:
     Outputs are deleted as soon as no later step reads them, so that the disk never holds a corpus more than twice.
     """
     steps = [step for step in STEPS if step != "extract" or has_members(run)]
+    if (work / DONE).is_file() or _lost(work, steps):  # of an earlier version; or someone deleted outputs
+        for left in [*work.glob("*.json"), work / "publish"]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
     to_do = [step for step in steps if not (work / f"{step}.json").is_file()]
     if len(to_do) < len(steps):
         run.say(f"prepare: resumes {f'with the step {to_do[0]}' if to_do else 'after the last step'}")
@@ -95,6 +99,17 @@ def _make(run: Run, work: Path) -> None:
     _publish(run, work)
 
 
+def _lost(work: Path, steps: Iterable[str]) -> bool:
+    """Whether the outputs of a step that is done are missing, although they were not deleted or published."""
+    deleted = {deleted for step, deleted in LAST_READ.items() if (work / f"{step}.json").is_file()}
+    published = (work / "publish").is_dir()
+    return any(
+        (work / f"{step}.json").is_file() and not (work / step).is_dir()
+        for step in steps
+        if step not in deleted and not published
+    )
+
+
 def _publish(run: Run, work: Path) -> None:
     """Moves the outputs that training and scoring read to the prepared data; what a killed call moved is there."""
     directory, facts = work / "publish", read_json(work / "encode.json")
@@ -105,7 +120,8 @@ def _publish(run: Run, work: Path) -> None:
         (work / "binarize").replace(directory / "binarized")
     report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
     write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
-    (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
+    with naming_full_disk(directory):
+        (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
     set_done(directory, "prepare")
     shutil.rmtree(prepared_dir(run), ignore_errors=True)  # it lacks files, or was not recorded
     directory.replace(prepared_dir(run))

@@ -6,6 +6,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from gzip import BadGzipFile
 from lzma import LZMAError
@@ -17,6 +18,7 @@ from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.download import archive_path
+from posenc_experiments.data.own_text import find_splits
 from posenc_experiments.data.prepared import download_dir
 from posenc_experiments.data.sources import Source, wanted_sources
 
@@ -69,9 +71,13 @@ def raw_files(run: Run, extracted: Path, split: str) -> list[tuple[Raw, Raw]]:
 def _side(run: Run, extracted: Path, split: str, language: str) -> list[Raw]:
     corpus = run.recipe.corpus
     if corpus.sources is None:
-        file = f"{split}.{language}"
-        path = download_dir(run) / file
-        return [Raw(path, str(corpus.text / file if corpus.text else path), documents=documents(run, split))]
+        path = download_dir(run) / f"{split}.{language}"
+        name = str(path)
+        with suppress(RecipeError):  # the text may have been deleted after it was copied
+            if corpus.text is not None:
+                files, column = find_splits(corpus.text, run.pair)[split], run.pair.split("-").index(language)
+                name = str(files[column]) if len(files) == 2 else f"{files[0]}, column {column + 1}"
+        return [Raw(path, name, documents=documents(run, split))]
     found = []
     for row in wanted_sources(run):
         if (row.split, row.language) == (split, language):

@@ -154,7 +154,8 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
             target = about["pair"].split("-")[-1]
             texts[REFERENCES] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{target}")
         metrics = _read_metrics_of(files, test)
-        hashes = {kind: _hash_of(file, kind, metrics[BLEU]) for kind, file in texts.items()}
+        own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
+        hashes = {kind: [_hash_of(file, kind, one) for one in own][-1] for kind, file in texts.items()}
         # Results also depend on the search, and on a batch or precision for the hardware: not in the fingerprint.
         others = {"translation": metrics[BLEU].get("translation")}
         others |= {name: about["environment"].get(name) for name in ("batch", "precision")}
@@ -220,11 +221,11 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
     return first.removeprefix("#").strip(), values
 
 
-def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str | None:
+def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str:
     """The SHA-256 of a scored file, as the score records it; RecipeError if the file changed since."""
-    recorded: str | None = score.get(SCORED[kind])
+    recorded: str = score[SCORED[kind]]
     found = file_hash(file) if file.is_file() else recorded
-    if recorded not in (None, found):
+    if recorded != found:
         fix = "run the stage score again" if file.suffix == f".{kind}" else "prepare its recipe again"  # in --data-dir
         raise RecipeError(f"{file} is not the file that was scored (it changed since): {fix}.")
     return found
@@ -237,8 +238,9 @@ def seal(row: Mapping[str, Any]) -> str:
 
 def _read_metrics(path: Path) -> dict[str, dict[str, Any]]:
     """Reads the metrics that the stage score wrote, by their names."""
-    rows = read_json(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get(SEAL) == seal(row) for row in rows):
+    read = read_json(path)
+    rows = read if isinstance(read, list) and read else [None]
+    if not all(isinstance(row, dict) and row.get(SEAL) == seal(row) for row in rows):
         raise RecipeError(f"{path} is not what the stage score wrote (it changed since): run the stage score again.")
     return {row["name"]: row for row in rows}
 

@@ -11,7 +11,6 @@ from typing import Any
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import has_asian_ter, local_reference
 from posenc_experiments.base.markers import file_hash, read_json, write_json
-from posenc_experiments.base.step import Step
 from posenc_experiments.data import text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
@@ -20,6 +19,7 @@ from posenc_experiments.evaluation.results import SEAL, read_lines, seal
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
+from posenc_experiments.experiment.step import Step
 
 
 class ScoreStage(Step):
@@ -53,9 +53,12 @@ def _matches_files(experiment: Experiment, test: str) -> bool:
         hashes = _hashes(experiment, test)
     except FileNotFoundError:
         return False
-    rows = read_json(experiment.test_file(test, SACREBLEU))
-    return isinstance(rows, list) and all(
-        isinstance(row, dict) and row.items() >= hashes.items() and row.get(SEAL) == seal(row) for row in rows
+    kinds = (SACREBLEU, *[HISTORICAL] * experiment.run.recipe.score.historical)
+    files = [read_json(experiment.test_file(test, kind)) for kind in kinds]
+    return all(
+        isinstance(row, dict) and row.items() >= hashes.items() and row.get(SEAL) == seal(row)
+        for rows in files
+        for row in (rows if isinstance(rows, list) else [rows])
     )
 
 
@@ -152,7 +155,7 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
     }
     hypotheses, references = read_lines(experiment.test_file(test, HYPOTHESES)), read_lines(reference)
     result = []
-    for metric in (made[name] for name in ("BLEU", "chrF", *recipe.score.metrics)):
+    for metric in (made[name] for name in dict.fromkeys(("BLEU", "chrF", *recipe.score.metrics))):
         score, resampled = metric.corpus_score(hypotheses, [references]), resample_lines(metric, hypotheses, references)
         score._mean, score._ci = resampled.samples.mean(), resampled.interval
         metric.n_bootstrap, metric.seed = SAMPLES, BOOTSTRAP_SEED  # for its signature

@@ -11,7 +11,6 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, empty_directory, forget
 from posenc_experiments.base.run import run_command, write_command
-from posenc_experiments.base.step import Step
 from posenc_experiments.data import context, prepare, text
 from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.data.sources import pair_tests
@@ -25,6 +24,7 @@ from posenc_experiments.experiment.layout import (
     SENTENCES,
     SOURCES,
 )
+from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.average import AverageStage
 
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)

@@ -18,7 +18,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import ROOT, Stopped, die_with_parent, last_words
 from posenc_experiments.jobs.job import Job
 
-POLL_SECONDS, NFS_SECONDS = 1.0, 20.0
+POLL_SECONDS, NFS_SECONDS = 5.0, 20.0
 #: parameters of a job in the queue, unless --slurm gives others
 DEFAULTS = {"time": 24 * 60, "signal_delay_s": 120}
 REQUEUES = 1000  # a job is requeued before its time is up, until it is done

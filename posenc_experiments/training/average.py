@@ -5,8 +5,8 @@ from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY
-from posenc_experiments.base.step import Step
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.train import TrainStage
 
 # Threads must not import fairseq at the same time, and each average takes the memory of two models.

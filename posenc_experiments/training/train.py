@@ -7,12 +7,12 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
 from posenc_experiments.base.run import run_command, write_command
-from posenc_experiments.base.step import Step
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
+from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.step import Step
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.prepared import is_prepared, prepared_dir
 from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.check_flags import Checked, check_data
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.experiment.step import Step
 from posenc_experiments.jobs.job import Job, Show
 from posenc_experiments.training.average import AverageStage
 from posenc_experiments.training.train import TrainStage

@@ -88,7 +88,8 @@ class PositionEncoding(LearnedScalars):
     #: whether ``positions.segments`` must be given
     needs_segments: bool = False
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         if "options" in vars(cls):
             raise TypeError(f"{cls.__name__} must declare each of its options as `name: type = option(...)`.")
         cls.options = {}

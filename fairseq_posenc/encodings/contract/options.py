@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from ...errors import FlagError
@@ -51,6 +52,7 @@ def integer(value: Any) -> int:
         raise ValueError(f"must be a whole number, not {value!r}") from None
 
 
+@cache  # so that equal parsers are one, and options of one name can be compared
 def whole(least: int, most: int | None = None) -> Callable[[Any], int]:
     """A parser of whole numbers of at least ``least``, and at most ``most`` if it is given."""
 
@@ -73,6 +75,7 @@ def positive(value: Any) -> float:
     return number
 
 
+@cache
 def finite(least: float) -> Callable[[Any], float]:
     """A parser of finite numbers of at least ``least``."""
 
@@ -97,6 +100,8 @@ def option(default: Any, kind: Option | Callable[[Any], Any], *more: Any, name: 
         kind: an option of other encodings; or ``parse``, followed by the other arguments of :class:`Option`.
         name: of the option, if the attribute's is another because a parameter is called like the option.
     """
+    if isinstance(kind, Option) and (more or fields):
+        raise TypeError("an option of other encodings has its own help and choices: leave yours out.")
     found = kind if isinstance(kind, Option) else Option(kind, *more, **fields)
     return replace(found, default=default, name=name)
 

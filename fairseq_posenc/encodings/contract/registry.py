@@ -55,7 +55,7 @@ def known_options() -> dict[str, Option]:
 
 def default_options(cls: type[PositionEncoding]) -> dict[str, Any]:
     """The defaults of an encoding's options."""
-    return {name: option.default for name, option in cls.options.items()}
+    return {name: getattr(cls, option.attribute) for name, option in cls.options.items()}
 
 
 def find_encoding(name: str) -> type[PositionEncoding]:

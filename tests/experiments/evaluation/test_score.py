@@ -106,7 +106,7 @@ def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     for experiment in experiments:
         score.ScoreStage().run(experiment)
     names = [row["name"] for row in read_json(experiments[0].test_file("test", "sacrebleu.json"))]
-    assert names == ["BLEU", "chrF2", "TER", "chrF2++"]
+    assert names == ["BLEU", "chrF2", "chrF2++", "TER"]
     about = json.loads(experiments[1].about.read_text())
     experiments[1].about.write_text(json.dumps({**about, "name": "better", "arch": "transformer_better_tiny"}))
     for experiment, values in zip(experiments, ("0.7 0.8 0.6", "0.9 0.95 0.85"), strict=True):

@@ -1,0 +1,65 @@
+"""A step of an experiment: it runs once for its inputs, records that it is done last, and resumes after a kill."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import forget, locked, set_done
+from posenc_experiments.experiment.experiment import Experiment
+
+
+class Step(ABC):
+    """A step, the same for all experiments: the stages `train`, `average`, `translate` and `score`."""
+
+    name: str
+    #: the step whose outputs this one reads
+    after: ClassVar["Step | None"] = None
+    #: what an experiment lacks without this step, for the error of the next
+    missing: ClassVar[str] = ""
+    #: whether to tell the user that it was done before
+    says_done: ClassVar[bool] = False
+    #: whether it reads prepared data
+    reads_data: ClassVar[bool] = False
+
+    @abstractmethod
+    def dry_run(self, experiment: Experiment) -> None:
+        """Prints the commands."""
+
+    @abstractmethod
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> Iterable[Path]:
+        """Makes the outputs and returns their paths; the commands that it runs inherit the `locks`."""
+
+    def is_done(self, experiment: Experiment) -> bool:
+        """Whether the step finished with the current inputs, and its outputs exist."""
+        return experiment.is_done(self.name)
+
+    def say(self, experiment: Experiment, text: str) -> None:
+        """Prints a line about the step."""
+        experiment.run.say(f"{self.name}: {experiment.title}: {text}")
+
+    def run(self, experiment: Experiment) -> None:
+        """Runs the step if it is not done.
+
+        Raises:
+            RecipeError: it fails, or the step before it is not done.
+        """
+        if experiment.run.dry_run:
+            self.dry_run(experiment)
+            return
+        if self.is_done(experiment):
+            if self.says_done:
+                self.say(experiment, "done before")
+            return
+        if self.after is not None and not self.after.is_done(experiment):
+            raise RecipeError(
+                f"{experiment.title} {self.after.missing} (or its settings changed since): run the stage "
+                f"{self.after.name}."
+            )
+        if self.reads_data:
+            experiment.require_data()
+        with locked(experiment.directory) as lock:
+            if not self.is_done(experiment):  # by another call meanwhile
+                forget(experiment.directory, self.name)
+                set_done(experiment.directory, self.name, experiment.inputs(self.name), self.make(experiment, (lock,)))
