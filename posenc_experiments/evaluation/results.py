@@ -221,11 +221,11 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
     return first.removeprefix("#").strip(), values
 
 
-def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str:
+def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str | None:
     """The SHA-256 of a scored file, as the score records it; RecipeError if the file changed since."""
-    recorded: str = score[SCORED[kind]]
+    recorded: str | None = score.get(SCORED[kind])
     found = file_hash(file) if file.is_file() else recorded
-    if recorded != found:
+    if recorded not in (None, found):
         fix = "run the stage score again" if file.suffix == f".{kind}" else "prepare its recipe again"  # in --data-dir
         raise RecipeError(f"{file} is not the file that was scored (it changed since): {fix}.")
     return found
@@ -239,8 +239,8 @@ def seal(row: Mapping[str, Any]) -> str:
 def _read_metrics(path: Path) -> dict[str, dict[str, Any]]:
     """Reads the metrics that the stage score wrote, by their names."""
     read = read_json(path)
-    rows = read if isinstance(read, list) and read else [None]
-    if not all(isinstance(row, dict) and row.get(SEAL) == seal(row) for row in rows):
+    rows = [row for row in read if isinstance(row, dict)] if isinstance(read, list) else []
+    if not rows or not all(row.get(SEAL) == seal(row) for row in rows):
         raise RecipeError(f"{path} is not what the stage score wrote (it changed since): run the stage score again.")
     return {row["name"]: row for row in rows}
 
