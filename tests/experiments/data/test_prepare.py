@@ -181,7 +181,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path, path, corpus)
     download.download(run)
     (download_dir(run) / "valid.de").unlink()
-    with pytest.raises(RecipeError, match=r"valid\.de is missing: run the stage download"):
+    with pytest.raises(RecipeError, match=r"valid\.de is missing, or not verified yet: run the stage download"):
         prepare.prepare(run)
     assert not list(work_dir(run).glob("*.json"))
 
