@@ -1,6 +1,8 @@
 """The attention backends: PyTorch's fused kernel, FlexAttention, all logits at once, or blocks of queries.
 
-They compute the same result and differ in time and memory.
+They compute the same result and differ in time and memory. In each, the bias is added to the content logits, and masks
+hide a pair by -inf, which no bias outweighs: `eager` adds first the bias and then the masks to the logits, `sdpa` and
+`blocks` give the fused kernel the sum of both, and `flex` has the bias as its `score_mod` and the masks as a block mask.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from ..encodings.contract.base import PositionEncoding, adds_bias, overrides, whole_bias
 from ..errors import FlagError
 from ..kernels import flex as flex_kernel
-from ..kernels.learned_mask import FusedWithLearnedMask
+from ..kernels.learned_bias import FusedWithLearnedBias
 from ..masks import Masks
 from ..positions import Positions
 
@@ -119,10 +121,10 @@ def blocks(inputs: AttentionInputs) -> Tensor:
         if explicit:
             return eager(block)
         scaled_q = block.scaled_q
-        mask = block.masked_bias(scaled_q)
-        if mask is None or not mask.requires_grad:
-            return F.scaled_dot_product_attention(scaled_q, block.k, block.v, mask, scale=1.0)
-        output: Tensor = FusedWithLearnedMask.apply(scaled_q, block.k, block.v, mask, bool(earlier_runs))
+        masked_bias = block.masked_bias(scaled_q)
+        if masked_bias is None or not masked_bias.requires_grad:
+            return F.scaled_dot_product_attention(scaled_q, block.k, block.v, masked_bias, scale=1.0)
+        output: Tensor = FusedWithLearnedBias.apply(scaled_q, block.k, block.v, masked_bias, bool(earlier_runs))
         earlier_runs.append(None)
         return output
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...kernels.flex import ScoreMod, dense_score_mod
-from ...kernels.learned_mask import softmax
+from ...kernels.learned_bias import softmax
 from ...masks import Masks, four_dimensions
 from ...positions import Positions
 from .gain import LearnedScalars

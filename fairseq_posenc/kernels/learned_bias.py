@@ -1,4 +1,4 @@
-"""The fused kernel with a mask that learns, whose gradient PyTorch does not compute on a CPU."""
+"""The fused kernel with a bias that learns, whose gradient PyTorch does not compute on a CPU."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ def softmax(logits: Tensor, dim: int = -1) -> Tensor:
     return torch.softmax(logits, dim=dim, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-class FusedWithLearnedMask(torch.autograd.Function):
-    """PyTorch's fused kernel, and the gradient of its mask.
+class FusedWithLearnedBias(torch.autograd.Function):
+    """PyTorch's fused kernel, and the gradient of its bias.
 
     It has no gradient of second order.
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, only_save: bool) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, only_save: bool) -> Tensor:
         """The output (B, H, T, d).
 
         Args:
             q: (B, H, T, d), scaled.
             k, v: (B, H, S, d).
-            mask: added to the logits, broadcastable to (B, H, T, S).
+            bias: added to the logits, broadcastable to (B, H, T, S).
             only_save: whether a checkpoint recomputes what the gradient needs; the output is then arbitrary.
         """
-        ctx.save_for_backward(q, k, v, mask)
+        ctx.save_for_backward(q, k, v, bias)
         if only_save:
             return torch.empty_like(q)
-        return F.scaled_dot_product_attention(q, k, v, mask.detach(), scale=1.0)  # else the kernel would not be fused
+        return F.scaled_dot_product_attention(q, k, v, bias.detach(), scale=1.0)  # else the kernel would not be fused
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mask = ctx.saved_tensors
+        q, k, v, bias = ctx.saved_tensors
         with torch.autocast(q.device.type, enabled=False):  # autocast would change the types of some of these only
             grad_output = grad_output.to(v.dtype)
             logits = q @ k.transpose(-2, -1)
-            logits += mask
+            logits += bias
             weights = softmax(logits).to(v.dtype)
             del logits
             grad_weights = grad_output @ v.transpose(-2, -1)
@@ -54,6 +54,6 @@ class FusedWithLearnedMask(torch.autograd.Function):
                 grad_logits @ k,
                 grad_logits.transpose(-2, -1) @ q,
                 grad_v,
-                grad_logits.sum_to_size(mask.shape).to(mask.dtype),
+                grad_logits.sum_to_size(bias.shape).to(bias.dtype),
                 None,
             )
