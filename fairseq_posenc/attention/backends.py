@@ -2,7 +2,7 @@
 
 They compute the same result and differ in time and memory. In each, the bias is added to the content logits, and masks
 hide a pair by -inf, which no bias outweighs: `eager` adds first the bias and then the masks to the logits, `sdpa` and
-`blocks` give the fused kernel the sum of both, and `flex` has the bias as its `score_mod` and the masks as a block mask.
+`blocks` give the fused kernel the sum of both, and `flex` has the bias as `score_mod` and the masks as a block mask.
 """
 
 from __future__ import annotations
