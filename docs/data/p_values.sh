@@ -20,6 +20,7 @@ compare() {
     mv "$file.tmp" "$file"
 }
 
+compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
 for corpus in quickstart quickstart-short; do compare "$corpus" compare.csv --baseline sinusoidal; done
 for pair in multi30k/en-de multi30k/en-fr multi30k-short/en-de; do
     compare "$pair" compare.csv --baseline sinusoidal --all-tests

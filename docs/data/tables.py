@@ -48,6 +48,7 @@ CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel",
 PAIRED = ("shaw-k16", "shaw-k2", "diet_rel")
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 COLUMNS = (*MULTI30K, ALL_TESTS)
+RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short/en-de"
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
@@ -112,7 +113,21 @@ def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str
 
 
 def reproducing() -> dict[str, str]:
-    return as_it_is("kftt-rates", "kftt-lenpen") | {"cost": cost(), "published": published()}
+    own = {"cost": cost(), "published": published(), "multi30k-rates": multi30k_rates()}
+    return as_it_is("kftt-rates", "kftt-lenpen") | own
+
+
+def multi30k_rates() -> str:
+    """The validation loss and BLEU on all tests of Multi30k's experiments at several learning rates, seed 1."""
+    scores = compared(RATES)[ALL_TESTS]
+    losses = results_of(RATES).drop_duplicates("name").set_index("name")["valid_loss"]
+    rates = {"3e-3 (the recipe's)": "", **{rate: f" --lr {rate}" for rate in ("1.5e-3", "6e-3")}}
+    encodings, rows = [name for name in scores if " " not in name], []
+    for rate, flag in rates.items():
+        if all(one + flag in scores for one in encodings):
+            cells = [(f"{losses[one + flag]:.3f}", f"{scores[one + flag][BLEU]:.2f}") for one in encodings]
+            rows.append([rate, *(cell for both in cells for cell in both)])
+    return table(["learning rate", *(cell for one in encodings for cell in (f"`{one}`: valid loss", "BLEU"))], rows)
 
 
 def published() -> str:
