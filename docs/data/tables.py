@@ -113,20 +113,35 @@ def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str
 
 
 def reproducing() -> dict[str, str]:
-    own = {"cost": cost(), "published": published(), "multi30k-rates": multi30k_rates()}
-    return as_it_is("kftt-rates", "kftt-lenpen") | own
+    of_all = {name: row[BLEU] for name, row in compared(RATES)[ALL_TESTS].items()}
+    kftt = dict(bleu_of("kftt-rates", "test")[["name", "score"]].itertuples(index=False))
+    short = " --max-update 3500 --lr {} --total-num-update 3500"
+    return as_it_is("kftt-lenpen") | {
+        "cost": cost(),
+        "published": published(),
+        "multi30k-rates": rates(RATES, of_all, {"3e-3 (the recipe's)": "", "6e-3": " --lr 6e-3"}),
+        "kftt-rates": rates(
+            "kftt-rates",
+            kftt,
+            {rate: short.format(rate[:4]) for rate in ("1e-3", "2e-3 (the recipe's)", "4e-3")},
+        ),
+    }
 
 
-def multi30k_rates() -> str:
-    """The validation loss and BLEU on all tests of Multi30k's experiments at several learning rates, seed 1."""
-    scores = compared(RATES)[ALL_TESTS]
-    losses = results_of(RATES).drop_duplicates("name").set_index("name")["valid_loss"]
-    rates = {"3e-3 (the recipe's)": "", **{rate: f" --lr {rate}" for rate in ("1.5e-3", "6e-3")}}
-    encodings, rows = [name for name in scores if " " not in name], []
-    for rate, flag in rates.items():
-        if all(one + flag in scores for one in encodings):
-            cells = [(f"{losses[one + flag]:.3f}", f"{scores[one + flag][BLEU]:.2f}") for one in encodings]
-            rows.append([rate, *(cell for both in cells for cell in both)])
+def rates(directory: str, scores: dict[str, float], flags: dict[str, str]) -> str:
+    """The validation loss and BLEU of `sinusoidal` and `shaw-k16` at several learning rates, seed 1.
+
+    Args:
+        directory: in results/.
+        scores: BLEU by the experiment's name.
+        flags: what follows the encoding's name in that of an experiment, by rate.
+    """
+    losses = dict(results_of(directory)[["name", "valid_loss"]].itertuples(index=False))
+    encodings = (BASELINE, "shaw-k16")
+    rows = []
+    for rate, flag in flags.items():
+        cells = [(f"{losses[one + flag]:.3f}", f"{scores[one + flag]:.2f}") for one in encodings]
+        rows.append([rate, *(cell for both in cells for cell in both)])
     return table(["learning rate", *(cell for one in encodings for cell in (f"`{one}`: valid loss", "BLEU"))], rows)
 
 
