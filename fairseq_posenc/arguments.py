@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
@@ -56,6 +56,14 @@ MODEL_FLAGS = {
 }
 
 
+#: fairseq's flags that cannot be used with positions in attention, and why
+IMPOSSIBLE = {
+    "cross_self_attention": "its keys are of two sentences, between which there is no distance",
+    "encoder_xformers_att_config": "xFormers attention does not support position encodings",
+    "decoder_xformers_att_config": "xFormers attention does not support position encodings",
+}
+
+
 def plugin_flags() -> dict[str, Option]:
     """The flags that this package adds to fairseq's: those of the model and of every encoding."""
     return MODEL_FLAGS | flags_of(known_options())
@@ -64,19 +72,8 @@ def plugin_flags() -> dict[str, Option]:
 def add_flags(parser: ArgumentParser) -> None:
     """Adds this package's flags to the parser."""
     for name, option in plugin_flags().items():
-        parser.add_argument(flag(name), type=_argparse_type(option.parse), choices=option.choices, help=option.help)
-
-
-def _argparse_type(parse: Any) -> Any:
-    """Wraps ``parse`` so that argparse prints the message of its ValueError. Built-in types need no wrapper."""
-
-    def convert(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise ArgumentTypeError(str(error)) from None
-
-    return parse if isinstance(parse, type) else convert
+        # Architectures parse the values, in configurations too.
+        parser.add_argument(flag(name), choices=option.choices, help=option.help)
 
 
 def arch_of(args: Any) -> str:
@@ -99,28 +96,22 @@ def input_positions_of(args: Any, side: str) -> str:
 
 
 def typed_options(args: Any, encoding: str) -> dict[str, Any]:
-    """The values that the user set for an encoding's flags.
+    """The values that the user set for an encoding's options: flags, and options of test time in --model-overrides.
 
-    Flags that have no effect in combination with the others are left out: they may be meant for the other side.
+    Options that have no effect in combination with the others are left out: they may be meant for the other side.
     """
     cls = find_encoding(encoding)
-    typed = {name: getattr(args, name, None) for name in flags_of(cls.options)}
-    given = {name: value for name, value in typed.items() if value is not None}
+    settable = (name for name, option in cls.options.items() if option.is_flag or option.at_test)
+    given = {name: getattr(args, name) for name in settable if getattr(args, name, None) is not None}
     idle = cls.facts.idle_options(given)
     return {name: value for name, value in given.items() if name not in idle}
 
 
-def overridden_options(args: Any, encoding: str) -> dict[str, Any]:
-    """The values that --model-overrides sets for an encoding's options of test time."""
-    names = (name for name, option in find_encoding(encoding).options.items() if option.at_test)
-    return {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
-
-
-def options_of(args: Any, encoding: str) -> dict[str, Any]:
+def flag_values(args: Any, encoding: str) -> dict[str, Any]:
     """The value of each flag of an encoding: the user's, else the default."""
     cls = find_encoding(encoding)
-    defaults = default_options(cls)
-    return {name: defaults[name] for name in flags_of(cls.options)} | typed_options(args, encoding)
+    values = default_options(cls) | typed_options(args, encoding)
+    return {name: values[name] for name in flags_of(cls.options)}
 
 
 def check_arguments(args: Namespace) -> None:
@@ -132,33 +123,32 @@ def check_arguments(args: Namespace) -> None:
     arch = arch_of(args)
     encodings = {side: encoding_of(args, side) for side in SIDES}
     described = " and ".join(dict.fromkeys(encodings.values()))
+    target = find_encoding(encodings["target"])
     used = {option for encoding in encodings.values() for option in typed_options(args, encoding)}
-    typed = [option for option in flags_of(known_options()) if getattr(args, option, None) is not None]
-    idle = {
-        option: f" {reason}"
-        for encoding in encodings.values()
-        for option, reason in find_encoding(encoding).facts.idle_options(typed).items()
+    typed = {
+        name: option
+        for name, option in known_options().items()
+        if (option.is_flag or option.at_test) and getattr(args, name, None) is not None
     }
-    for option in typed:
-        if option not in used:
+    idle = {
+        name: f" {reason}"
+        for encoding in encodings.values()
+        for name, reason in find_encoding(encoding).facts.idle_options(list(typed)).items()
+    }
+    for name, option in typed.items():
+        if name not in used:
+            given = flag(name) if option.is_flag else f"{name} in --model-overrides"
             raise FlagError(
-                f"{flag(option)} has no meaning for {arch} (encoding {described}){idle.get(option, '')}: leave it out."
+                f"{given} has no meaning for {arch} (encoding {described}){idle.get(name, '')}: leave it out."
             )
-        if known_options()[option].in_decoder_only and option not in find_encoding(encodings["target"]).options:
+        if option.in_decoder_only and name not in target.options:
             raise FlagError(
-                f"{flag(option)} acts in a decoder only, and the decoder of {arch} has {encodings['target']}: leave it "
-                "out."
+                f"{flag(name)} acts in a decoder only, and the decoder of {arch} has {target.name}: leave it out."
             )
-    at_test = {option for encoding in encodings.values() for option in overridden_options(args, encoding)}
-    for option, meaning in known_options().items():
-        if meaning.at_test and getattr(args, option, None) is not None and option not in at_test:
-            raise FlagError(
-                f"{option} in --model-overrides has no meaning for {arch} (encoding {described}): leave it out."
-            )
-    if find_encoding(encodings["target"]).facts.in_decoder is not None:
+    if target.facts.in_decoder is not None:
         raise FlagError(
-            f"--target-position-encoding {encodings['target']} has no causal form for a decoder; use "
-            f"{find_encoding(encodings['target']).facts.in_decoder} instead."
+            f"--target-position-encoding {target.name} has no causal form for a decoder; use {target.facts.in_decoder} "
+            "instead."
         )
     for key, value in input_flags(args).items():
         if getattr(args, key) != value:
@@ -169,10 +159,10 @@ def check_arguments(args: Namespace) -> None:
             )
     if args.cross_attention_positions and args.no_cross_attention:
         raise FlagError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
-    if args.cross_attention_positions and not find_encoding(encodings["target"]).facts.supports_cross_attention:
+    if args.cross_attention_positions and not target.facts.supports_cross_attention:
         supported = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
         raise FlagError(
-            f"--cross-attention-positions: {encodings['target']} does not support cross-attention; the decoder's "
+            f"--cross-attention-positions: {target.name} does not support cross-attention; the decoder's "
             f"encoding must be one of {supported}."
         )
     if args.num_segments is not None and args.segment_separator is None:
@@ -191,15 +181,9 @@ def check_arguments(args: Namespace) -> None:
             "--input-positions sinusoidal."
         )
     _check_augmentation(args)
-    if getattr(args, "cross_self_attention", False):
-        raise FlagError(
-            "--cross-self-attention cannot be used: its keys are of two sentences, between which there is no distance."
-        )
-    for key in ("encoder_xformers_att_config", "decoder_xformers_att_config"):
+    for key, reason in IMPOSSIBLE.items():
         if getattr(args, key, None):
-            raise FlagError(
-                f"{flag(key)} cannot be used: xFormers attention does not support position encodings; leave it out."
-            )
+            raise FlagError(f"{flag(key)} cannot be used: {reason}; leave it out.")
 
 
 def _check_augmentation(args: Namespace) -> None:
@@ -222,24 +206,23 @@ def _check_augmentation(args: Namespace) -> None:
     if effect == augmentation.UNDEFINED:
         cls = next(cls for cls in effects if effects[cls] == effect)
         raise FlagError(
-            f"--position-augmentation {mode} is not defined for {cls.name}: "
-            f"{augmentation.undefined_because(cls)}; leave it out or use another encoding."
+            f"--position-augmentation {mode} is not defined for {cls.name}, which reads distances between tokens or "
+            "rows of a table, not such positions: leave it out or use another encoding."
         )
     if effect == augmentation.NO_EFFECT:
         raise FlagError(
             f"--position-augmentation {mode} has no effect on {arch_of(args)}, which reads no absolute positions: "
             "leave it out, or add --input-positions sinusoidal."
         )
-    if args.urpe and mode != "shift":
-        raise FlagError(
-            f"--position-augmentation {mode} cannot be used with --urpe, whose factors are of distances between "
-            "tokens, not of their positions: leave one of them out."
-        )
-    if args.cross_attention_positions:
-        raise FlagError(
-            f"--position-augmentation {mode} cannot be used with --cross-attention-positions: the positions of source "
-            "and target are drawn separately, so distances between them mean nothing; leave one of them out."
-        )
+    for other, is_set in (
+        ("--urpe", args.urpe and mode != "shift"),
+        ("--cross-attention-positions", args.cross_attention_positions),
+    ):
+        if is_set:
+            raise FlagError(
+                f"--position-augmentation {mode} cannot be used with {other}, which reads distances between tokens, "
+                "not their positions: leave one of them out."
+            )
 
 
 def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None:

@@ -5,22 +5,23 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import os
 import tarfile
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.dataclass.utils import omegaconf_no_object_check, overwrite_args_by_name
 from fairseq.file_io import PathManager
 from omegaconf import OmegaConf, open_dict
 
 from .arguments import plugin_flags
-from .checkpoints import load_checkpoint, message_types, safe_loading
+from .checkpoints import load_checkpoint
 from .encodings.contract.registry import known_options
 from .errors import TRACEBACK, CheckpointError, FlagError, Refusal, brief, few
 from .model import fine_tuning
@@ -41,15 +42,35 @@ def extract_safely(load_archive_file: Any) -> Any:
     return load
 
 
-def receive_safely(broadcast_object: Any) -> Any:
-    """Lets processes send each other the configuration in a checkpoint; torch would refuse to read it."""
+def send_whole(_broadcast_object_slow: Any) -> Any:
+    """Sends an object, such as the configuration in a checkpoint, as torch does, from one process to the others."""
 
-    @functools.wraps(broadcast_object)
-    def broadcast(*args: Any, **kwargs: Any) -> Any:
-        with safe_loading(message_types()):
-            return broadcast_object(*args, **kwargs)
+    @functools.wraps(_broadcast_object_slow)
+    def broadcast(obj: Any, src_rank: int, group: Any, dist_device: Any) -> Any:
+        objects = [obj]
+        torch.distributed.broadcast_object_list(objects, src_rank, group, dist_device)
+        return objects[0]
 
     return broadcast
+
+
+def literal(text: Any, *_: Any) -> Any:
+    """Replaces ``eval``: the value of a Python literal, or of literals with operators, as for lists of layers.
+
+    Raises:
+        ValueError: it names or calls anything.
+    """
+    tree = ast.parse(text.strip(), mode="eval")
+    if not all(isinstance(node, _LITERAL) for node in ast.walk(tree)):
+        raise ValueError(f"fairseq would run the setting {text!r} as code; it must be a literal")
+    return eval(compile(tree, "<setting>", "eval"))
+
+
+#: the syntax of literals, and of operators: ``[(512, 3)] * 4 + [(1024, 3)]``
+_LITERAL = (
+    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Load),
+    *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+)
 
 
 @contextlib.contextmanager
@@ -77,18 +98,16 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
         with name_files_in_errors(str(path)):
             # Not memory-mapped: a training overwrites checkpoint_last.pt in place while it uses its tensors.
             state = load_checkpoint(PathManager.get_local_path(path), mapped=False)
-            overrides = arg_overrides or {}
+            # A model needs none of the embedding files that its training began with.
+            overrides = {"encoder_embed_path": None, "decoder_embed_path": None, **(arg_overrides or {})}
             if "position_encoding" in overrides:
                 raise FlagError(
                     "position_encoding in --model-overrides has no effect, since the architecture names the encoding: "
                     "leave it out."
                 )
             if state.get("args") is not None:
-                _forget_embedding_files(vars(state["args"]))
                 vars(state["args"]).update(overrides)
             if state.get("cfg") is not None:
-                model = state["cfg"].get("model") or {}
-                _forget_embedding_files(vars(model) if isinstance(model, Namespace) else model)
                 with omegaconf_no_object_check():
                     state["cfg"] = OmegaConf.create(state["cfg"])
                 overwrite_args_by_name(state["cfg"], overrides)
@@ -106,23 +125,19 @@ def _add_overrides(model: Any, overrides: dict[str, Any]) -> None:
             model.update({name: value for name, value in overrides.items() if name in ours})
 
 
-def _forget_embedding_files(model: dict[str, Any]) -> None:
-    for name in ("encoder_embed_path", "decoder_embed_path"):
-        if model.get(name):
-            model[name] = None
-
-
 def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
     """Loads averaged parameters (EMA) like fairseq, but reads the checkpoint safely."""
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        with name_files_in_errors(str(fpath)):
-            if not (load_checkpoint(fpath).get("extra_state") or {}).get("ema"):
-                raise CheckpointError("it has no averaged parameters; use a checkpoint of a training with --store-ema.")
-            with safe_loading():
-                state: dict[str, Any] = load_ema_from_checkpoint(fpath)
-            return state
+        state = load_checkpoint(fpath, mapped=False)
+        parameters = (state.get("extra_state") or {}).get("ema")
+        if not parameters:
+            raise CheckpointError(
+                f"{fpath} has no averaged parameters; use a checkpoint of a training with --store-ema."
+            )
+        copies = {name: value.float() if value.dtype == torch.half else value for name, value in parameters.items()}
+        return {**state, "model": copies}
 
     return load
 
@@ -150,17 +165,10 @@ def check_start(load_checkpoint: Any) -> Any:
         own = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
         resumes = os.path.abspath(filename) == os.path.abspath(own)
         if not resumes and not PathManager.isfile(filename):
-            flag = "--finetune-from-model"
-            if cfg.restore_file != "checkpoint_last.pt":
-                flag = "--restore-file"
-            elif getattr(cfg, "continue_once", None):
-                flag = "--continue-once"
-            wrong = "is a directory" if os.path.isdir(filename) else "does not exist"
-            if os.path.exists(filename) and not os.path.isdir(filename):
-                wrong = "is a pipe or a device"
             raise FlagError(
-                f"{flag} {filename} {wrong}; name a file that fairseq-train wrote, such as checkpoint_best.pt, or "
-                f"leave {flag} out to start from random parameters."
+                f"{filename}, of --restore-file, --finetune-from-model or --continue-once, does not exist or is no "
+                "file; name one that fairseq-train wrote, such as checkpoint_best.pt, or leave the flag out to start "
+                "from random parameters."
             )
         with name_files_in_errors(filename), fine_tuning(not resumes and filename == cfg.finetune_from_model):
             return load_checkpoint(trainer, filename, *args, **kwargs)

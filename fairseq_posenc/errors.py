@@ -53,10 +53,8 @@ def few(names: Iterable[object]) -> str:
 
 
 def hide_tracebacks() -> None:
-    """Makes Python print only the message of an uncaught refusal, without a traceback. Idempotent."""
+    """Makes Python print only the message of an uncaught refusal, without a traceback."""
     previous = sys.excepthook
-    if getattr(previous, "hides_tracebacks", False):
-        return
 
     def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         if isinstance(error, Refusal) and os.environ.get(TRACEBACK, "0") in ("", "0"):
@@ -64,5 +62,4 @@ def hide_tracebacks() -> None:
         else:
             previous(kind, error, traceback)
 
-    show.hides_tracebacks = True  # type: ignore[attr-defined]
     sys.excepthook = show

@@ -21,7 +21,7 @@ def given_rows(tokens: Tensor, padding_idx: Any) -> Tensor | None:
     Row 0 of the positions is ``padding_idx + 1``; padding has row ``padding_idx``, which is zero.
     """
     positions = current_positions()
-    if positions is None or not positions.are_given:
+    if positions is None or positions.given is None:
         return None
     padding = tokens.eq(padding_idx)[:, positions.first : positions.first + positions.queries]
     return (positions.query_positions + padding_idx + 1).masked_fill(padding, padding_idx)

@@ -216,7 +216,7 @@ class PositionDecoder(TransformerDecoderBase):
         # A translation in training mode must not draw again in each of its steps.
         training = self.training and incremental_state is None
         augmentation = self.settings.augmentation
-        positions = augmentation.of_target(positions, training, encoder_out, self.padding_idx)
+        positions = augmentation.of_target(positions, training, encoder_out)
         if self.settings.cross_attention is not None and encoder_out is not None:
             source = encoder_out["src_tokens"][0]
             positions.cross_attention = CrossPositions(

@@ -50,9 +50,6 @@ class WuPenalty:
     def __rpow__(self, length: float) -> float:
         return float(((5 + length) / 6) ** self.alpha)
 
-    def __repr__(self) -> str:
-        return f"WuPenalty({self.alpha})"
-
 
 @register_task(TASK, dataclass=TranslationConfig)
 class TranslationGnmtPenaltyTask(TranslationTask):

@@ -25,7 +25,6 @@ from .arguments import (
     check_keys,
     encoding_of,
     input_positions_of,
-    overridden_options,
     typed_options,
 )
 from .augmentation.choice import build_augmentation
@@ -47,7 +46,6 @@ from .signature import (
     parse_signature,
     read_signature,
     related_encodings,
-    same_positions,
 )
 
 logger = logging.getLogger(__name__)
@@ -109,7 +107,7 @@ class PositionTransformer(TransformerModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionEncoder:
-        encodings = _layer_encodings(cfg, "source", cfg.encoder, cfg.max_source_positions, bidirectional=True)
+        encodings = _layer_encodings(cfg, "source", cfg.max_source_positions, bidirectional=True)
         settings = _settings(cfg, "source", src_dict, encodings)
         return PositionEncoder(_with_input_positions(cfg, "source"), src_dict, embed_tokens, settings)
 
@@ -118,8 +116,8 @@ class PositionTransformer(TransformerModel):
         cross_attention = None
         if cfg.cross_attention_positions:
             longest = max(cfg.max_source_positions, cfg.max_target_positions)
-            cross_attention = _layer_encodings(cfg, "target", cfg.decoder, longest, bidirectional=True)
-        encodings = _layer_encodings(cfg, "target", cfg.decoder, cfg.max_target_positions, bidirectional=False)
+            cross_attention = _layer_encodings(cfg, "target", longest, bidirectional=True)
+        encodings = _layer_encodings(cfg, "target", cfg.max_target_positions, bidirectional=False)
         settings = _settings(cfg, "target", tgt_dict, encodings, cross_attention)
         return PositionDecoder(
             _with_input_positions(cfg, "target"),
@@ -144,22 +142,22 @@ class PositionTransformer(TransformerModel):
         state_dict = {key: value for key, value in state_dict.items() if key.rpartition(".")[2] not in COPIES}
         theirs = state_dict.get(SIGNATURE)
         restores_average = theirs is None and not strict  # fairseq's EMA loads its own parameters this way
-        if theirs is not None and same_positions(theirs, own[SIGNATURE]):
-            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions wrote an equivalent record
+        found = None if theirs is None else read_signature(theirs)
+        wanted = read_signature(own[SIGNATURE])
+        starts_fine_tuning = _starts_fine_tuning.get() and not restores_average
+        is_stock = theirs is None and json.loads(wanted) in STOCK
+        if found == wanted or (is_stock and not starts_fine_tuning):
+            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions wrote equivalent records
+        elif starts_fine_tuning:
+            trained_with = json.loads(found or "{}")
+            state_dict = self._with_own_gain(state_dict, trained_with)
+            state_dict = self._with_own_positions(state_dict, trained_with, own)
         elif not restores_average:
-            found = "stock fairseq" if theirs is None else read_signature(theirs)
-            wanted = read_signature(own[SIGNATURE])
-            if _starts_fine_tuning.get():
-                trained_with = {} if theirs is None else json.loads(found)
-                state_dict = self._with_own_gain(state_dict, trained_with)
-                state_dict = self._with_own_positions(state_dict, trained_with, own)
-            elif theirs is None and json.loads(wanted) in STOCK:
-                state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}
-            else:
-                raise PositionMismatch(
-                    f"The checkpoint was trained with other positions ({found}) than this model has ({wanted}): use "
-                    "the flags of that training, or start from it with --finetune-from-model in a new --save-dir."
-                )
+            raise PositionMismatch(
+                f"The checkpoint was trained with other positions ({found or 'stock fairseq'}) than this model has "
+                f"({wanted}): use the flags of that training, or start from it with --finetune-from-model in a new "
+                "--save-dir."
+            )
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
@@ -230,51 +228,30 @@ def _settings(
     )
 
 
-def _layer_encodings(cfg: Any, side: str, of_side: Any, max_positions: int, bidirectional: bool) -> LayerEncodings:
-    """The encodings for the layers of a stack.
-
-    Args:
-        of_side: ``cfg.encoder`` or ``cfg.decoder``.
-    """
-    name = encoding_of(cfg, side)
+def _layer_encodings(cfg: Any, side: str, max_positions: int, bidirectional: bool) -> LayerEncodings:
+    """The encodings for the layers of a stack."""
+    name, stack = encoding_of(cfg, side), cfg.encoder if side == "source" else cfg.decoder
     of_place = {"max_positions": max_positions, "bidirectional": bidirectional}
     options = {option: value for option, value in of_place.items() if option in find_encoding(name).options}
-    return LayerEncodings(
-        partial(
-            _make_encoding,
-            name,
-            of_side.attention_heads,
-            of_side.embed_dim // of_side.attention_heads,
-            num_segments=None if cfg.segment_separator is None else cfg.num_segments,
-            bias_gain=cfg.bias_gain,
-            # --urpe and --bias-gain may be meant for the other stack only.
-            urpe=bool(cfg.urpe) and supports_urpe(find_encoding(name)),
-            **options,
-            **typed_options(cfg, name),
-            **overridden_options(cfg, name),
-        )
-    )
+    head_dim = stack.embed_dim // stack.attention_heads
+    return LayerEncodings(partial(_make_encoding, cfg, name, stack.attention_heads, head_dim, **options))
 
 
-def _make_encoding(
-    name: str,
-    num_heads: int,
-    head_dim: int,
-    num_segments: int | None,
-    bias_gain: float | str | None,
-    urpe: bool,
-    **options: Any,
-) -> PositionEncoding:
+def _make_encoding(cfg: Any, name: str, num_heads: int, head_dim: int, **of_place: Any) -> PositionEncoding:
     """Builds an encoding for one layer.
 
     Raises:
         FlagError: it needs segments, but there is no separator.
     """
+    num_segments = None if cfg.segment_separator is None else cfg.num_segments
+    # --urpe and --bias-gain may be meant for the other stack only.
+    urpe = bool(cfg.urpe) and supports_urpe(find_encoding(name))
+    options = of_place | typed_options(cfg, name)
     encoding = build_encoding(name, num_heads, head_dim, num_segments, urpe=urpe, **options)
     if encoding.needs_segments and num_segments is None:
         raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")
-    if bias_gain is not None and has_scalars(encoding):
-        add_gain(encoding, bias_gain)
+    if cfg.bias_gain is not None and has_scalars(encoding):
+        add_gain(encoding, cfg.bias_gain)
     return encoding
 
 

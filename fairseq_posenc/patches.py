@@ -1,14 +1,16 @@
 """Patches of fairseq, which fix silent errors: :data:`PATCHES` lists them.
 
 Importing the package installs them for all models of the process, unless the environment variable
-FAIRSEQ_POSENC_PATCHES is 0. They replace functions in fairseq's own modules only. What else fairseq's commands need is
-done only in a process that runs one of them (:func:`enter_command`).
+FAIRSEQ_POSENC_PATCHES is 0. They replace functions in fairseq's own modules only, and ``eval`` in
+these by one that accepts literals only. What else fairseq's commands need is done only in a process that runs one of
+them (:func:`enter_command`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import logging
 import os
 import signal
@@ -28,7 +30,6 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
-from .checkpoints.allowed import UNSAFE_SWITCH
 from .errors import hide_tracebacks
 
 logger = logging.getLogger(__name__)
@@ -50,8 +51,9 @@ def install() -> None:
         for name, value in list(vars(module).items()):
             if id(value) in replaced:  # imported by name
                 setattr(module, name, replaced[id(value)])
+        vars(module)["eval"] = checkpoint_patches.literal  # else settings in a checkpoint are run as code
     main = sys.modules["__main__"]
-    if _is_fairseqs(main) or Path(getattr(main, "__file__", None) or "").stem in _SCRIPTS:
+    if _is_fairseqs(main) or Path(getattr(main, "__file__", None) or "").stem.startswith("fairseq-"):  # pip's scripts
         enter_command()
 
 
@@ -65,25 +67,13 @@ def _is_fairseqs(module: ModuleType) -> bool:
     )
 
 
-#: pip's scripts of fairseq's commands
-_SCRIPTS = {
-    f"fairseq-{command}"
-    for command in ("eval-lm", "generate", "hydra-train", "interactive", "preprocess", "score", "train", "validate")
-}
-
-
 def enter_command() -> None:
     """Prepares a process that runs one of fairseq's commands.
 
-    Errors of users are printed as one sentence, torch's switch that lets files run code is ignored, and processes of
-    torchrun end with it: otherwise they continue to train, and write to the directory of the resumed training.
+    Errors of users are printed as one sentence, and processes of torchrun end with it: otherwise they continue to
+    train, and write to the directory of the resumed training.
     """
     hide_tracebacks()
-    if os.environ.pop(UNSAFE_SWITCH, None) is not None:
-        logger.warning(
-            f"{UNSAFE_SWITCH} is ignored: it would let a checkpoint run code, and fairseq_posenc loads fairseq's "
-            "checkpoints without it."
-        )
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
 
@@ -172,21 +162,12 @@ def allow_bf16_without_tpu(convert: Any) -> Any:
 
 def ignore_dummy_sizes(train_step: Any) -> Any:
     """Excludes dummy batches, whose gradient is ignored, from the sizes and statistics of an update too."""
+    signature = inspect.signature(train_step)
 
     @functools.wraps(train_step)
-    def step(
-        task: Any,
-        sample: Any,
-        model: Any,
-        criterion: Any,
-        optimizer: Any,
-        update_num: int,
-        ignore_grad: bool = False,
-    ) -> tuple[Any, Any, dict[str, Any]]:
-        loss, sample_size, logging_output = train_step(
-            task, sample, model, criterion, optimizer, update_num, ignore_grad
-        )
-        if ignore_grad:
+    def step(*args: Any, **kwargs: Any) -> tuple[Any, Any, dict[str, Any]]:
+        loss, sample_size, logging_output = train_step(*args, **kwargs)
+        if signature.bind(*args, **kwargs).arguments.get("ignore_grad"):
             sample_size, logging_output = sample_size * 0, _zeros_like(logging_output)
         return loss, sample_size, logging_output
 
@@ -213,13 +194,13 @@ PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # reference cycle. Until the garbage collector finds it, which takes many epochs, the data loader's processes live
     # on, each with a copy of the training's memory.
     (iterators.FrozenBatchSampler, "__init__", refer_weakly),
-    # Code in a checkpoint is run, some of its settings are evaluated, and embedding files that it names are read.
+    # Code in a checkpoint is run, and embedding files that it names are read.
     (checkpoint_utils, "load_checkpoint_to_cpu", checkpoint_patches.read_safely),
     (checkpoint_utils, "load_ema_from_checkpoint", checkpoint_patches.read_ema_safely),
     # `from_pretrained` extracts archives whose members may be written outside the target directory.
     (file_utils, "load_archive_file", checkpoint_patches.extract_safely),
     # Several processes cannot resume: torch refuses the configuration that the first sends to the others.
-    (distributed_utils, "broadcast_object", checkpoint_patches.receive_safely),
+    (distributed_utils, "_broadcast_object_slow", checkpoint_patches.send_whole),
     # The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.
     (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_load_errors),
     # A training that resumes after its last update makes one more, since --max-update is checked after an update only.

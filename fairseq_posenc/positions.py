@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ class Clipped(NamedTuple):
     band: tuple[int, int]
 
 
+@dataclass(eq=False)
 class Positions:
     """Positions of queries and keys in one forward pass of the encoder or decoder, shared by its layers.
 
@@ -79,39 +81,37 @@ class Positions:
         generation: a dictionary that caches values for one batch, the same in all steps of incremental decoding; None
             outside incremental decoding.
         first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
+        from_input: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.from_input.
+        prepared: in a block of queries, what PositionEncoding.prepare computed for all queries.
+        given: (batch, keys), int64 or floating, the position of each token, see :meth:`moved`; None for 0, 1, 2, ...
+        given_extent: how many positions a token can have in ``given``.
     """
 
     #: whether these are positions in cross-attention: keys of the source, queries of the target
     is_cross_attention = False
-    #: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.from_input
-    from_input: Tensor | None = None
-    #: in a block of queries: what PositionEncoding.prepare computed for all queries
-    prepared: Any = None
-    #: whether positions are given for each token, instead of 0, 1, 2, ... (see :class:`GivenPositions`)
-    are_given = False
 
-    def __init__(
-        self,
-        queries: int,
-        keys: int,
-        padding_mask: Tensor | None = None,
-        device: torch.device | None = None,
-        segments: Tensor | None = None,
-        recomputed: bool = False,
-        generation: dict[Any, Any] | None = None,
-        first: int | None = None,
-    ) -> None:
-        if queries > keys and not self.is_cross_attention:
-            raise ValueError(f"{queries} queries cannot be the last of only {keys} keys.")
-        self.queries = queries
-        self.keys = keys
-        self.first = keys - queries if first is None else first
-        self.padding_mask = None if padding_mask is None else padding_mask.bool()
-        given = padding_mask if padding_mask is not None else segments
-        self.device = device if given is None else given.device
-        self.segments = segments
-        self.recomputed = recomputed
-        self.generation = generation
+    queries: int
+    keys: int
+    padding_mask: Tensor | None = None
+    device: torch.device | None = None
+    segments: Tensor | None = None
+    recomputed: bool = False
+    generation: dict[Any, Any] | None = None
+    first: int = -1
+    from_input: Tensor | None = None
+    prepared: Any = None
+    given: Tensor | None = None
+    given_extent: int = 0
+
+    def __post_init__(self) -> None:
+        if self.queries > self.keys and not self.is_cross_attention:
+            raise ValueError(f"{self.queries} queries cannot be the last of only {self.keys} keys.")
+        if self.first < 0:
+            self.first = self.keys - self.queries
+        if self.padding_mask is not None:
+            self.padding_mask = self.padding_mask.bool()
+        known = self.padding_mask if self.padding_mask is not None else self.segments
+        self.device = self.device if known is None else known.device
         #: positions in cross-attention in the same pass, if an encoding is used there
         self.cross_attention: CrossPositions | None = None
         self._cache: dict[Hashable, Any] = {}
@@ -122,18 +122,35 @@ class Positions:
         The keys must include the last of these queries. The backward pass recomputes a block, so values that need a
         gradient are not cached for it.
         """
-        block = Positions(
-            stop - start,
-            keys,
-            None if self.padding_mask is None else self.padding_mask[:, :keys],
-            self.device,
-            None if self.segments is None else self.segments[:, :keys],
+        padding, segments, given = (
+            None if of_keys is None else of_keys[:, :keys] for of_keys in (self.padding_mask, self.segments, self.given)
+        )
+        block = replace(
+            self,
+            queries=stop - start,
+            keys=keys,
+            padding_mask=padding,
+            segments=segments,
             recomputed=True,
+            generation=None,
             first=self.first + start,
+            from_input=None if self.from_input is None else self.from_input[:, :, :keys],
+            prepared=prepared,
+            given=given,
         )
         block.lengths = self.lengths  # those of whole sentences
-        block.prepared = prepared
-        return block.with_input(None if self.from_input is None else self.from_input[:, :, :keys])
+        return block
+
+    def moved(self, given: Tensor, extent: int) -> Positions:
+        """The same pass with a given position for each token: higher by a shift, with gaps, or a real number.
+
+        Distances, and all that follows from them, remain those of columns.
+
+        Args:
+            given: (batch, keys), int64 or floating.
+            extent: how many positions a token can have; whole positions are less than this.
+        """
+        return replace(self, given=given, given_extent=extent)
 
     def with_input(self, from_input: Tensor | None) -> Positions:
         """The same positions and caches for one layer, whose encoding read ``from_input`` from the layer's input."""
@@ -160,7 +177,7 @@ class Positions:
     def is_right_padded(self) -> bool:
         """Whether no padding is left of a real token, so that the position of a token is its column index."""
         mask = self.padding_mask
-        return mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all())
+        return self.given is None and (mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all()))
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -178,8 +195,8 @@ class Positions:
 
     @property
     def key_positions(self) -> Tensor:
-        """Position of each key, from 0, not counting padding, (batch, keys), or (1, keys) if right-padded; int64."""
-        return self.tokens_before
+        """Position of each key: the given one, or :attr:`tokens_before`, (batch or 1, keys)."""
+        return self.tokens_before if self.given is None else self.given
 
     @property
     def query_positions(self) -> Tensor:
@@ -189,7 +206,8 @@ class Positions:
     @property
     def extent(self) -> tuple[int, int]:
         """The number of positions that a query can have, and a key."""
-        return self.keys, self.keys
+        most = self.keys if self.given is None else self.given_extent
+        return most, most
 
     @cached_property
     def distances(self) -> Tensor:
@@ -292,45 +310,6 @@ class Positions:
         return value
 
 
-class GivenPositions(Positions):
-    """Positions in which each token has a given one: higher by a shift, with gaps, or a real number.
-
-    Distances, and all that follows from them, remain those of columns.
-
-    Args:
-        of: the positions of this pass.
-        key_positions: (batch, keys), int64 or floating.
-        extent: how many positions a token can have; whole positions are less than this.
-    """
-
-    are_given = True
-    is_right_padded = False  # no token's position is its column
-
-    def __init__(self, of: Positions, key_positions: Tensor, extent: int) -> None:
-        super().__init__(
-            *(of.queries, of.keys, of.padding_mask, of.device, of.segments, of.recomputed, of.generation),
-            first=of.first,
-        )
-        self.from_input = of.from_input
-        self.prepared = of.prepared
-        self._key_positions = key_positions
-        self._extent = extent
-
-    @property
-    def key_positions(self) -> Tensor:
-        return self._key_positions
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        return self._extent, self._extent
-
-    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
-        of = super().block(start, stop, keys, prepared)
-        block = GivenPositions(of, self._key_positions[:, :keys], self._extent)
-        block.lengths = of.lengths
-        return block
-
-
 class CrossPositions(Positions):
     """Positions in cross-attention; the distance is the position in the source minus the position in the target.
 
@@ -352,24 +331,20 @@ class CrossPositions(Positions):
             recomputed=target.recomputed,
             generation=target.generation,
             first=target.first,
+            given=absolute_positions(padding_mask) + shift if shift else None,
+            given_extent=padding_mask.size(1) + shift,
         )
         if target.device is None:
             target.device = self.device
         # Copies values instead of keeping the target: it refers to this object, and a cycle delays freeing memory.
         self._query_positions = target.query_positions
         self._query_extent = target.extent[0]
-        self._key_extent = self.keys + shift
-        self._shift = shift
         self._query_segments = None if target.segments is None else target.segment_pairs[0]
         self._target_is_right_padded = target.is_right_padded
 
     @cached_property
     def is_right_padded(self) -> bool:
-        return not self._shift and self._target_is_right_padded and super().is_right_padded
-
-    @cached_property
-    def key_positions(self) -> Tensor:
-        return super().key_positions + self._shift
+        return self._target_is_right_padded and super().is_right_padded
 
     @property
     def query_positions(self) -> Tensor:
@@ -377,7 +352,7 @@ class CrossPositions(Positions):
 
     @property
     def extent(self) -> tuple[int, int]:
-        return self._query_extent, self._key_extent
+        return self._query_extent, super().extent[1]
 
     @cached_property
     def distances(self) -> Tensor:
@@ -386,7 +361,7 @@ class CrossPositions(Positions):
 
     @property
     def _span_ends(self) -> tuple[int, int]:
-        return 1 - self._query_extent, self._key_extent
+        return 1 - self._query_extent, self.extent[1]
 
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:

@@ -15,32 +15,19 @@ from .trained import Trained
 BATCH_TOKENS = 2000
 
 
-def batches(sources: Sequence[Tensor], max_tokens: int) -> Iterator[list[int]]:
-    """Groups sentences of similar length; yields the indices of each batch.
+def batches(
+    sources: Sequence[Tensor], targets: Sequence[Tensor] | None = None, max_tokens: int = BATCH_TOKENS
+) -> Iterator[list[int]]:
+    """Groups sentences, or pairs, of similar length, those of one source together; yields the indices of each batch.
 
     Args:
-        max_tokens: maximum number of source tokens of a batch including padding, raised to the longest sentence.
+        max_tokens: maximum number of tokens of a batch of the longer side including padding, raised to the longest
+            sentence.
     """
-    lengths = [len(source) for source in sources]
-    return _in_batches(sorted(range(len(sources)), key=lengths.__getitem__), lengths, max_tokens)
-
-
-def pair_batches(
-    sources: Sequence[Tensor], targets: Sequence[Tensor], max_tokens: int = BATCH_TOKENS
-) -> Iterator[list[int]]:
-    """Groups pairs by their longer side, and keeps pairs of one source together."""
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    of_source: dict[tuple[int, ...], int] = {}
-    keys = [tuple(source.tolist()) for source in sources]
-    for key, length in zip(keys, lengths, strict=True):
-        of_source[key] = max(length, of_source.get(key, 0))
-    return _in_batches(sorted(range(len(sources)), key=lambda n: (of_source[keys[n]], keys[n])), lengths, max_tokens)
-
-
-def _in_batches(order: list[int], lengths: list[int], max_tokens: int) -> Iterator[list[int]]:
-    most = max(max_tokens, max(lengths, default=0))
-    numbers = np.array(order, dtype=np.int64)
-    for batch in data_utils.batch_by_size(numbers, lengths.__getitem__, max_tokens=most):
+    lengths = [max(map(len, pair)) for pair in zip(sources, targets or sources, strict=True)]
+    order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), sources[number].tolist()))
+    most = max([max_tokens, *lengths])
+    for batch in data_utils.batch_by_size(np.array(order, dtype=np.int64), lengths.__getitem__, max_tokens=most):
         yield [int(number) for number in batch]
 
 
@@ -69,14 +56,14 @@ def log_probabilities(
         targets: may end in </s>.
         suppressed: indices that are excluded from the softmax.
         progress: is called with the number of targets done, and of all.
-        max_tokens: of a batch, see :func:`pair_batches`.
+        max_tokens: of a batch, see :func:`batches`.
 
     Returns:
         (length,) for each target.
     """
     found: dict[int, np.ndarray] = {}
     pad, eos = trained.target.pad(), trained.target.eos()
-    for numbers in pair_batches(sources, targets, max_tokens):
+    for numbers in batches(sources, targets, max_tokens):
         chosen = [targets[number] for number in numbers]
         previous, wanted = (
             data_utils.collate_tokens(chosen, pad, eos, left_pad=False, move_eos_to_beginning=shifted).to(

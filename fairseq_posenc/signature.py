@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arguments import SIDES, encoding_of, input_positions_of, options_of, typed_options
+from .arguments import SIDES, encoding_of, flag_values, input_positions_of, typed_options
 from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
 from .encodings.contract.options import DEFAULT_NUM_SEGMENTS
 from .encodings.contract.registry import default_options, has_scalars, supports_urpe
+from .errors import CheckpointError
 
 #: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
 SIGNATURE = "position_version"
@@ -39,7 +40,7 @@ def describe_positions(args: Any) -> dict[str, Any]:
 
 def _describe_side(args: Any, side: str) -> dict[str, Any]:
     name = encoding_of(args, side)
-    described = {"encoding": name, "input_positions": input_positions_of(args, side), **options_of(args, name)}
+    described = {"encoding": name, "input_positions": input_positions_of(args, side), **flag_values(args, name)}
     longest = getattr(args, f"max_{side}_positions", None)
     if longest is not None and "max_positions" in ENCODINGS[name].options:
         described["max_positions"] = longest
@@ -91,25 +92,20 @@ def parse_signature(signature: Any) -> dict[str, Any]:
     """Parses the description of positions in a record.
 
     Raises:
-        ValueError: it is not a record of this package.
+        CheckpointError: it is not a record of this package.
     """
     try:
         description: dict[str, Any] = json.loads(decode_signature(signature))
-        for side in (description, description.get("target", {})):
-            ENCODINGS.get(side.get("encoding", ""))  # raises for what is no description
-    except Exception:  # not a tensor of bytes, not JSON in UTF-8, or JSON of something else
-        raise ValueError(f"its {SIGNATURE} is not a record of positions") from None
+    except ValueError:  # not bytes, or not JSON in UTF-8
+        raise CheckpointError(
+            f"its {SIGNATURE} is not a record of positions; use a file that fairseq-train wrote."
+        ) from None
     return description
 
 
 def read_signature(signature: Tensor) -> str:
     """A record in canonical form: JSON with sorted keys and without defaults."""
     return json.dumps(without_defaults(parse_signature(signature)), sort_keys=True)
-
-
-def same_positions(one: Tensor, other: Tensor) -> bool:
-    """Whether two records describe the same positions."""
-    return read_signature(one) == read_signature(other)
 
 
 def of_stack(record: dict[str, Any], stack: str) -> dict[str, Any]:

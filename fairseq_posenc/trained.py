@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from .checkpoints import check_finite, load_checkpoint
+from .checkpoints import check_finite
 from .errors import CheckpointError, Refusal, brief
-from .model import PositionMismatch, PositionTransformer
+from .model import PositionTransformer
 
 #: path of the recipes' SentencePiece model, relative to the binarized data
 SENTENCEPIECE = Path("..") / "sentencepiece.model"
@@ -76,38 +75,27 @@ def load_trained(
         CheckpointError: it is no checkpoint, or of a model that is not of this package; or the dictionaries are
             missing, damaged or of another model.
     """
-    state = load_checkpoint(checkpoint)
-    arch = _setting(state, "model", "_name") or _setting(state, "model", "arch")  # as fairseq looks it up
-    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
-        raise CheckpointError(
-            f"{checkpoint} is a model of {arch}, not of this package: name a checkpoint of one of its architectures."
-        )
-    data = data or Path(utils.split_paths(str(_setting(state, "task", "data")))[0])
+    given = {} if data is None else {"data": str(data)}
     try:
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides={**(model_overrides or {}), "data": str(data)}
+        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={**(model_overrides or {}), **given}
         )
-    except PositionMismatch:
-        raise CheckpointError(
-            f"{checkpoint} was trained with other positions than its settings say: use the checkpoint as the "
-            "training wrote it."
-        ) from None
     except Refusal as error:
         if error.__cause__ is None:
             raise CheckpointError(str(error)) from None
         raise CheckpointError(
-            f"{checkpoint} cannot be loaded with the dictionaries in {data} ({brief(error.__cause__)}): name the data "
-            "of its training with --data."
+            f"{checkpoint} cannot be loaded with the dictionaries in {data or 'the directory of its training'} "
+            f"({brief(error.__cause__)}): name the data of its training with --data."
         ) from None
+    if not isinstance(model, PositionTransformer):
+        raise CheckpointError(
+            f"{checkpoint} is a {type(model).__name__}, no model of this package: name a checkpoint of one of its "
+            "architectures."
+        )
     model = model.float().eval()
     for name, value in model.state_dict().items():
         if value.is_floating_point():
             check_finite(checkpoint, name, value)
     if not cpu and torch.cuda.is_available():
         model = model.cuda()
-    return Trained(model, task, checkpoint, data)
-
-
-def _setting(state: dict[str, Any], group: str, key: str) -> Any:
-    settings = (state.get("cfg") or {}).get(group) or state.get("args")
-    return settings.get(key) if isinstance(settings, dict) else getattr(settings, key, None)
+    return Trained(model, task, checkpoint, data or Path(utils.split_paths(cfg.task.data)[0]))

@@ -93,8 +93,6 @@ def test_distances_are_those_of_analyses(arch: str, flags: tuple[str, ...], norm
     ("arch", "flags"),
     [
         ("shaw", ("--checkpoint-activations", "--attention-dropout", "0.1")),
-        # It caches learned values for all layers of a pass.
-        ("diet_abs", ("--attention-backend", "blocks")),
         ("deberta", ("--share-key-projection", "true", "--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "4")),
         ("rotary", ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")),
     ],

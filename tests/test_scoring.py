@@ -39,14 +39,9 @@ def test_scores_are_those_without_a_batch(name):
     sources, targets = pairs()
     expected = [alone(one.model, source, target) for source, target in zip(sources, targets, strict=True)]
     assert not np.allclose(expected[0][:1], expected[2][:1])
+    calls = []
     for max_tokens in (30, 2000):
-        found = log_probabilities(one, sources, targets, max_tokens=max_tokens)
+        found = log_probabilities(one, sources, targets, (), lambda *done: calls.append(done), max_tokens)
+        assert calls[-1] == (6, 6)
         for value, score in zip(expected, found, strict=True):
             np.testing.assert_allclose(score, value, rtol=0, atol=1e-6)
-
-
-def test_progress_counts_every_target():
-    calls = []
-    log_probabilities(trained("nopos"), *pairs(), progress=lambda *done: calls.append(done), max_tokens=1)
-    assert calls[-1] == (6, 6)
-    assert [done for done, _ in calls] == sorted({done for done, _ in calls})

@@ -1,4 +1,4 @@
-"""Trains, averages and translates with every encoding on real text. Takes minutes each, so only with -m slow."""
+"""Trains and averages with every encoding on real text. Takes minutes each, so only with -m slow."""
 
 import json
 import subprocess
@@ -6,13 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from fairseq import checkpoint_utils
-from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
-from tests.models import batch
 from tests.toy import PACKAGE, train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +53,7 @@ def multi30k(shared, tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "flags"), MODELS, ids=lambda value: value if isinstance(value, str) else "".join(value)
 )
-def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
+def test_it_trains_and_averages(multi30k, tmp_path, name, flags):
     arch = architecture_name(name, "iwslt_de_en")
     run = train(multi30k, tmp_path, arch, *SMALL, *flags, validate=True, user_dir=PACKAGE)
     lines = run.stderr.splitlines() + run.stdout.splitlines()
@@ -69,33 +66,5 @@ def test_it_trains_averages_and_translates(multi30k, tmp_path, name, flags):
     script = ROOT / "scripts/average_checkpoints.py"
     subprocess.run([sys.executable, script, "--last-updates", "2", "--output", average, tmp_path], check=True)
     print(f"{name} {' '.join(flags)}: training loss {losses[0]} to {losses[-1]}, validation {valid}")
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(average)], arg_overrides={"data": str(multi30k)}
-    )
-    task.load_dataset("test")
-    model = models[0].double().eval()
-    assert_equal_translations(model, task, [task.dataset("test")[i]["source"] for i in range(40)])
-
-
-def assert_equal_translations(model, task, sources):
-    """Compares incremental decoding in mixed batches with full passes, and with single sentences (beam 5)."""
-
-    def translate(rows, cached=True):
-        generator = SequenceGenerator([model], task.target_dictionary, beam_size=5, max_len_b=50)
-        generator.model.has_incremental = cached
-        tokens = batch(task, rows, left_pad=True)
-        lengths = tokens.ne(task.source_dictionary.pad()).sum(1)
-        found = generator.generate([model], {"net_input": {"src_tokens": tokens, "src_lengths": lengths}})
-        return [(hypotheses[0]["tokens"].tolist(), float(hypotheses[0]["score"])) for hypotheses in found]
-
-    assert len(set(map(len, sources))) > 5
-    together = translate(sources[:20]) + translate(sources[20:])
-    alone = [translate([source])[0] for source in sources]
-    uncached = translate(sources[:20], cached=False) + translate(sources[20:], cached=False)
-    assert [tokens for tokens, _ in alone] == [tokens for tokens, _ in together]
-    assert [tokens for tokens, _ in uncached] == [tokens for tokens, _ in together]
-    for other in (alone, uncached):
-        torch.testing.assert_close(
-            torch.tensor([score for _, score in other]), torch.tensor([score for _, score in together])
-        )
-    assert len({tuple(tokens) for tokens, _ in together}) > 5
+    loaded, _ = checkpoint_utils.load_model_ensemble([str(average)], arg_overrides={"data": str(multi30k)})
+    assert all(parameter.isfinite().all() for parameter in loaded[0].parameters())

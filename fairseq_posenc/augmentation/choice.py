@@ -15,13 +15,11 @@ MODES = ("shift", "random", "cape")
 MOST_POSITIONS = 2**24
 #: the range of ``random`` without tables, the authors'
 RANDOM_RANGE = 2048
-SHIFT = {"position_augmentation_max": 500}
-CAPE = {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03}
 #: the flags of each mode and their defaults; a default of None depends on the encoding
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "shift": SHIFT,
+    "shift": {"position_augmentation_max": 500},
     "random": {"position_augmentation_max": None},
-    "cape": CAPE,
+    "cape": {"cape_global_shift": 5.0, "cape_local_shift": 0.5, "cape_scale": 1.03},
 }
 
 FLAGS = {
@@ -34,19 +32,15 @@ FLAGS = {
     ),
     "position_augmentation_max": Option(
         whole(1, MOST_POSITIONS),
-        f"K of --position-augmentation shift, {SHIFT['position_augmentation_max']} by default; of random the length of "
+        f"K of --position-augmentation shift, 500 by default; of random the length of "
         f"the range, {RANDOM_RANGE} by default, or that of the encoding's tables",
     ),
     "cape_global_shift": Option(
         finite(0),
-        f"CAPE shifts all positions of a sentence by up to this much, {CAPE['cape_global_shift']:g} by default",
+        "CAPE shifts all positions of a sentence by up to this much, 5 by default",
     ),
-    "cape_local_shift": Option(
-        finite(0), f"CAPE shifts each position by up to this much, {CAPE['cape_local_shift']:g} by default"
-    ),
-    "cape_scale": Option(
-        finite(1), f"CAPE scales positions by a factor between 1/s and s, {CAPE['cape_scale']:g} by default"
-    ),
+    "cape_local_shift": Option(finite(0), "CAPE shifts each position by up to this much, 0.5 by default"),
+    "cape_scale": Option(finite(1), "CAPE scales positions by a factor between 1/s and s, 1.03 by default"),
 }
 
 
@@ -76,13 +70,6 @@ def combined(effects: Collection[str]) -> str:
     if UNDEFINED in effects:
         return UNDEFINED
     return WORKS if WORKS in effects else NO_EFFECT
-
-
-def undefined_because(encoding: type[PositionEncoding]) -> str:
-    """The reason why a mode is undefined in a stack, as a clause."""
-    if encoding.facts.reads == "distances":
-        return f"{encoding.name} reads distances between tokens, not their positions"
-    return "its positions are real numbers, and tables have rows for whole ones only"
 
 
 def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positions: str, longest: int) -> Augmentation:

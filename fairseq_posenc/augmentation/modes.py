@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import FlagError
-from ..positions import GivenPositions, Positions
+from ..positions import Positions
 
+#: the output of fairseq's encoder, or a part of it
+Encoded = dict[str, list[Tensor]]
 #: the key of the encoder's output under which it hands the decoder what source and target share
 SHARED_DRAW = "position_augmentation"
 #: seed of the positions of ``random`` at evaluation
@@ -28,19 +28,12 @@ class Augmentation:
     #: whether positions differ from 0, 1, 2, ... at evaluation too
     at_evaluation = False
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, dict[str, list[Tensor]]]:
+    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         """The positions of the source, and what the encoder adds to its output for the target."""
         return positions, {}
 
-    def of_target(
-        self, positions: Positions, training: bool, encoded: Mapping[str, list[Tensor]] | None, pad: int
-    ) -> Positions:
-        """The positions of the target.
-
-        Args:
-            encoded: the encoder's output; None without an encoder.
-            pad: the index of padding in the source.
-        """
+    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
+        """The positions of the target, given the encoder's output; None without an encoder."""
         return positions
 
 
@@ -51,12 +44,12 @@ class FixedShift(Augmentation):
         self.source_shift = k
         self.after = after
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, dict[str, list[Tensor]]]:
+    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         positions, more = self.after.of_source(positions, training)
         return shifted_positions(positions, self.source_shift, self.source_shift), more
 
-    def of_target(self, positions: Positions, *args: Any) -> Positions:
-        return self.after.of_target(positions, *args)
+    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
+        return self.after.of_target(positions, training, encoded)
 
 
 class Shift(Augmentation):
@@ -75,13 +68,10 @@ class Shift(Augmentation):
         self.most = most
         self.table = table
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, dict[str, list[Tensor]]]:
-        return self._draw(positions, training), {}
+    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+        return self.of_target(positions, training), {}
 
-    def of_target(self, positions: Positions, training: bool, *_: Any) -> Positions:
-        return self._draw(positions, training)
-
-    def _draw(self, positions: Positions, training: bool) -> Positions:
+    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
         if not training:
             return positions
         most = self.most if self.table is None else max(0, min(self.most, self.table - positions.keys))
@@ -89,9 +79,9 @@ class Shift(Augmentation):
         return shifted_positions(positions, k, most)
 
 
-def shifted_positions(positions: Positions, k: int | Tensor, most: int) -> GivenPositions:
+def shifted_positions(positions: Positions, k: int | Tensor, most: int) -> Positions:
     """Positions that are k higher, k the same for all sentences or (batch, 1), and at most ``most``."""
-    return GivenPositions(positions, positions.key_positions + k, positions.extent[1] + most)
+    return positions.moved(positions.key_positions + k, positions.extent[1] + most)
 
 
 class Random(Augmentation):
@@ -119,15 +109,13 @@ class Random(Augmentation):
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
         self._ranks = torch.randperm(range_, generator=generator)[None]
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, dict[str, list[Tensor]]]:
+    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         return self._draw(positions, training, positions.lengths[:, 0].expand(positions.batch)), {}
 
-    def of_target(
-        self, positions: Positions, training: bool, encoded: Mapping[str, list[Tensor]] | None, pad: int
-    ) -> Positions:
+    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         if encoded is None:
             raise FlagError("--position-augmentation random needs the length of the source: use another mode.")
-        lengths = encoded["src_tokens"][0].ne(pad).sum(1)
+        lengths = (~encoded["encoder_padding_mask"][0]).sum(1)
         return self._draw(positions, training, TARGET_FACTOR * lengths + TARGET_EXTRA)
 
     def _draw(self, positions: Positions, training: bool, sizes: Tensor) -> Positions:
@@ -140,7 +128,7 @@ class Random(Augmentation):
         if self.table is not None:
             subset = subset.clamp(max=self.table - 1)
         given = subset.gather(1, positions.key_positions.expand(positions.batch, -1))
-        return GivenPositions(positions, given, self.table or self.range + positions.keys)
+        return positions.moved(given, self.table or self.range + positions.keys)
 
 
 def ordered_subset(ranks: Tensor, sizes: Tensor, count: int) -> Tensor:
@@ -170,15 +158,13 @@ class Cape(Augmentation):
         self.local_shift = local_shift
         self.scale = scale
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, dict[str, list[Tensor]]]:
+    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         if not training:
             return positions, {}
         drawn = symmetric(positions, 2)
         return self._move(positions, drawn), {SHARED_DRAW: [drawn]}
 
-    def of_target(
-        self, positions: Positions, training: bool, encoded: Mapping[str, list[Tensor]] | None, pad: int
-    ) -> Positions:
+    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         if not training:
             return positions
         # An encoder in evaluation mode, as a frozen one is, has drawn nothing.
@@ -187,9 +173,9 @@ class Cape(Augmentation):
     def _move(self, positions: Positions, drawn: Tensor | None) -> Positions:
         local = self.local_shift * symmetric(positions, positions.keys)
         if drawn is None:
-            return GivenPositions(positions, positions.key_positions + local, positions.keys)
+            return positions.moved(positions.key_positions + local, positions.keys)
         shift, scale = self.global_shift * drawn[:, :1], (math.log(self.scale) * drawn[:, 1:]).exp()
-        return GivenPositions(positions, cape(positions.key_positions, shift, local, scale), positions.keys)
+        return positions.moved(cape(positions.key_positions, shift, local, scale), positions.keys)
 
 
 def cape(positions: Tensor, shift: Tensor, local: Tensor, scale: Tensor) -> Tensor:

@@ -4,18 +4,8 @@ All loading uses ``weights_only=True``; :mod:`.allowed` lists the types that a f
 """
 
 from ..errors import CheckpointError
-from .allowed import message_types, safe_loading
 from .averaging import average_checkpoints
-from .checking import check_finite
-from .loading import load_checkpoint
+from .loading import check_finite, load_checkpoint
 from .selection import last_checkpoints
 
-__all__ = [
-    "CheckpointError",
-    "average_checkpoints",
-    "check_finite",
-    "last_checkpoints",
-    "load_checkpoint",
-    "message_types",
-    "safe_loading",
-]
+__all__ = ["CheckpointError", "average_checkpoints", "check_finite", "last_checkpoints", "load_checkpoint"]

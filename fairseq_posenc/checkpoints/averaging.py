@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..errors import CheckpointError, few
 from ..signature import SIGNATURE, read_signature
-from .checking import check_finite, describe_type
-from .loading import StrPath, load_checkpoint
+from .loading import StrPath, check_finite, load_checkpoint
 from .training import differences, training_settings
 
 
@@ -56,130 +54,100 @@ def average_checkpoints(
     sources, output = [Path(path) for path in paths], Path(output)
     if not sources:
         raise CheckpointError("There are no checkpoints to average; name at least one file.")
-    for number, source in enumerate(sources):
-        if source.resolve() in [other.resolve() for other in sources[:number]]:
-            raise CheckpointError(f"{source} is given twice among the checkpoints to average; name each file once.")
     if output.resolve() in [source.resolve() for source in sources]:
         raise CheckpointError(f"{output} is one of the checkpoints to average; choose another output.")
-    total: _Sum | None = None
-    newest: dict[str, Any] = {}
+    mean: _Mean | None = None
     for source in sources:
         report(source)
         state = load_checkpoint(source)
-        total = total or _Sum(source, state)
-        total.add(source, state, allow_different_runs)
-        header = _header(state)
-        if not newest or _updates(header) >= _updates(newest):
-            newest = header
+        mean = mean or _Mean(source, state)
+        mean.add(source, state, allow_different_runs)
         del state  # before the next file is read: a file of an old torch is not mapped, but read as a whole
-    assert total is not None
-    newest["extra_state"]["averaged_from"] = [os.fspath(source) for source in sources]
-    _write({**newest, "model": total.mean()}, output)
+    assert mean is not None
+    _write(mean.checkpoint(sources), output)
     return output
 
 
-def _header(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What fairseq needs in addition to the parameters to load a checkpoint: configuration and history."""
-    history = [dict(entry) for entry in state.get("optimizer_history") or [{}]][-1:]
-    history[0].pop("optimizer", None)  # the optimizer's state, in files of old versions
-    history[0] = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0, **history[0]}
-    iterator = (state.get("extra_state") or {}).get("train_iterator")
-    return {
-        "args": state.get("args"),
-        "cfg": state.get("cfg"),
-        "criterion": None,
-        "optimizer_history": history,
-        "task_state": state.get("task_state") or {},
-        "extra_state": {"train_iterator": iterator or {"epoch": 1, "iterations_in_epoch": 0}},
-    }
-
-
-def _updates(header: Mapping[str, Any]) -> int:
-    return int(header["optimizer_history"][-1]["num_updates"])
-
-
-class _Sum:
-    """The sums of tensors over checkpoints of one model. `source`, the first checkpoint, defines the model."""
+class _Mean:
+    """The mean of checkpoints of one model. `source`, the first checkpoint, defines the model."""
 
     def __init__(self, source: Path, state: Mapping[str, Any]) -> None:
         self.source = source
         self.settings = training_settings(state)
         self.count = 0
-        self.types = _types(state["model"])
-        self.dtypes = {name: value.dtype for name, value in state["model"].items() if _is_averaged(value)}
+        self.newest: dict[str, Any] = {}
+        self.kinds = _kinds(state["model"])
+        self.dtypes = {name: value.dtype for name, value in state["model"].items() if value.is_floating_point()}
         #: of each parameter, the first name of the same tensor: another name only for tied parameters
         self.owners = _owners(state["model"])
         self.model = copy.copy(state["model"])  # with the versions of modules, which load_state_dict reads
         for name, value in self.model.items():
-            if _is_averaged(value):
+            if self.owners[name] != name:
+                self.model[name] = self.model[self.owners[name]]
+            elif name in self.dtypes:
                 dtype = torch.promote_types(value.dtype, torch.float32)  # half precision would round in each addition
-                self.model[name] = torch.zeros(value.shape, dtype=dtype) if self.owners[name] == name else None
-            elif isinstance(value, Tensor):
+                self.model[name] = torch.zeros(value.shape, dtype=dtype)
+            else:
                 self.model[name] = value.clone()
 
     def add(self, source: Path, state: Mapping[str, Any], allow_different_runs: bool) -> None:
-        """Adds the tensors of one file; CheckpointError if it is damaged, or of another model or training."""
-        model, settings, types = state["model"], training_settings(state), _types(state["model"])
-        if not settings:
-            raise CheckpointError(
-                f"{source} has no configuration of its model, neither 'cfg' nor 'args'; name a file that fairseq-train "
-                "wrote."
-            )
-        if not allow_different_runs and (found := "; ".join(differences(settings, self.settings))):
+        """Adds one file; CheckpointError if its training has diverged, or is of another model or training."""
+        found = "; ".join(differences(training_settings(state), self.settings))
+        if found and not allow_different_runs:
             raise CheckpointError(
                 f"{source} and {self.source} are of different trainings ({found}); average only checkpoints of one "
                 "training, or give --allow-different-runs to average them anyway."
             )
-        differing = [name for name in types | self.types if types.get(name) != self.types.get(name)]
-        for name, value in model.items() if not differing else ():
-            owner = self.owners[name]
-            if owner != name:
-                same = torch.equal(value, model[owner])
-            elif _is_averaged(value):
-                check_finite(source, name, value)
-                self.model[name].add_(value)
-                same = True
-            elif isinstance(value, Tensor):
-                same = name == SIGNATURE or torch.equal(value, self.model[name])
-            else:
-                same = value == self.model[name]
-            if not same:
-                differing.append(name)
+        kinds = _kinds(state["model"])
+        differing = [name for name in kinds | self.kinds if kinds.get(name) != self.kinds.get(name)]
         if differing:
-            where = (f"{name} ({types.get(name, 'missing')}, {self.types.get(name, 'missing')})" for name in differing)
+            where = (f"{name} ({kinds.get(name, 'missing')}, {self.kinds.get(name, 'missing')})" for name in differing)
             raise CheckpointError(
                 f"{source} and {self.source} differ in {few(where)}, which cannot be averaged; average only "
                 "checkpoints of one training."
             )
-        self.count += 1
-
-    def mean(self) -> dict[str, Any]:
-        """The means, in the dtypes and the order of the files. It consumes the sums to save memory."""
-        for name, dtype in self.dtypes.items():
+        for name in self.dtypes:
             if self.owners[name] == name:
-                self.model[name] = self.model[name].div_(self.count).to(dtype)
-        for name, owner in self.owners.items():
-            self.model[name] = self.model[owner]
-        found: dict[str, Any] = self.model
-        return found
+                check_finite(source, name, state["model"][name])
+                self.model[name].add_(state["model"][name])
+        self.count += 1
+        if not self.newest or _updates(state) >= _updates(self.newest):
+            self.newest = {part: state[part] for part in state if part not in ("model", "last_optimizer_state")}
+
+    def checkpoint(self, sources: list[Path]) -> dict[str, Any]:
+        """The newest checkpoint with the mean parameters, without what only resuming needs. It consumes the sums."""
+        for name, dtype in self.dtypes.items():
+            owner = self.owners[name]
+            self.model[name] = self.model[owner] if owner != name else self.model[name].div_(self.count).to(dtype)
+        extra = {
+            "train_iterator": (self.newest.get("extra_state") or {}).get("train_iterator"),
+            "averaged_from": [os.fspath(source) for source in sources],
+        }
+        return {**self.newest, "model": self.model, "extra_state": extra}
 
 
-def _is_averaged(value: object) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def _updates(state: Mapping[str, Any]) -> int:
+    return int(state["optimizer_history"][-1]["num_updates"])
 
 
-def _types(model: Mapping[str, Any]) -> dict[str, str]:
-    """The type and shape of each value, or what the record of positions says: equivalent ones may differ in length."""
-    return {name: read_signature(value) if name == SIGNATURE else describe_type(value) for name, value in model.items()}
+def _kinds(model: Mapping[str, Any]) -> dict[str, str]:
+    """What must be equal in all files: type and shape of each tensor, numbers of integers, the record of positions."""
+    kinds = {}
+    for name, value in model.items():
+        kind = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+        if name == SIGNATURE:
+            kind = read_signature(value)  # those of old versions may be longer
+        elif not value.is_floating_point():
+            kind += f" {value.tolist()}"
+        kinds[name] = kind
+    return kinds
 
 
 def _owners(model: Mapping[str, Any]) -> dict[str, str]:
     by_memory: dict[object, str] = {}
     owners: dict[str, str] = {}
     for name, value in model.items():
-        memory: object = name
-        if isinstance(value, Tensor) and value.numel():
-            memory = (value.data_ptr(), value.dtype, value.shape, value.stride())
+        memory = (value.data_ptr(), value.dtype, value.shape, value.stride()) if value.numel() else name
         owners[name] = by_memory.setdefault(memory, name)
     return owners
 

@@ -31,17 +31,12 @@ def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None
     """
     pattern, fix = _KINDS[unit]
     directory = Path(directory)
-    if n < 1:
-        raise CheckpointError(f"The number of checkpoints to average is {n}; it must be at least 1.")
     if not directory.is_dir():
         raise CheckpointError(f"{directory} is not a directory; name the --save-dir of fairseq-train.")
-    found: list[tuple[int, Path]] = []
-    for path in directory.iterdir():
-        match = re.fullmatch(pattern, path.name)
-        # Other files are copies (checkpoint_best.pt, checkpoint_last.pt) or checkpoints of the other kind.
-        if match and path.is_file():
-            found.append((int(match[1]), path))
-    chosen = sorted((number, path) for number, path in found if up_to is None or number <= up_to)
+    # Other files are copies (checkpoint_best.pt, checkpoint_last.pt) or checkpoints of the other kind.
+    found = ((re.fullmatch(pattern, path.name), path) for path in directory.iterdir())
+    numbered = sorted((int(match[1]), path) for match, path in found if match)
+    chosen = [(number, path) for number, path in numbered if up_to is None or number <= up_to]
     if len(chosen) < n:
         bound = "" if up_to is None else f" up to {unit} {up_to}"
         raise CheckpointError(

@@ -34,7 +34,7 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     A configuration has groups (model, optimization, checkpoint, ...), or, in files of old versions, one namespace. A
     record of positions in the checkpoint replaces the flags of positions.
     """
-    given = _given(state)
+    given = _flat(state.get("cfg")) or _flat(state.get("args"))
     ignored = (_general_settings() - _COUNTED) | _MAY_DIFFER
     if SIGNATURE in state["model"]:
         ignored |= plugin_flags().keys() - augmentation.FLAGS.keys()  # the record leaves out augmentation
@@ -75,10 +75,6 @@ def _general_settings() -> set[str]:
 
     groups = [field.default for field in fields(FairseqConfig) if is_dataclass(field.default)]
     return {field.name for group in groups for field in fields(group)}
-
-
-def _given(state: Mapping[str, Any]) -> dict[str, Any]:
-    return _flat(state.get("cfg")) or _flat(state.get("args"))
 
 
 def _flat(configuration: Any, group: str = "", prefix: str = "") -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Pope(PositionEncoding):
     def _recalled(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """Gives q and the cached magnitudes their phases."""
         # With one query, the phases amount to a real factor for each distance, so q and k keep width d.
-        if positions.queries > 1 or positions.are_given:
+        if positions.queries > 1 or positions.given is not None:
             return self._with_phases(q, k, positions)
         factors = positions.cached_for_generation(
             self, lambda keys: self._factors(Positions(1, keys, device=q.device)).to(q.dtype)

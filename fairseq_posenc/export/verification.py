@@ -110,7 +110,7 @@ def translate_with_fairseq(trained: Trained, sources: Sequence[Tensor]) -> list[
     search = {"beam_size": BEAM, "len_penalty": LENPEN, "max_len_b": LONGEST_OUTPUT}
     generator = SequenceGenerator([trained.model], trained.target, **search)
     found: dict[int, Tensor] = {}
-    for numbers in batches(sources, BATCH_TOKENS):
+    for numbers in batches(sources):
         batch = source_batch(trained, [sources[number] for number in numbers])
         finished = generator.generate([trained.model], {"net_input": batch})
         found.update((number, one[0]["tokens"]) for number, one in zip(numbers, finished, strict=True))

@@ -13,10 +13,12 @@ import click
     type=click.Path(path_type=Path),
     help="The checkpoint to write. It appears only when it is complete.",
 )
-@click.option("--last-epochs", type=int, metavar="N", help="Average the last N of DIRECTORY's checkpoint<epoch>.pt.")
+@click.option(
+    "--last-epochs", type=click.IntRange(1), metavar="N", help="Average the last N of DIRECTORY's checkpoint<epoch>.pt."
+)
 @click.option(
     "--last-updates",
-    type=int,
+    type=click.IntRange(1),
     metavar="N",
     help="Average the last N of DIRECTORY's checkpoint_<epoch>_<updates>.pt.",
 )

@@ -72,13 +72,13 @@ def test_the_last_by_number(trained: Path, tmp_path: Path, flags: tuple[object, 
     [
         (["--last-epochs", 9, "DIRECTORY"], "holds 2 epoch checkpoints"),
         (["--last-updates", 2, "--up-to", 1, "DIRECTORY"], "holds 1 update checkpoints up to update 1 "),
-        (["--last-epochs", 0, "DIRECTORY"], "must be at least 1"),
+        (["--last-epochs", 0, "DIRECTORY"], "0 is not in the range x>=1"),
         (["--last-epochs", 1, "--last-updates", 1, "DIRECTORY"], "exclude each other"),
         (["--last-epochs", 1, "DIRECTORY", "DIRECTORY"], "take one directory, not 2"),
         (["--last-epochs", 1, "missing"], "missing is not a directory"),
         (["--up-to", 3, "DIRECTORY"], "--up-to needs --last-epochs or --last-updates"),
         (["DIRECTORY"], "is a directory; say which"),
-        (["missing.pt"], "missing.pt does not exist"),
+        (["missing.pt"], "missing.pt cannot be read"),
     ],
 )
 def test_mistakes(trained: Path, tmp_path: Path, arguments: list[object], says: str) -> None:

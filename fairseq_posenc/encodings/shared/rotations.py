@@ -19,7 +19,7 @@ def at_positions(
         key: under which the values are cached.
         make: makes the values (..., n, width) of positions (..., n).
     """
-    if positions.are_given:
+    if positions.given is not None:
         table = positions.cached(key, lambda: make(positions.key_positions)[:, None])  # (B, 1, S, width)
     else:
         # Logits depend on distances only, so column indices serve as positions even with padding.
