@@ -8,10 +8,13 @@ import pytest
 
 #: files with many tests, or with tests that start trainings or other processes; `scripts/test.sh --quick` skips them
 LONG = (
-    *("attention/", "benchmark/", "checkpoints/", "export/", "recipes/test_wmt.py"),
+    *("attention/", "checkpoints/", "export/", "recipes/test_wmt.py"),
     *("encodings/test_causality.py", "encodings/test_gain.py"),
     "experiments/analysis/test_page.py",
-    *(f"experiments/{name}" for name in ("commands/", "jobs/", "training/", "evaluation/test_parameters.py")),
+    *(
+        f"experiments/{name}"
+        for name in ("commands/", "jobs/", "training/", "evaluation/test_benchmark.py", "evaluation/test_parameters.py")
+    ),
     *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
     *(f"experiments/{name}.py" for name in ("experiment/test_check_flags", "workflow/test_pipeline")),
     *(f"test_{name}.py" for name in ("augmentation", "checks", "documents", "entry_points", "live")),

@@ -22,7 +22,7 @@ from tests.toy import binarize, make_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 #: folders of the package that need an extra, with the groups of requirements that they may import
-EXTRA_FOLDERS = {"fairseq_posenc/export": ["export"], "fairseq_posenc/benchmark": ["recipes"]}
+EXTRA_FOLDERS = {"fairseq_posenc/export": ["export"]}
 #: environment variables that select a Python
 CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
 

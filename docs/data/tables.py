@@ -165,17 +165,13 @@ def cost() -> str:
 
 def read_scores(path: Path) -> list[Run]:
     """The rows of a CSV of `compare` or `table.sh`, with the keys of `pool`: also of BLEU by words of the source."""
-    rows = read(path)
-    names = {name: re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", name) for name in rows[0]}
-    keys = {name: " ".join(filter(None, (key[2] or BLEU, key[1]))) if key else name for name, key in names.items()}
-    return [{keys[name]: _value(text) for name, text in row.items()} for row in rows]
 
+    def key_of(column: str) -> str:
+        parts = re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", column)
+        return " ".join(filter(None, (parts[2] or BLEU, parts[1]))) if parts else column
 
-def _value(text: str) -> float | str | None:
-    try:
-        return float(text)
-    except ValueError:
-        return text or None
+    rows = pd.read_csv(path).rename(columns=key_of).astype(object)
+    return list(rows.where(rows.notna(), None).to_dict("records"))
 
 
 @cache
@@ -271,21 +267,12 @@ def lengths() -> dict[str, str]:
     }
 
 
-def multi30k_scores(names: Collection[str] | None = None, file: str = "compare.csv", directory: str = EN_DE) -> str:
-    """BLEU of Multi30k's experiments in a file of `compare`, by default of all, on each test set and on all together,
-    with the differences on all together.
-
-    Raises:
-        ValueError: results/ has no such experiment.
+def multi30k_scores(names: Collection[str] | None = None, directory: str = EN_DE) -> str:
+    """BLEU of Multi30k's experiments, by default of all, on each test set and on all together, with the differences on
+    all together.
     """
-    of_test = compared(directory, file)
-    found = of_test[MULTI30K[0]]
-    chosen = names or list(found)
-    if missing := [name for name in chosen if name not in found]:
-        raise ValueError(
-            f"results/{directory} has no {', '.join(missing)}: run `bash recipes/multi30k/run.sh --experiments "
-            f"{','.join(missing)}`, and keep it as results/README.md says."
-        )
+    of_test = compared(directory)
+    chosen = names or list(of_test[MULTI30K[0]])
     rows = []
     for name in chosen:
         whole, single = of_test[ALL_TESTS][name], [of_test[test][name] for test in MULTI30K]

@@ -10,19 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
-import torch
+from ctranslate2.converters import Converter
+from ctranslate2.specs import transformer_spec
 
-from .. import __version__
 from ..errors import ExportError
-from ..signature import SIGNATURE, decode_signature
-from ..trained import load_trained
+from ..trained import Trained, load_trained
 from .specification import make_specification
-from .text import read_sentences, some_sentences, subword_splitter
+from .text import sample_sentences
 from .verification import Engine, Verification, search_options, verify
 
-#: number of sentences that both translate for the comparison
-SENTENCES = 40
 #: CTranslate2's name of the model file
 MODEL = "model.bin"
 #: name of the record in the directory: the checkpoint, the settings of the export, and fairseq's search options
@@ -65,47 +61,41 @@ def export(
     check_output(output, force)
     trained = load_trained(checkpoint, data, model_overrides)
     subwords = sentencepiece or trained.sentencepiece
-    split = subword_splitter(subwords, trained.source)
-    specification = make_specification(trained.model, trained.source, trained.target)
-    if sample is None:
-        sources, what = some_sentences(trained, SENTENCES)
-    else:
-        # For an empty line CTranslate2 outputs an empty line, fairseq does not.
-        sources = [sentence for sentence in read_sentences(sample, trained, split) if len(sentence) > 1]
-        what = f"lines of {sample}"
-    if not sources:
-        raise ExportError(f"{sample} has no words: name a text with one sentence per line.")
-    say(f"comparing with fairseq on {len(sources)} {what}")
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as name:
-            final = _write(specification, Path(name) / "float32", None, subwords)
-            verification = verify(trained, Engine(final, trained), sources)
-            if quantization is not None:
-                specification = make_specification(trained.model, trained.source, trained.target)
-                final = _write(specification, Path(name) / "quantized", quantization, subwords)
-                Engine(final, trained, compute_type="default").translate(sources[:1])
-            record = {
-                "checkpoint": checkpoint.name,
-                "positions": json.loads(decode_signature(trained.model.state_dict()[SIGNATURE])),
-                "model_overrides": dict(model_overrides or {}),
-                "quantization": quantization or "float32",
-                "translate_batch": search_options(trained),
-                "verification": asdict(verification),
-                "versions": {
-                    "fairseq_posenc": __version__,
-                    "ctranslate2": ctranslate2.__version__,
-                    "torch": torch.__version__,
-                },
-            }
-            text = json.dumps(record, indent=2, ensure_ascii=False)
-            (final / RECORD).write_text(f"{text}\n", encoding="utf-8")
-            check_output(output, force)  # something may have been written there since the first check
-            _move_to_output(final, output, Path(name) / "replaced")
-    except OSError as error:
-        raise ExportError(
-            f"{output} cannot be written ({error.strerror or error}): check permissions and space."
-        ) from None
+    sources, what = sample_sentences(trained, sample, subwords)
+    converter = PositionConverter(trained, subwords)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as name:
+        made = converter.convert(f"{name}/float32")
+        say(f"comparing with fairseq on {len(sources)} {what}")
+        verification = verify(trained, Engine(made, trained), sources)
+        if quantization is not None:
+            made = converter.convert(f"{name}/quantized", quantization=quantization)
+        record = {
+            "checkpoint": checkpoint.name,
+            "model_overrides": dict(model_overrides or {}),
+            "quantization": quantization or "float32",
+            "translate_batch": search_options(trained),
+            "verification": asdict(verification),
+        }
+        Path(made, RECORD).write_text(f"{json.dumps(record, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
+        check_output(output, force)  # something may have been written there since the first check
+        if output.exists():
+            output.rename(Path(name, "replaced"))
+        Path(made).rename(output)
     return verification
+
+
+class PositionConverter(Converter):
+    """Converts a model of this package, as CTranslate2's FairseqConverter does one of fairseq."""
+
+    def __init__(self, trained: Trained, subwords: Path | None) -> None:
+        self.trained = trained
+        self.subwords = subwords
+
+    def _load(self) -> transformer_spec.TransformerSpec:
+        specification = make_specification(self.trained.model, self.trained.source, self.trained.target)
+        if self.subwords is not None:
+            specification.register_file(str(self.subwords), "sentencepiece.model")
+        return specification
 
 
 def check_output(output: Path, force: bool) -> None:
@@ -116,33 +106,8 @@ def check_output(output: Path, force: bool) -> None:
     """
     if not output.parent.is_dir():
         raise ExportError(f"{output.parent} is not a directory: make it first, or name another output.")
-    if not os.path.lexists(output):
-        return
-    if not force:
-        raise ExportError(f"{output} exists already: name another output, or replace it with --force.")
-    if output.is_symlink() or not (output / MODEL).is_file():
+    if os.path.lexists(output) and not (force and not output.is_symlink() and (output / MODEL).is_file()):
         raise ExportError(
-            f"{output} is not a model directory of CTranslate2, so --force does not replace it: name another output."
+            f"{output} exists already: name another output, or replace it with --force, if it is a model directory of "
+            "CTranslate2."
         )
-
-
-def _move_to_output(made: Path, output: Path, replaced: Path) -> None:
-    """Renames the model directory to ``output``, and what is there to ``replaced``; restores that if it fails."""
-    try:
-        if output.exists():
-            output.rename(replaced)
-        made.rename(output)
-    except BaseException:
-        if replaced.exists() and not output.exists():
-            replaced.rename(output)
-        raise
-
-
-def _write(specification: Any, directory: Path, quantization: str | None, subwords: Path | None) -> Path:
-    if subwords is not None:
-        specification.register_file(str(subwords), "sentencepiece.model")
-    specification.validate()
-    specification.optimize(quantization=quantization)
-    directory.mkdir()
-    specification.save(str(directory))
-    return directory

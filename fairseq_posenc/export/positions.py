@@ -73,17 +73,14 @@ def shaw(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     if keys is None and values is None:
         return without_encoding(encoding, in_decoder)
     # CTranslate2 reads the clipping distance from the keys' table, so values without keys need a table of zeros.
-    return vectors(
-        shared_table(encoding, torch.zeros_like(values) if keys is None else keys),
-        None if values is None else shared_table(encoding, values),
-    )
+    return vectors(encoding, torch.zeros_like(values) if keys is None else keys, values)
 
 
 def relative_key(encoding: Any, in_decoder: bool) -> ExportedEncoding:
     """Converts it to Shaw's, with equally many rows on both sides; CTranslate2's own option is wrong in a decoder."""
     left, right = encoding.left_clip, encoding.right_clip
     rows = torch.arange(-max(left, right), max(left, right) + 1).clamp(-left, right) + left
-    return vectors(shared_table(encoding, encoding.relative_keys)[rows], None)
+    return vectors(encoding, encoding.relative_keys[:, rows], None)
 
 
 def diet_rel(encoding: Any, in_decoder: bool) -> ExportedEncoding:
@@ -134,27 +131,22 @@ CONVERTERS: dict[str, Callable[[Any, bool], ExportedEncoding]] = {
 }
 
 
-def shared_table(encoding: PositionEncoding, table: Tensor) -> Tensor:
-    """The table (rows, d) that all heads of a layer share.
+def vectors(encoding: PositionEncoding, keys: Tensor, values: Tensor | None) -> ExportedEncoding:
+    """Converts tables (1, 2K + 1, d) of vectors; row t is distance t - K, and distances beyond K are clipped.
 
     Raises:
         ExportError: each head has its own table.
     """
-    if table.size(0) != 1:
+    if keys.size(0) != 1:
         raise refusal(
             f"{encoding.name} with a table for each head",
             "CTranslate2's heads share one table per layer; train with --position-sharing head",
         )
-    return table[0]
-
-
-def vectors(keys: Tensor, values: Tensor | None) -> ExportedEncoding:
-    """Converts tables (2K + 1, d) of vectors; row t is distance t - K, and distances beyond K are clipped."""
     return ExportedEncoding(
         {"relative_position": True},
         {
-            "relative_position_keys": to_numpy(keys),
-            "relative_position_values": None if values is None else to_numpy(values),
+            "relative_position_keys": to_numpy(keys[0]),
+            "relative_position_values": None if values is None else to_numpy(values[0]),
         },
     )
 

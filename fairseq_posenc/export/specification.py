@@ -11,7 +11,6 @@ from ctranslate2.converters import fairseq as stock
 from ctranslate2.specs import common_spec, model_spec, transformer_spec
 
 from ..attention.module import PositionCrossAttention
-from ..errors import ExportError
 from ..input_positions import LearnedPositions
 from .positions import export_encoding, refusal
 
@@ -39,28 +38,16 @@ def make_specification(model: Any, source: Any, target: Any) -> transformer_spec
     """
     check(model)
     specification = transformer_spec.TransformerSpec(_encoder(model.encoder), _decoder(model.decoder))
-    specification.register_source_vocabulary(vocabulary(source))
-    specification.register_target_vocabulary(vocabulary(target))
+    for register, dictionary in (
+        (specification.register_source_vocabulary, source),
+        (specification.register_target_vocabulary, target),
+    ):
+        register([BLANK if symbol == dictionary.pad_word else symbol for symbol in dictionary.symbols])
     config = specification.config
     config.add_source_eos = True
     config.decoder_start_token = config.eos_token
     config.layer_norm_epsilon = model.encoder.layers[0].self_attn_layer_norm.eps
     return copy.deepcopy(specification)  # quantization works in place, and the arrays share the model's memory
-
-
-def vocabulary(dictionary: Any) -> list[str]:
-    """The vocabulary in the order of its indices, as CTranslate2's own converter writes it.
-
-    Raises:
-        ExportError: two entries would have the same name.
-    """
-    symbols = [BLANK if symbol == dictionary.pad_word else symbol for symbol in dictionary.symbols]
-    if len(set(symbols)) < len(symbols):
-        raise ExportError(
-            f"The dictionary contains a word twice, or the word {BLANK}, which CTranslate2 uses for <pad>: export is "
-            "not possible with this dictionary."
-        )
-    return symbols
 
 
 def check(model: Any) -> None:
@@ -69,33 +56,19 @@ def check(model: Any) -> None:
     Raises:
         ExportError: there is such a part.
     """
-    decoder = model.decoder
-    activation = decoder.cfg.activation_fn
-    for refused, what, why in (
-        (
-            not model.encoder.layers or not decoder.layers,
-            "a stack without layers",
-            "CTranslate2's encoder and decoder have at least one layer",
-        ),
-        (
-            activation not in ACTIVATIONS,
-            f"--activation-fn {activation}",
-            f"CTranslate2 supports {', '.join(ACTIVATIONS)}",
-        ),
-        (
-            model.encoder.settings.augmentation.at_evaluation or decoder.settings.augmentation.at_evaluation,
-            "--position-augmentation random",
-            "CTranslate2's positions are 0, 1, 2, ...; train with another mode, which has these at evaluation",
-        ),
-        (decoder.adaptive_softmax is not None, "--adaptive-softmax-cutoff", "CTranslate2's output is one softmax"),
-    ):
-        if refused:
-            raise refusal(what, why)
-    for layer in decoder.layers:
-        if layer.encoder_attn is None:
-            raise refusal("--no-cross-attention", "CTranslate2's decoder attends to the source")
-        if isinstance(layer.encoder_attn, PositionCrossAttention):
-            raise refusal("--cross-attention-positions", "CTranslate2's cross-attention has no positions")
+    stacks, activation = (model.encoder, model.decoder), model.decoder.cfg.activation_fn
+    cross = [layer.encoder_attn for layer in model.decoder.layers]
+    unsupported = {
+        "a stack without layers": not all(stack.layers for stack in stacks),
+        f"--activation-fn {activation}": activation not in ACTIVATIONS,
+        "--position-augmentation random": any(stack.settings.augmentation.at_evaluation for stack in stacks),
+        "--adaptive-softmax-cutoff": model.decoder.adaptive_softmax is not None,
+        "--no-cross-attention": None in cross,
+        "--cross-attention-positions": any(isinstance(attention, PositionCrossAttention) for attention in cross),
+    }
+    for what, present in unsupported.items():
+        if present:
+            raise refusal(what, "train without it")
 
 
 def _encoder(encoder: Any) -> transformer_spec.TransformerEncoderSpec:

@@ -13,7 +13,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from ..errors import ExportError, brief
+from ..errors import ExportError
 from ..scoring import BATCH_TOKENS, batches, log_probabilities, source_batch
 from ..trained import Trained
 from .specification import BLANK
@@ -22,7 +22,7 @@ from .text import random_sentence
 #: defaults of fairseq-generate: --beam, --lenpen (log P is divided by length^lenpen; the length includes </s>) and
 #: --max-len-b
 BEAM, LENPEN, LONGEST_OUTPUT = 5, 1.0, 200
-#: maximum difference in nats; relative for a sentence with |log P| > 1 nat
+#: maximum difference of a token's log-probability in nats, and relative difference of a search's score
 TOLERANCE = 1e-3
 #: number of tokens of the random sentences, longer than most samples, so that large distances are compared too
 LONG = 300
@@ -40,8 +40,8 @@ class Verification:
     tokens: int
     #: largest difference of a token's log-probability, in nats
     token: float
-    #: largest difference of log P of CTranslate2's own translations from the scores of its search, which decodes
-    #: incrementally, in nats or relative, whichever is less
+    #: largest relative difference of log P of CTranslate2's own long outputs from the scores of its search, which
+    #: decodes incrementally
     search: float
 
     def __str__(self) -> str:
@@ -70,15 +70,12 @@ def search_options(trained: Trained) -> dict[str, Any]:
 class Engine:
     """A model directory, loaded by CTranslate2 on the CPU."""
 
-    def __init__(self, directory: Path, trained: Trained, compute_type: str = "float32") -> None:
+    def __init__(self, directory: str | Path, trained: Trained, compute_type: str = "float32") -> None:
         self.trained = trained
         threads = torch.get_num_threads()
-        try:
-            self.translator = ctranslate2.Translator(
-                str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
-            )
-        except (RuntimeError, ValueError) as error:
-            raise ExportError(f"CTranslate2 cannot load {directory} ({brief(error)}).") from None
+        self.translator = ctranslate2.Translator(
+            str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+        )
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:
         """Like :func:`fairseq_posenc.scoring.log_probabilities`, for targets that end in </s>."""
@@ -135,34 +132,25 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verif
     all_sources, all_targets = [*sources, *long_sources], [*translations, *long_targets]
     ours = np.concatenate(log_probabilities(trained, all_sources, all_targets))
     theirs = np.concatenate(engine.log_probabilities(all_sources, all_targets))
-    pad, eos = trained.target.pad(), trained.target.eos()
-    length = max(map(len, long_targets)) - 1
     # CTranslate2 removes the tokens that a search may not output from its softmax, fairseq keeps them. For this
-    # comparison both remove the same tokens: here also </s>, so that the outputs are long.
+    # comparison both remove the same tokens: <pad>, and </s>, so that the outputs are long.
+    pad, eos, length = trained.target.pad(), trained.target.eos(), longest[1]
     greedy = {"beam_size": 1, "length_penalty": 0, "min_decoding_length": length, "max_decoding_length": length}
-    searches = ((sources, {"min_decoding_length": 0}, [pad]), (long_sources, greedy, [pad, eos]))
-    searched = []
-    for searched_sources, options, suppressed in searches:
-        found = engine.translate(searched_sources, **options)
-        scores = log_probabilities(trained, searched_sources, [tokens for tokens, _ in found], suppressed)
-        searched += [
-            abs(one.sum() - score) / max(1.0, abs(one.sum())) for one, (_, score) in zip(scores, found, strict=True)
-        ]
-    served = engine.translate(sources)
+    found = engine.translate(long_sources, **greedy)
+    scores = log_probabilities(trained, long_sources, [tokens for tokens, _ in found], [pad, eos])
+    searched = [abs(one.sum() / score - 1) for one, (_, score) in zip(scores, found, strict=True)]
+    served = [tokens for tokens, _ in engine.translate(sources)]
+    # CTranslate2 adds no </s> to a translation of the maximum length.
+    without_eos = [[tokens[tokens != eos].tolist() for tokens in both] for both in (translations, served)]
     verification = Verification(
         sentences=len(sources),
-        identical=sum(
-            # CTranslate2 adds no </s> to a translation of the maximum length
-            one[one != eos].tolist() == other[other != eos].tolist()
-            for one, (other, _) in zip(translations, served, strict=True)
-        ),
+        identical=sum(one == other for one, other in zip(*without_eos, strict=True)),
         tokens=len(ours),
         token=float(np.abs(ours - theirs).max()),
         search=float(np.max(searched)),  # NaN if one of the differences is, which Python's max() may ignore
     )
     if not (verification.token <= TOLERANCE and verification.search <= TOLERANCE):
         raise ExportError(
-            f"CTranslate2 and fairseq differ, so nothing was exported: {verification} (at most {TOLERANCE:g} nats are "
-            "allowed)."
+            f"CTranslate2 and fairseq differ by more than {TOLERANCE:g}, so nothing was exported: {verification}."
         )
     return verification

@@ -45,9 +45,7 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     return int(of_encoder + of_decoder + decoder * vocabulary)
 
 
-def estimates(
-    recipes: Sequence[Path], words_per_second: float, words_per_update: int = WORDS_PER_UPDATE
-) -> Iterator[Estimate]:
+def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Estimate]:
     """Estimates the cost of each table of the recipes.
 
     Raises:
@@ -68,7 +66,7 @@ def estimates(
                 relative = multiplications(recipe.size, recipe.model, vocabulary) / multiplications(
                     MEASURED["size"], {}, vocabulary
                 )
-                target_words = float(recipe.train["max-update"]) * words_per_update
+                target_words = float(recipe.train["max-update"]) * WORDS_PER_UPDATE
                 words += target_words
                 hours += target_words * relative / words_per_second / 3600
             yield Estimate(path.stem, len(trainings), words, hours)
@@ -82,20 +80,13 @@ def estimates(
     required=True,
     help="Target words/s of one GPU in training transformer_wmt_en_de (d 512, ffn 2048).",
 )
-@click.option(
-    "--words-per-update",
-    type=click.IntRange(min=1),
-    default=WORDS_PER_UPDATE,
-    show_default=True,
-    help="Real target words of a batch (wpb in fairseq's log).",
-)
-def main(recipes: tuple[Path, ...], words_per_second: float, words_per_update: int) -> None:
+def main(recipes: tuple[Path, ...], words_per_second: float) -> None:
     """Estimates the GPU-hours of papers' tables.
 
     RECIPES are directories that hold tables, such as recipes/wmt14.
     """
     rows = [
         [one.table, one.trainings, f"{one.words / 1e9:,.1f}", f"{one.hours:,.0f}"]
-        for one in estimates(recipes, words_per_second, words_per_update)
+        for one in estimates(recipes, words_per_second)
     ]
     click.echo(tabulate(rows, ["table", "trainings", "billion words", "GPU-hours"], tablefmt="github"))

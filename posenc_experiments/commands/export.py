@@ -11,19 +11,14 @@ from posenc_experiments.base.flags import literal
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 
 
-class Overrides(click.ParamType):
-    """A dictionary, written as in Python."""
-
-    name = "dictionary"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
-        try:
-            found = literal(value)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            self.fail(f"{value} is not a dictionary: write one, such as {{'rotary_ntk_scale': 2}}.", param, ctx)
-        return found
+def parse_overrides(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, Any] | None:
+    """Parses a dictionary, written as in Python."""
+    if text is None:
+        return None
+    try:
+        return dict(literal(text))
+    except (ValueError, TypeError):
+        raise click.BadParameter(f"{text} is not a dictionary: write one, such as {{'rotary_ntk_scale': 2}}.") from None
 
 
 @click.command()
@@ -37,7 +32,7 @@ class Overrides(click.ParamType):
 )
 @click.option(
     "--model-overrides",
-    type=Overrides(),
+    callback=parse_overrides,
     metavar="DICTIONARY",
     help="Settings of the model at test time, as --model-overrides of fairseq-generate: \"{'rotary_ntk_scale': 2}\".",
 )

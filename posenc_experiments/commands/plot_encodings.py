@@ -11,17 +11,20 @@ Initial parameters, near zero or one, would show little. So seeded normal noise 
 1, or of 1/sqrt(n) in a projection from n dimensions.
 """
 
-from __future__ import annotations
-
+import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+import torch
+from fairseq.modules import PositionalEmbedding
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fairseq_posenc.encodings import PositionEncoding
+from fairseq_posenc.attention.observing import with_and_without_positions
+from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding, find_encoding
+from fairseq_posenc.encodings.contract.base import overrides
+from fairseq_posenc.masks import Masks
+from fairseq_posenc.positions import Positions
 
 WORDS = ["the", "dog", "that", "I", "saw", "yesterday", "barked", "loudly"]
 HEADS, WIDTH = 4, 16
@@ -50,11 +53,6 @@ class Panels(NamedTuple):
 
 def build(name: str) -> tuple[PositionEncoding, str]:
     """Builds an encoding for the toy sentence, with noise on its matrices; also returns a line that describes it."""
-    import torch
-
-    from fairseq_posenc import build_encoding
-    from fairseq_posenc.encodings import ENCODINGS
-
     torch.manual_seed(1)
     known = {option: value for option, value in OPTIONS.items() if option in ENCODINGS[name].options}
     idle = ENCODINGS[name].facts.idle_options(known)
@@ -74,13 +72,6 @@ def build(name: str) -> tuple[PositionEncoding, str]:
 
 def panels_of(encoding: PositionEncoding) -> list[Panels]:
     """The rows of an encoding's picture."""
-    import torch
-
-    from fairseq_posenc.attention.observing import with_and_without_positions
-    from fairseq_posenc.encodings.contract.base import overrides
-    from fairseq_posenc.masks import Masks
-    from fairseq_posenc.positions import Positions
-
     length = len(WORDS)
     positions = Positions(length, length)
     title = "logits with positions less logits without"
@@ -125,9 +116,6 @@ def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:
 
 def input_panels(kind: str) -> list[Panels]:
     """The vectors that fairseq adds to the embeddings of encoder and decoder, and their inner products."""
-    import torch
-    from fairseq.modules import PositionalEmbedding
-
     module = PositionalEmbedding(len(WORDS), HEADS * WIDTH, padding_idx=1, learned=kind == "learned")
     vectors = module(torch.full((1, len(WORDS)), 4)).double()  # any token that is not padding
     return [
@@ -138,14 +126,12 @@ def input_panels(kind: str) -> list[Panels]:
 
 def draw(name: str, path: Path) -> None:
     """Writes the picture of one encoding; one version of matplotlib always writes the same bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # it logs at its import, as fairseq told all libraries to
 
     encoding, described = build(name)
     found = panels_of(encoding)
     widest = max(len(panels.names) for panels in found)
     figure = Figure(figsize=(1.5 + 2.1 * max(widest, 2), 3.2 * len(found) + 0.5), layout="constrained")
-    FigureCanvasAgg(figure)
     figure.suptitle(f"{name} ({described})" if described else name, fontsize=9)
     subfigures = figure.subfigures(len(found), 1, squeeze=False)[:, 0]
     for part, panels in zip(subfigures, found, strict=True):
@@ -178,13 +164,9 @@ def draw(name: str, path: Path) -> None:
 )
 def main(names: tuple[str, ...], output: Path) -> None:
     """Plots how the encodings NAMES, by default all, change attention: NAME.png for each."""
-    from fairseq_posenc.encodings import ENCODINGS, find_encoding
-
-    try:
-        for name in names:
-            find_encoding(name)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    logging.disable(logging.WARNING)  # libraries log at their import, and matplotlib each font
+    for name in names:
+        find_encoding(name)  # refuses an unknown one before the first is drawn
     output.mkdir(parents=True, exist_ok=True)
     for name in names or ENCODINGS:
         draw(name, output / f"{name}.png")

@@ -78,10 +78,10 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
             f"{', '.join(sorted(ENCODINGS))} and SIZE one of {', '.join(SIZES)}."
         )
     try:
-        args = _parse(arch, flags)
+        args = Namespace(**read("train", ["no-data", *flags, "--arch", arch]))
         model = build_unallocated(args, vocabulary)
-    except ValueError as error:
-        raise ModelError(str(error) if arch in str(error) else f"{arch}: {error}") from error
+    except (Refused, ValueError) as error:
+        raise ModelError(f"{arch}: {error}") from error
     source, target = (encoding_of(args, side) for side in SIDES)
     return Description(arch=arch, source_encoding=source, target_encoding=target, **count(model))
 
@@ -101,18 +101,6 @@ def count(model: Any) -> dict[str, int]:
         "input": inside("encoder", "embed_positions") + inside("decoder", "embed_positions"),
         "total": sum(sizes.values()),
     }
-
-
-def _parse(arch: str, flags: Sequence[str]) -> Namespace:
-    """Parses flags as fairseq-train does; raises ModelError where fairseq would print its usage and exit."""
-    try:
-        args = Namespace(**read("train", ["no-data", "--arch", arch, *flags]))
-    except Refused as error:
-        text = str(error)  # may end with a question, such as "did you mean --lr?"
-        raise ModelError(f"{arch}: {text}{'' if text.endswith('?') else '.'}") from None
-    if args.arch != arch:
-        raise ModelError(f"--arch {args.arch} is not a flag here: name it with the other architectures.")
-    return args
 
 
 def report(rows: Sequence[Description]) -> Report:

@@ -14,10 +14,10 @@ from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.backends import check_backend
 from fairseq_posenc.attention.module import PositionAttention
-from fairseq_posenc.benchmark.memory import peak_bytes
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.kernels import flex as flex_kernel
 from fairseq_posenc.positions import Positions
+from posenc_experiments.evaluation.benchmark import peak_bytes
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 from tests.variants import ALONE, converted
 
@@ -193,7 +193,7 @@ def peak(name, backend, length, tokens=512):
     def step():
         attend(q, k, v, encoding, padding_mask, future, backend=backend)[0].sum().backward()
 
-    return peak_bytes(lambda: step, "cpu")
+    return peak_bytes(step, "cpu")
 
 
 @pytest.mark.parametrize("name", ["shaw", "transformer_xl"])

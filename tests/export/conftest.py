@@ -20,7 +20,7 @@ def checkpoint(data: Path) -> Path:
     directory = data.parents[1] / "checkpoints"
     train(
         *(data, directory, "transformer_shaw_tiny", "--position-sharing", "head", "--clipping-distance", "4"),
-        *("--source-lang", "en", "--target-lang", "de", "--max-update", "150", "--dropout", "0"),
+        *("--source-lang", "en", "--target-lang", "de", "--max-update", "70", "--dropout", "0"),
         user_dir=PACKAGE,
     )
     return directory / "checkpoint_last.pt"

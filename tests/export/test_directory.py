@@ -1,9 +1,7 @@
 """Exporting a checkpoint: what is written, what is refused, and that the output is written atomically."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 
 import ctranslate2
@@ -22,13 +20,13 @@ from tests.toy import PACKAGE, generate, hypotheses
 OLD = PACKAGE.parent / "tests" / "checkpoints" / "at_2a633bd"
 
 
-def train_subwords(data, prefix, language="en"):
+def train_subwords(data, prefix):
     """A SentencePiece model whose pieces are the words of the data and the space."""
     sentencepiece.SentencePieceTrainer.train(
-        input=str(data.parents[1] / "text" / f"train.{language}"),
+        input=str(data.parents[1] / "text" / "train.en"),
         model_prefix=str(prefix),
         model_type="char",
-        user_defined_symbols=[f"{'s' if language == 'en' else 't'}{number}" for number in range(20)],
+        user_defined_symbols=[f"s{number}" for number in range(20)],
         vocab_size=24,
         hard_vocab_limit=False,
         minloglevel=2,
@@ -46,17 +44,16 @@ def served(checkpoint, tmp_path_factory):
 def test_rotations_are_scaled_as_at_test_time(tmp_path):
     """The export compares log-probabilities with fairseq's, which has the same scale."""
     scale = "rotary_ntk_scale"
-    words = [str(OLD / "rotary.pt"), str(tmp_path / "served"), "--data", str(OLD)]
-    result = CliRunner().invoke(group, ["export", *words, "--model-overrides", str({scale: 2})])
+    words = [OLD / "rotary.pt", tmp_path / "served", "--data", OLD]
+    result = command(*words, "--model-overrides", {scale: 2})
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "served" / "export.json").read_text())["model_overrides"] == {scale: 2}
-    result = CliRunner().invoke(group, ["export", *words, "--model-overrides", scale])
+    result = command(*words, "--model-overrides", scale)
     assert f"{scale} is not a dictionary" in " ".join(result.output.split())
 
 
-@pytest.fixture
-def command():
-    return lambda *arguments: CliRunner().invoke(group, ["export", *map(str, arguments)])
+def command(*arguments):
+    return CliRunner().invoke(group, ["export", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -74,11 +71,11 @@ def altered(checkpoint, tmp_path):
     return write
 
 
-def test_the_exported_model_translates_as_fairseq_generate(checkpoint, data, tmp_path, command):
+def test_the_exported_model_translates_as_fairseq_generate(checkpoint, data, tmp_path):
     output = tmp_path / "model"
     finished = command(checkpoint, output)
     assert finished.exit_code == 0, finished.output
-    assert finished.stdout.splitlines()[0] == f"comparing with fairseq on 20 sentences of {data}/valid.en-de.en"
+    assert finished.stdout.splitlines()[0] == f"comparing with fairseq on 20 sentences of {data}, valid"
     assert "20 of 20 translations are the same" in finished.stdout
     assert finished.stdout.splitlines()[-1] == f"wrote {output} (float32)"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -112,14 +109,6 @@ def test_a_sample_and_subwords(checkpoint, data, tmp_path):
     assert (output / "sentencepiece.model").read_bytes() == model.read_bytes()
 
 
-def test_subwords_of_another_vocabulary_are_refused(checkpoint, data, tmp_path):
-    """A SentencePiece model of the target does not match the source dictionary."""
-    model = train_subwords(data, tmp_path / "spm", language="de")
-    with pytest.raises(ExportError, match=r"spm\.model has only 0 of 20 subwords in common .*--sentencepiece"):
-        export(checkpoint, tmp_path / "model", sentencepiece=model)
-    assert not (tmp_path / "model").exists()
-
-
 def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
     for side in ("en", "de"):
         shutil.copy(data / f"dict.{side}.txt", tmp_path)
@@ -127,21 +116,6 @@ def test_without_data_random_sentences_are_compared(checkpoint, data, tmp_path):
     verification = export(checkpoint, tmp_path / "model", data=tmp_path, say=said.append)
     assert said == ["comparing with fairseq on 40 random sentences"]
     assert verification.sentences == 40
-
-
-def test_a_missing_split_is_skipped_and_a_damaged_one_refused(checkpoint, data, tmp_path):
-    shutil.copytree(data, tmp_path / "data")
-    valid = tmp_path / "data" / "valid.en-de.en.idx"
-    index = valid.read_bytes()
-    for kept in (0, 20):
-        valid.write_bytes(index[:kept])
-        with pytest.raises(ExportError, match=r"valid\.en-de\.en\.bin or \.idx is damaged: .*--sample\.$"):
-            export(checkpoint, tmp_path / "model", data=tmp_path / "data")
-    said = []
-    for path in (tmp_path / "data").glob("valid.*"):
-        path.unlink()
-    export(checkpoint, tmp_path / "model", data=tmp_path / "data", say=said.append)
-    assert said == [f"comparing with fairseq on 20 sentences of {tmp_path}/data/test.en-de.en"]
 
 
 def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint, tmp_path):
@@ -155,7 +129,7 @@ def test_an_output_is_replaced_only_by_force_and_only_a_model(served, checkpoint
     assert not (output / "left").exists()
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").touch()
-    with pytest.raises(ExportError, match="is not a model directory of CTranslate2"):
+    with pytest.raises(ExportError, match="exists already"):
         export(checkpoint, tmp_path / "home", force=True)
     assert (tmp_path / "home" / "letter").exists()
 
@@ -169,27 +143,9 @@ def test_a_model_that_differs_is_not_written(checkpoint, tmp_path, monkeypatch):
         return specification
 
     monkeypatch.setattr(directory, "make_specification", alter)
-    with pytest.raises(ExportError, match="CTranslate2 and fairseq differ, so nothing was exported"):
+    with pytest.raises(ExportError, match=r"CTranslate2 and fairseq differ by more than 0\.001, so nothing"):
         export(checkpoint, tmp_path / "model", quantization="int8")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_failed_replacement_restores_the_old_output(served, checkpoint, tmp_path, monkeypatch, error):
-    output, rename = tmp_path / "model", directory.Path.rename
-    shutil.copytree(served[1], output)
-    (output / "old").touch()
-
-    def fail(path, target):
-        if path.name == "float32":
-            raise error(28, "No space left on device")
-        return rename(path, target)
-
-    monkeypatch.setattr(directory.Path, "rename", fail)
-    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else ExportError):
-        export(checkpoint, output, force=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert (output / "old").exists()
 
 
 def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
@@ -211,17 +167,15 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
     refuse(r"cannot be loaded with the dictionaries in .*size mismatch.*--data", data=tmp_path)
     (tmp_path / "text").write_bytes(b"\xff\n")
-    refuse("UTF-8", sample=tmp_path / "text")
-    (tmp_path / "text").write_text("\n \n")
-    refuse("has no words", sample=tmp_path / "text")
-    (tmp_path / "text").write_text("s1\n" + "s1 " * 1024 + "\n")
-    refuse("line 2: it has 1025 tokens", sample=tmp_path / "text")
-    refuse("not a SentencePiece model", sentencepiece=tmp_path / "text")
+    refuse(r"text or None cannot be read \(UnicodeDecodeError", sample=tmp_path / "text")
+    (tmp_path / "text").write_text("\n \n" + "s1 " * 1024 + "\n")
+    refuse("has no line that the model accepts", sample=tmp_path / "text")
+    refuse("text or .*text cannot be read .*SentencePiece", sample=tmp_path / "text", sentencepiece=tmp_path / "text")
     with pytest.raises(ExportError, match="is not a directory"):
         export(checkpoint, tmp_path / "none" / "model")
 
 
-def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path, command):
+def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path):
     def without_tables(tensors):
         return {name: tensor for name, tensor in tensors.items() if "position_encoding" not in name} | {
             SIGNATURE: encode_signature({"encoding": "alibi", "input_positions": "none"})
@@ -236,14 +190,10 @@ def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path, command)
     assert [path.name for path in tmp_path.iterdir()] == ["altered.pt"]
 
 
-def test_without_ctranslate2_the_command_says_how_to_install_it(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['ctranslate2'] = None\n")
-    finished = subprocess.run(
-        [sys.executable, "-m", "posenc_experiments", "export", "a.pt", "b"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 1
-    assert finished.stderr.startswith("Error: CTranslate2 is not installed: run pip install '.[export]'")
+def test_without_ctranslate2_the_command_says_how_to_install_it(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("fairseq_posenc.export")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    finished = command("a.pt", "b")
+    assert finished.exit_code == 1
+    assert finished.output.startswith("Error: CTranslate2 is not installed: run pip install '.[export]'")

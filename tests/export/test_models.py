@@ -65,7 +65,7 @@ def short_outputs(monkeypatch):
     monkeypatch.setattr("fairseq_posenc.export.verification.LONGEST_OUTPUT", 30)
 
 
-def make(directory: Path, arch, *flags, tamper=None, quantization=None):
+def make(directory: Path, arch, *flags, tamper=None):
     """A model, and CTranslate2 with the exported model."""
     task = make_task()
     model = enlarge_positions(build_model(arch, *flags)).float()
@@ -78,9 +78,9 @@ def make(directory: Path, arch, *flags, tamper=None, quantization=None):
     if tamper:
         tamper(specification)
     specification.validate()
-    specification.optimize(quantization)
+    specification.optimize()
     specification.save(str(directory))
-    return trained, Engine(directory, trained, "default" if quantization else "float32")
+    return trained, Engine(directory, trained)
 
 
 def identify(flags):
@@ -107,21 +107,11 @@ def test_sentences_longer_than_input_positions_are_an_error(name, tmp_path):
         engine.translate([longer])
 
 
-def add_one(variable):
-    variable[:] += 1
-
-
-def swap_rows(variable):
-    variable[[4, 5]] = variable[[5, 4]]
-
-
 @pytest.mark.parametrize(
     "tamper",
     [
-        lambda spec: add_one(spec.encoder.layer[1].self_attention.relative_position_keys[-1:]),
-        lambda spec: add_one(spec.decoder.layer[0].self_attention.relative_position_values[:1]),
-        lambda spec: add_one(spec.decoder.layer_norm.beta[:1]),
-        lambda spec: swap_rows(spec.decoder.embeddings.weight),
+        lambda spec: spec.encoder.layer[1].self_attention.relative_position_keys[-1:].__iadd__(1),
+        lambda spec: spec.decoder.layer[0].self_attention.relative_position_values[:1].__iadd__(1),
         lambda spec: setattr(spec.config, "decoder_start_token", "<s>"),
     ],
 )
@@ -129,16 +119,6 @@ def test_altered_parameters_are_detected(tamper, tmp_path):
     trained, engine = make(tmp_path, *SHAW, *PRE_NORM, tamper=tamper)
     with pytest.raises(ExportError, match="CTranslate2 and fairseq differ"):
         verify(trained, engine, sentences(trained.task, [4, 9]))
-
-
-@pytest.mark.parametrize("quantization", ["int8", "float16"])
-def test_quantized_models_translate(quantization, tmp_path):
-    trained, engine = make(tmp_path, *SHAW, quantization=quantization)
-    sources = sentences(trained.task, [5, 2])
-    found = engine.translate(sources)
-    assert all(len(tokens) > 1 for tokens, _ in found)
-    exact = engine.log_probabilities(sources, sources)
-    assert all(abs(row).max() < 50 for row in exact)
 
 
 @pytest.mark.parametrize(

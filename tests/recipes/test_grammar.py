@@ -15,7 +15,6 @@ from posenc_experiments.analysis.contrastive_sets import read_set
 from recipes.quickstart import grammar
 from recipes.quickstart.languages import (
     DETERMINERS,
-    MODALS,
     PERFECT,
     PREFIXES,
     PREPOSITIONS,
@@ -46,9 +45,7 @@ HELP = Verb("help", "helf", "dative")
 LISTEN = Verb("hear", "hör", "dative", "zu")
 SHOW = Verb("show", "zeig", "ditransitive")
 SAY = Verb("claim", "sag", "clausal")
-THIS, A = DETERMINERS[1], DETERMINERS[3]
-WITH, FOR = PREPOSITIONS[0], PREPOSITIONS[3]
-WILL = MODALS[0]
+A, WITH = DETERMINERS[3], PREPOSITIONS[0]
 
 
 def the(noun, modifier=None):
@@ -62,11 +59,8 @@ def clause(verb, tense, *nouns, gap="", **others):
     return Clause(verb, tense, dict(zip(roles, phrases, strict=False)), gap, **others)
 
 
-def relative(gap, verb, *nouns):
-    return the(DOG, clause(verb, PRESENT, *nouns, gap=gap))
-
-
-INVITED, HELPS = clause(INVITE, PERFECT, WOMAN, DOG), clause(HELP, PRESENT, DOG, CHILD)
+INVITED = clause(INVITE, PERFECT, WOMAN, DOG)
+OLD_DOG = NounPhrase(A, (OLD,), DOG)
 
 
 @pytest.mark.parametrize(
@@ -77,65 +71,31 @@ INVITED, HELPS = clause(INVITE, PERFECT, WOMAN, DOG), clause(HELP, PRESENT, DOG,
             "today the dog invits the woman",
             "heute ladt der Hund die Frau ein",
         ),
-        (  # T I D M
-            Sentence(clause(SHOW, PRESENT, DOG, WOMAN, CHILD, time=TODAY, manner=GLADLY)),
-            "the dog gladly shows the woman to the child today",
-            "der Hund zeigt heute dem Kind die Frau gern",
-        ),
-        *(
-            (
-                Sentence(clause(SAY, PERFECT, CHILD, complement=clause(LISTEN, tense, WOMAN, DOG, time=TODAY))),
-                f"the child has claimed that the woman {source} the dog today",
-                f"das Kind hat gesagt dass die Frau heute dem Hund {target}",
-            )
-            for tense, source, target in (
-                (PRESENT, "hears", "zuhört"),
-                (PERFECT, "has heared", "zugehört hat"),
-                (WILL, "will hear", "zuhören wird"),
-            )
+        (  # T I D M, and adjectives that agree with an indefinite article
+            Sentence(clause(SHOW, PRESENT, OLD_DOG, WOMAN, OLD_DOG, time=TODAY, manner=GLADLY)),
+            "a old dog gladly shows the woman to a old dog today",
+            "ein alter Hund zeigt heute einem alten Hund die Frau gern",
         ),
         (
-            Sentence(INVITED, BECAUSE, HELPS, adverbial_first=True),
+            Sentence(clause(SAY, PERFECT, CHILD, complement=clause(LISTEN, PERFECT, WOMAN, DOG, time=TODAY))),
+            "the child has claimed that the woman has heared the dog today",
+            "das Kind hat gesagt dass die Frau heute dem Hund zugehört hat",
+        ),
+        (
+            Sentence(INVITED, BECAUSE, clause(HELP, PRESENT, DOG, CHILD), adverbial_first=True),
             "because the dog helps the child the woman has invited the dog",
             "weil der Hund dem Kind helft hat die Frau den Hund eingeladt",
         ),
         (
-            Sentence(INVITED, BECAUSE, HELPS),
-            "the woman has invited the dog because the dog helps the child",
-            "die Frau hat den Hund eingeladt weil der Hund dem Kind helft",
-        ),
-        *(
-            (Sentence(clause(LAUGH, PRESENT, phrase)), f"the dog {source} laughs", f"der Hund {target} lacht")
-            for phrase, source, target in (
-                (relative("subject", INVITE, WOMAN), "which invits the woman", "der die Frau einladt"),
-                (relative("direct", INVITE, WOMAN), "which the woman invits", "den die Frau einladt"),
-                (
-                    relative("indirect", SHOW, WOMAN, CHILD),
-                    "to whom the woman shows the child",
-                    "dem die Frau das Kind zeigt",
-                ),
-                (the(DOG, PrepositionalPhrase(WITH, the(CHILD))), "with the child", "mit dem Kind"),
-            )
+            Sentence(clause(LAUGH, PRESENT, the(DOG, clause(SHOW, PRESENT, WOMAN, CHILD, gap="indirect")))),
+            "the dog to whom the woman shows the child laughs",
+            "der Hund dem die Frau das Kind zeigt lacht",
         ),
     ],
 )
 def test_sentences_follow_the_rule_table(sentence, source, target):
+    """Examples, since the bytes of the whole text are tested below."""
     assert (" ".join(sentence.source()), " ".join(sentence.target())) == (source, target)
-
-
-@pytest.mark.parametrize(
-    ("determiner", "noun", "nominative", "accusative", "dative"),
-    [
-        (THE, DOG, "der alte Hund", "den alten Hund", "dem alten Hund"),
-        (THIS, DOG, "dieser alte Hund", "diesen alten Hund", "diesem alten Hund"),
-        (A, DOG, "ein alter Hund", "einen alten Hund", "einem alten Hund"),
-        (A, CHILD, "ein altes Kind", "ein altes Kind", "einem alten Kind"),
-    ],
-)
-def test_determiners_and_adjectives_agree(determiner, noun, nominative, accusative, dative):
-    phrase = NounPhrase(determiner, (OLD,), noun)
-    target = Sentence(clause(SHOW, PRESENT, phrase, phrase, phrase)).target()
-    assert " ".join(target) == f"{nominative} zeigt {dative} {accusative}"
 
 
 @pytest.mark.parametrize(("depth", "nouns", "least"), [(2, (DOG, WOMAN), 150), (3, (DOG,), 100)])
@@ -217,7 +177,6 @@ def test_every_sentence_is_unique_short_and_followed_by_its_twin(full):
 
 # --- Contrastive pairs ---
 
-OLD_DOG = NounPhrase(A, (OLD,), DOG)
 CHILD_JOINED = NounPhrase(THE, (OLD,), WOMAN, PrepositionalPhrase(WITH, the(CHILD)))
 
 
@@ -264,21 +223,6 @@ def test_contrastive_pairs_are_of_new_sentences(full):
 
 
 # --- Errors ---
-
-
-@pytest.mark.parametrize("arguments", [["--train", "0"], ["--test", "many"]])
-def test_bad_arguments_write_nothing(arguments, tmp_path):
-    result = CliRunner().invoke(grammar.main, [*arguments, str(tmp_path / "out")])
-    assert result.exit_code != 0
-    assert "Error: " in result.output
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unwritable_directory_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("taken")
-    result = CliRunner().invoke(grammar.main, ["--train=2", "--valid=2", "--test=2", str(tmp_path / "file" / "out")])
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: Cannot write to ")
 
 
 def test_an_interrupted_run_keeps_the_old_files(tmp_path, monkeypatch):

@@ -67,25 +67,13 @@ def test_confs(name: str) -> None:
 def test_transformer_tiny_on_multi30k() -> None:
     """LividWo/Revisit-MMT, README-baseline.md, and the defaults of its fairseq."""
     recipe = read_recipe(RECIPES / "multi30k/published.yaml")
-    for side in ("encoder", "decoder"):
-        wanted = {"layers": "4", "embed-dim": "128", "ffn-embed-dim": "256", "attention-heads": "4"}
-        assert {key: recipe.model[f"{side}-{key}"] for key in wanted} == wanted
-    assert recipe.model["dropout"] == "0.3"
-    assert "share-all-embeddings" in recipe.model
-    assert "encoder-normalize-before" not in recipe.model
     wanted = {"max-tokens": "4096", "max-update": "8000", "patience": "10", "lr": "5e-3", "warmup-updates": "2000"}
     wanted |= {"lr-scheduler": "inverse_sqrt", "label-smoothing": "0.1", "adam-betas": "(0.9, 0.98)", "clip-norm": "25"}
     assert {key: recipe.train[key] for key in wanted} == wanted
-    assert recipe.batch_tokens == 2 * 4096
+    assert (recipe.batch_tokens, recipe.model["dropout"]) == (2 * 4096, "0.3")
     assert (recipe.average, recipe.average_by, recipe.generate) == (10, "epochs", {"beam": "5", "lenpen": "1.0"})
-    assert recipe.prepare.changes == ["lowercase", "normalize-punctuation"]
-    assert (recipe.prepare.subwords, recipe.prepare.vocabulary) == ("subword-nmt", 10_000)
-    assert recipe.score.tokenized == "lowercase"
     # Its text differs: it neither replaces that of multi30k.yaml nor is compared with it.
-    other = read_recipe(RECIPES / "multi30k/multi30k.yaml")
-    assert recipe.corpus.name != other.corpus.name
-    assert recipe.corpus.downloads == other.corpus.downloads
-    assert recipe.corpus.tests == other.corpus.tests
+    assert recipe.corpus.name != read_recipe(RECIPES / "multi30k/multi30k.yaml").corpus.name
 
 
 def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
@@ -95,12 +83,6 @@ def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     recipe = read_recipe(RECIPES / "multi30k/published.yaml")
     made = describe(f"transformer_sinusoidal_{recipe.size}", flag_words(recipe.model), 9712)
     assert made.total == 2_568_192
-
-
-def test_the_last_twenty_checkpoints_of_big_models_are_kept_and_end_with_the_training() -> None:
-    recipe = read_recipe(RECIPES / "wmt14/shaw-big-en-de.yaml")
-    assert recipe.train["keep-interval-updates"] == "20"
-    assert int(recipe.train["max-update"]) % int(recipe.train["save-interval-updates"]) == 0
 
 
 @pytest.mark.parametrize("name", [*CONFS, "multi30k/multi30k", "quickstart/short"])
@@ -117,25 +99,13 @@ def test_every_encoding_has_a_row_and_one_with_a_gain_if_it_has_effect(name: str
     }
 
 
-@pytest.mark.parametrize(
-    ("corpus", "name", "test", "metric", "figures"),
-    [
-        ("wmt14", "shaw-table1", "newstest2014", "historical", [26.5, 26.8, 27.9, 29.2, 38.2, 38.7, 41.2, 41.5]),
-        ("wmt14", "shaw-table2", "newstest2013", "historical", [12.5, 25.5, 25.8, 25.9, 25.8, 25.9, 25.8]),
-        ("wmt14", "shaw-table3", "newstest2013", "historical", [25.8, 25.8, 25.3, 12.5]),
-        (
-            *("wmt18", "diet-table4", "newstest2018", "sacrebleu"),
-            [39.00, 40.10, 39.47, 38.42, 38.90, 38.49, 18.55, 18.74, 18.68, 22.93, 23.89, 23.93],
-        ),
-        ("multi30k", "published", "test_2016_flickr", "lowercase", [41.02]),
-    ],
-)
-def test_tables(corpus: str, name: str, test: str, metric: str, figures: list[float]) -> None:
-    rows = read_table(RECIPES / corpus, name).rows
-    assert [row.paper for row in rows] == figures
-    assert {(row.test, row.metric) for row in rows} == {(test, metric)}
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*/tables/*.tsv")), ids=lambda path: path.stem)
+def test_the_rows_of_tables_are_of_experiments_pairs_and_test_sets_of_their_recipe(path: Path) -> None:
+    folder = path.parents[1]
+    rows = read_table(folder, path.stem).rows
+    recipes = {conf: read_recipe(folder / f"{conf}.yaml") for conf in {row.conf for row in rows}}
     for row in rows:
-        recipe = read_recipe(RECIPES / corpus / f"{row.conf}.yaml")
+        recipe = recipes[row.conf]
         assert row.pair in recipe.pairs
         assert row.experiment in recipe.experiments
         assert row.test in recipe.corpus.tests

@@ -1,0 +1,169 @@
+"""The benchmark: models do the same work, and the figures are right. No test depends on speed."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from fairseq.tasks.translation import TranslationTask
+
+from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.cli import group
+from posenc_experiments.commands.benchmark import table
+from posenc_experiments.evaluation import benchmark
+from posenc_experiments.evaluation.benchmark import STOCK, Result, Settings, compare
+from tests import toy
+
+
+@pytest.fixture(autouse=True)
+def small_corpus(monkeypatch):
+    monkeypatch.setattr(benchmark, "SENTENCES", 2000)
+    monkeypatch.setattr(benchmark, "VOCABULARY", 40)
+
+
+def cli(*arguments):
+    return CliRunner().invoke(group, ["benchmark", *map(str, arguments)])
+
+
+def results(*names):
+    return [Result("training", "text", name, "words/s") for name in (STOCK, *names)]
+
+
+def test_ratios_are_of_the_same_work_in_each_round():
+    """Computed by hand, without the warm-up: the ratio of the sums would be 40 / 35."""
+    log = []
+    figures = {STOCK: {1: 9, 2: 15, 3: 10, 4: 10}, "a": {1: 100, 2: 10, 3: 20, 4: 10}, "b": dict.fromkeys(range(5), 5)}
+
+    def build(name):
+        def step(work):
+            log.append((name, work))
+            return figures[name][work]
+
+        return step
+
+    stock, a, b = found = results("a", "b")
+    compare(found, build, [1, 2, 3, 4])
+    assert log[:8] == [(STOCK, 1), ("a", 1), (STOCK, 2), ("a", 2), ("a", 3), (STOCK, 3), (STOCK, 4), ("a", 4)]
+    assert (a.own, a.stock, stock.own) == ([10, 20, 10], [15, 10, 10], [15, 10, 10] * 2)
+    assert a.ratios == pytest.approx([2 / 3, 2, 1])
+    summary = a.as_dict()
+    assert (summary["median"], summary["ratio"]) == pytest.approx((10, 1))
+    assert summary["ratio_quartiles"] == pytest.approx([(2 / 3 + 1) / 2, 1.5])
+    assert b.ratio() == "0.500 (0.417 to 0.500)"
+
+
+def test_models_that_cannot_be_built_or_run_are_listed_with_the_reason():
+    def build(name):
+        if name == "never":
+            raise ValueError("no such thing")
+
+        def step(work):
+            if (name, work) == ("large", 2):
+                raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate much")
+            return 1.0
+
+        return step
+
+    found = results("never", "large", "a")
+    compare(found, build, [0, 1, 2])
+    refused = [None, "no such thing", "CUDA out of memory.", None]
+    assert [(one.refused, len(one.own)) for one in found] == list(zip(refused, [2, 0, 0, 2], strict=True))
+    assert "- never, text, refused: no such thing" in table(found)
+    with pytest.raises(RecipeError, match=r"^stock fairseq itself cannot be measured: no such thing"):
+        compare(results("a"), lambda name: build("never"), [0, 1])
+
+
+def test_peak_of_known_allocations():
+    """Kept: 1 MiB. Then 3 MiB, 2 MiB more, then all but 1 MiB is released and 4 MiB are allocated: 6 MiB at most."""
+    quarter = 2**18
+
+    def run():
+        kept = torch.empty(quarter)
+        a, b = torch.empty(3 * quarter), torch.empty(2 * quarter)
+        del a, b
+        return kept, torch.empty(4 * quarter)
+
+    assert benchmark.peak_bytes(run, "cpu") == 6 * 2**20
+
+
+def test_every_model_generates_as_many_tokens(monkeypatch):
+    """The number of tokens does not depend on the log-probability of </s>, which is fixed here for each model."""
+    build, search, ends, lengths = TranslationTask.build_model, TranslationTask.inference_step, [-30.0, 0.0], []
+
+    def opinionated(task, cfg):
+        model, end = build(task, cfg), ends.pop()
+        normalize = model.get_normalized_probs
+
+        def fixed(*outputs, **options):
+            found = normalize(*outputs, **options)
+            found[..., task.target_dictionary.eos()] = end
+            return found
+
+        model.get_normalized_probs = fixed
+        return model
+
+    def recorded(task, generator, models, batch):
+        hypotheses = search(task, generator, models, batch)
+        assert [len(beam) for beam in hypotheses] == [5] * 3
+        lengths.append((batch["target"].size(1), {len(one["tokens"]) for beam in hypotheses for one in beam}))
+        return hypotheses
+
+    monkeypatch.setattr(TranslationTask, "build_model", opinionated)
+    monkeypatch.setattr(TranslationTask, "inference_step", recorded)
+    settings = Settings(size="tiny", flags=toy.TINY, rounds=1, sentences=3)
+    stock, own = benchmark.measure("generation", settings, ["shaw"])
+    assert (own.refused, own.unit, len(own.own), own.stock) == (None, "sentences/s", 1, stock.own)
+    assert len(lengths) == 4
+    assert all(found == {longest} for longest, found in lengths)
+
+
+def test_command_prints_tables_and_writes_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = toy.binarize(toy.make_corpus(tmp_path / "text"), tmp_path / "data-bin", joined=True)
+    units = {"training": "words/s", "time": "s", "memory": "MiB"}
+    flags = (*toy.TINY, "--max-source-positions", "40")
+    options = ("--size", "tiny", "--device", "cpu", "--rounds", 2, "--tokens", 64, "--clock", "cpu")
+    words = [",".join(units), "shaw:position_sharing=head", "diet_abs", "--data", data, *options, "--lengths", 48]
+    result = cli(*words, "--json", "a.json", "--", *flags)
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "data-bin", "text"]  # no crash.pt
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert (found["clock"], found["rounds"], found["size"], found["lengths"]) == ("cpu", 2, "tiny", [48])
+    assert (found["data"], found["flags"], found["versions"]["torch"]) == (str(data), list(flags), torch.__version__)
+    for name, unit in units.items():
+        assert f"**{name}**" in result.stdout
+        stock, own, too_short = (one for one in found["results"] if one["measure"] == name)
+        assert {one["unit"] for one in (stock, own, too_short)} == {unit}
+        assert {one["setting"] for one in (stock, own)} == {"data-bin" if name == "training" else "n = 48"}
+        assert len(own["own"]) == len(own["stock"]) == (1 if name == "memory" else 2)
+        assert min(*own["own"], *own["stock"]) > 0
+        assert f"{own['ratio']:.3f}" in result.stdout
+        if name != "training":
+            assert "at most 40 positions" in too_short["refused"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["training", "rope"], "encoding 'rope'; use one of alibi"),
+        (["training", "shaw", "--data", "."], "give a directory that fairseq-preprocess wrote"),
+        (["speed", "shaw"], "'speed' is not a measure"),
+        (["memory", "shaw", "--lengths", "8;16"], "'8;16': give numbers of tokens"),
+        (["training", "shaw", "--json", "/proc/a.json"], "--json /proc/a.json cannot be written ("),
+        (["training", "shaw", "--size", "tiny", "--", "--nonsense", "9"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_refusals(arguments, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = cli(*arguments)
+    assert result.exit_code == 1
+    assert expected in " ".join(result.output.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_encodings_are_measured_by_default(monkeypatch):
+    named = []
+    monkeypatch.setattr("posenc_experiments.commands.benchmark.measure", lambda *given: named.extend(given[2]))
+    cli("training")
+    assert named == list(ENCODINGS)
