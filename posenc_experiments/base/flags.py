@@ -10,45 +10,29 @@ from posenc_experiments.base.errors import RecipeError
 RESERVED = {
     "seed": "give --seeds",
     "arch": "set model.size, and the encoding in `experiments`",
-    "save-dir": "give --output-dir",
-    "results-path": "give --output-dir",
-    "source-lang": "give --pair",
-    "target-lang": "give --pair",
-    "gen-subset": "set corpus.tests",
+    **dict.fromkeys(["save-dir", "results-path"], "give --output-dir"),
+    **dict.fromkeys(["source-lang", "target-lang"], "give --pair"),
+    **dict.fromkeys(["train-subset", "valid-subset", "gen-subset"], "set corpus.train, valid and tests"),
     "path": "it is the experiment's averaged checkpoint",
     "task": "set generate.length-penalty",
-    "user-dir": "it is this plugin",
     "cpu": "give --gpus 0",
     "distributed-world-size": "give --gpus, --processes or --nodes",
     "tensorboard-logdir": "give --tensorboard",
     "wandb-project": "give --wandb",
-    **dict.fromkeys(
-        ["post-process", "remove-bpe", "bpe", "tokenizer"],
-        "it turns tokens into text itself, as prepare.subwords says",
-    ),
-    **dict.fromkeys(
-        ["quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu", "dataset-impl"], "leave it out"
-    ),
+    **dict.fromkeys(["post-process", "remove-bpe", "bpe", "tokenizer"], "prepare.subwords decides"),
     **dict.fromkeys(
         [
+            *("user-dir", "quiet", "score-reference", "num-shards", "shard-id", "scoring", "sacrebleu", "dataset-impl"),
+            *("required-batch-size-multiple", "log-format", "write-checkpoints-asynchronously", "save-async"),
+            # A training that is resumed would differ from one that is not.
             *("restore-file", "continue-once", "no-save", "no-last-checkpoints", "checkpoint-suffix"),
             *("no-save-optimizer-state", "optimizer-overrides"),
             *("reset-dataloader", "reset-lr-scheduler", "reset-meters", "reset-optimizer"),
-        ],
-        "leave it out, because a training that is resumed would differ from one that is not",
-    ),
-    "required-batch-size-multiple": "it is 1, so that no pair is lost",
-    "log-format": "the pipeline reads the log as JSON",
-    **dict.fromkeys(
-        ["write-checkpoints-asynchronously", "save-async"], "leave it out: a stage ends when its files are complete"
-    ),
-    **dict.fromkeys(["train-subset", "valid-subset"], "set corpus.train and valid"),
-    **dict.fromkeys(
-        [
+            # They follow from --gpus, --nodes and --rendezvous.
             *("tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"),
             *("device-id", "local_rank"),
         ],
-        "give --gpus, --nodes and --rendezvous",
+        "leave it out",
     ),
 }
 Flags = dict[str, str]

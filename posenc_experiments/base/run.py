@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,7 +187,9 @@ def run_command(
             pass_fds=tuple(locks),
         )
         try:
-            while (code := _wait(process)) is None:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
                 if run.session.stop.is_set():
                     raise Stopped
                 if while_running is not None:
@@ -194,21 +198,11 @@ def run_command(
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-    if code != 0:
+    if code := process.returncode:
+        reason = f"exit status {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
         is_full = shutil.disk_usage(log.parent).free < FULL_DISK  # then the log may end before the error
         full = f"; the disk of {log.parent} is full" if is_full else ""
-        raise RecipeError(f"{what} failed ({_reason(code)}): {last_words(log, began)}{full}; the whole log is {log}.")
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return process.wait(POLL_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _reason(code: int) -> str:
-    return f"exit status {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+        raise RecipeError(f"{what} failed ({reason}): {last_words(log, began)}{full}; the whole log is {log}.")
 
 
 def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[str, str]) -> None:
@@ -226,12 +220,8 @@ def last_words(log: Path, begin: int = 0) -> str:
         file.seek(max(begin, file.seek(0, os.SEEK_END) - 100_000))
         lines = [line.strip() for line in file.read().decode("utf-8", "replace").split("\n") if line.strip()]
     errors = [line for line in lines if "Error" in line or "error:" in line]
-    return (
-        (errors or lines or ["it printed nothing"])[-1]
-        .removeprefix("error: ")
-        .removeprefix("Error: ")
-        .removesuffix(".")
-    )
+    said = (errors or lines or ["it printed nothing"])[-1]
+    return re.sub("^(error|Error): ", "", said).removesuffix(".")
 
 
 def prepared_text(data_dir: Path, corpus: str, pair: str, name: str) -> Path:

@@ -9,185 +9,120 @@ experiment, `name: ENCODING [flags]`, and `default`, the names that run without 
 Later values override earlier ones, key by key. `--set SECTION.KEY=VALUE` overrides all files.
 """
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf._utils import get_yaml_loader
+from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
-from posenc_experiments.base.recipe import (
-    Corpus,
-    Fault,
-    Generate,
-    Model,
-    Prepare,
-    Recipe,
-    Scoring,
-    Train,
-    where_written,
-)
+from posenc_experiments.base.recipe import TYPES, Fault, Recipe, require, where_written
 
-TYPES: dict[str, Any] = {
-    "corpus": Corpus,
-    "prepare": Prepare,
-    "model": Model,
-    "train": Train,
-    "generate": Generate,
-    "score": Scoring,
-    "experiments": None,
-}
+SECTIONS = (*TYPES, "experiments")
 WITH_FLAGS = ("model", "train", "generate")  # sections that also hold flags of fairseq
 LISTS = ("pairs", "train", "tests", "metrics")  # keys whose values may also be words with blanks between them
 PATHS = ("sources", "archives", "generator", "text")  # keys of `corpus`, relative to the file they are in
-Values = dict[str, dict[str, Any]]  # by section and key
 
 
-class _Loader(yaml.BaseLoader):
-    """Leaves every value a string, so that a flag stays as it was typed; refuses a key that is given twice."""
+class _Loader(get_yaml_loader()):  # type: ignore[misc]
+    """OmegaConf's, which refuses a key that is given twice; every value stays a string, as a flag was typed."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{name} is given twice: leave one out", problem_mark=node.start_mark
-                )
-        return super().construct_mapping(node, deep)
+    yaml_implicit_resolvers: dict[str, Any] = {}
 
 
-def _read_file(path: Path, where: str, reading: tuple[Path, ...] = ()) -> Iterator[tuple[Path, Values]]:
-    """The files that a file extends and the file itself, in order, with their values.
+def _read_file(path: Path, where: str) -> Iterator[tuple[Path | None, str, str, Any]]:
+    """The values of the files that a file extends and of the file itself: file, section, key and value.
 
     Args:
         where: what names the file, for errors.
-        reading: the files that extend this one.
     """
-    if path.resolve() in [one.resolve() for one in reading]:
-        raise RecipeError(f"{where}: {path} extends itself.")
     try:
-        values = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader) or {}
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        sections = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader) or {}
+    except FileNotFoundError:
         raise RecipeError(f"{where}: there is no file {path}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} cannot be read ({error}): fix its permissions or its encoding.") from None
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{path} is not a valid recipe: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise RecipeError(f"{path} is not a valid recipe: write sections such as `train:` with `key: value` below.")
-    others = values.pop("extends", [])
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RecipeError(f"{path} is not a valid recipe: {' '.join(str(error).split())}; correct it.") from None
+    form = RecipeError(f"{path} is not a valid recipe: write sections such as `train:` with `key: value` below.")
+    if not isinstance(sections, dict):
+        raise form
+    others = sections.pop("extends", [])
     for other in others.split() if isinstance(others, str) else others:
-        yield from _read_file(path.parent / other, f"{path}, extends", (*reading, path))
-    for section, found in values.items():
-        if section not in TYPES:
-            raise RecipeError(f"{path}: {section} is not a section; the sections are {', '.join(TYPES)}.")
-        if not isinstance(found, dict | str) or (found and isinstance(found, str)):
-            raise RecipeError(f"{path}, {section}: write `key: value` in the lines below it.")
-    yield path, {section: dict(found or {}) for section, found in values.items()}
+        yield from _read_file(path.parent / other, f"{path}, extends")
+    for section, values in sections.items():
+        if not isinstance(values or {}, dict):
+            raise form
+        for key, value in (values or {}).items():
+            yield path, section, key, value
 
 
 def parse_override(text: str) -> tuple[str, str, str]:
     """Splits `train.lr=1e-3` into section, key and value."""
     name, has_value, value = text.partition("=")
-    section, has_key, key = name.partition(".")
-    if not has_value or not has_key or not key.strip():
+    section, _, key = name.partition(".")
+    if not has_value or not key.strip():
         raise RecipeError(f"--set {text}: write SECTION.KEY=VALUE, such as train.max-update=1000.")
-    if section not in TYPES:
-        raise RecipeError(f"--set {text}: {section} is not a section; the sections are {', '.join(TYPES)}.")
     return section, key.strip(), value.strip()
 
 
-class _Values:
-    """The values of all files and of --set, by section and key, and where each was set."""
+def _read_section(name: str, values: dict[str, Any]) -> tuple[Any, Flags]:
+    """The values of this pipeline in a section, as its dataclass, and the flags of fairseq in it."""
+    known = [one.name.replace("_", "-") for one in fields(TYPES[name])]
+    flags = {key: value for key, value in values.items() if key not in known} if name in WITH_FLAGS else {}
+    for key, value in flags.items():
+        place = f"{name}.{key}"
+        require(key not in RESERVED, place, f"is set by the pipeline: {RESERVED.get(key)}")
+        require(not key.startswith("-"), place, "is a flag of fairseq; write it without dashes in front")
+        require(isinstance(value, str), place, "is a list or a mapping; write its text in quotes")
+    try:
+        own = {key.replace("-", "_"): _typed(key, value) for key, value in values.items() if key not in flags}
+        return OmegaConf.to_object(OmegaConf.merge(TYPES[name], own)), flags
+    except Fault as fault:
+        raise Fault(f"{name}.{fault.key}", fault) from None
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
+        key = str(getattr(error, "full_key", "")).partition("[")[0].replace("_", "-")
+        problems: dict[type, str] = {
+            ConfigKeyError: f"is not an option; the options are {', '.join(known)}",
+            MissingMandatoryValue: "is missing; add it",
+        }
+        raise Fault(f"{name}.{key}", problems.get(type(error), str(error).splitlines()[0].rstrip("."))) from None
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.values: Values = {section: {} for section in TYPES}
-        self.origins: dict[tuple[str, str], Path | str | None] = {}
 
-    def error(self, section: str, key: str, problem: object) -> RecipeError:
-        where = where_written(self.origins.get((section, key), self.path), section, key)
-        return RecipeError(f"{where}: {str(problem).splitlines()[0].rstrip('.')}.")
-
-    def set(self, section: str, key: str, value: Any, origin: Path | None) -> None:
-        """Sets a value, which overrides that of earlier files, also where its key has '_' in place of '-'."""
-        kind = TYPES[section]
-        if kind is not None and key.replace("-", "_") in kind.__dataclass_fields__:
-            key = key.replace("_", "-")
-        self.values[section][key], self.origins[section, key] = value, origin
-
-    def section(self, name: str) -> tuple[Any, Flags]:
-        """The values of this pipeline in a section, checked, and the flags of fairseq in it."""
-        node = OmegaConf.structured(TYPES[name])
-        OmegaConf.set_readonly(node, False)
-        known, flags = list(node), dict[str, str]()
-        for key, value in self.values[name].items():
-            field = key.replace("-", "_")
-            if field not in known and name in WITH_FLAGS:
-                flags[key] = self._flag(name, key, value)
-                continue
-            try:
-                node[field] = self._converted(name, key, value)
-            except OmegaConfBaseException as error:
-                options = f"is not an option; the options are {', '.join(known).replace('_', '-')}"
-                raise self.error(name, key, error if field in known else options) from None
-        try:
-            return OmegaConf.to_object(node), flags
-        except Fault as fault:
-            raise self.error(name, fault.key, fault) from None
-        except OmegaConfBaseException as error:  # a value is missing
-            raise self.error(name, str(error.full_key).replace("_", "-"), "is missing; add it") from None
-
-    def _converted(self, section: str, key: str, value: Any) -> Any:
-        """A value as the section's dataclass takes it: paths are relative to their file, lists may be words."""
-        origin = self.origins[section, key]
-        if not isinstance(value, str):
-            return value
-        if section == "corpus" and key in PATHS:
-            return origin.parent / value if isinstance(origin, Path) else Path(value)
-        if origin is None and value[:1] in ("[", "{"):  # as a file has it
-            return yaml.load(value, _Loader)
-        return words(value) if key in LISTS else value
-
-    def _flag(self, section: str, key: str, value: Any) -> str:
-        if key in RESERVED:
-            raise self.error(section, key, f"is set by the pipeline: {RESERVED[key]}")
-        if not re.fullmatch(r"[a-z][a-z0-9-]*", key):
-            raise self.error(
-                section, key, "is not a flag of fairseq; write it without dashes in front, such as max-tokens"
-            )
-        if not isinstance(value, str):
-            raise self.error(section, key, "is a list or a mapping; write its text in quotes")
+def _typed(key: str, value: Any) -> Any:
+    """A value as OmegaConf takes it: a list may be words, and --set writes lists and mappings as files do."""
+    if not isinstance(value, str):
         return value
+    if value[:1] in ("[", "{"):
+        return yaml.load(value, _Loader)
+    return words(value) if key in LISTS else value
 
-    def experiments(self) -> tuple[dict[str, list[str]], list[str]]:
-        """The words of each experiment's row, and the names that run by default."""
-        rows: dict[str, list[str]] = {}
-        found = dict(self.values["experiments"])
-        default = found.pop("default", list(found))
-        for name, text in found.items():
-            try:
-                rows[name] = shlex.split(text)
-            except (ValueError, AttributeError) as error:
-                raise self.error("experiments", name, f"'{text}' cannot be split into words ({error})") from None
-            if not rows[name] or rows[name][0].startswith("-"):
-                problem = "starts with an encoding's name, such as 'shaw --clipping-distance 16'"
-                raise self.error("experiments", name, problem)
-            parse_flags(rows[name][1:], where_written(self.origins["experiments", name], "experiments", name))
-        if not rows:
-            problem = "there is no experiment; add a row such as 'shaw-k16: shaw --clipping-distance 16'"
-            raise self.error("experiments", "default", problem)
-        names = words(default) if isinstance(default, str) else default
-        for name in names:
-            if name not in rows:
-                problem = f"'{name}' is not an experiment; the experiments are {', '.join(rows)}"
-                raise self.error("experiments", "default", problem)
-        return rows, names
+
+def _read_rows(
+    values: dict[str, Any], recipe_origins: dict[tuple[str, str], Any]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The words of each experiment's row, and the names that run by default."""
+    rows = dict(values)
+    default = rows.pop("default", list(rows))
+    for name, text in rows.items():
+        place = f"experiments.{name}"
+        try:
+            rows[name] = shlex.split(text)
+        except (ValueError, AttributeError) as error:
+            raise Fault(place, f"'{text}' cannot be split into words ({error})") from None
+        good = rows[name] and not rows[name][0].startswith("-")
+        require(good, place, "starts with an encoding's name, such as 'shaw --clipping-distance 16'")
+        parse_flags(rows[name][1:], where_written(recipe_origins["experiments", name], "experiments", name))
+    names = words(default) if isinstance(default, str) else default
+    require(rows, "experiments.default", "there is no experiment; add a row such as 'shaw-k16: shaw'")
+    for name in names:
+        problem = f"'{name}' is not an experiment; the experiments are {', '.join(rows)}"
+        require(name in rows, "experiments.default", problem)
+    return rows, names
 
 
 def words(text: str) -> list[str]:
@@ -214,48 +149,61 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: a value is wrong or missing; names file, section and key.
     """
-    merged = _Values(path)
-    for origin, sections in _read_file(path, "--conf"):
-        for section, found in sections.items():
-            for key, value in found.items():
-                merged.set(section, key, value, origin)
-    for section, key, value in map(parse_override, overrides):
-        merged.set(section, key, value, None)
-    read = {section: merged.section(section) for section, kind in TYPES.items() if kind is not None}
+    values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    origins: dict[tuple[str, str], Path | str | None] = {}
+    for origin, section, key, value in (
+        *_read_file(path, "--conf"),
+        *((None, *parse_override(text)) for text in overrides),
+    ):
+        if section not in SECTIONS:
+            where = where_written(origin, section, key)
+            raise RecipeError(f"{where}: {section} is not a section; the sections are {', '.join(SECTIONS)}.")
+        key = key if section == "experiments" else key.replace("_", "-")  # either spelling
+        if section == "corpus" and key in PATHS:
+            value = (Path() if origin is None else origin.parent) / value
+        values[section][key], origins[section, key] = value, origin
+    try:
+        return _make_recipe(path, values, origins)
+    except Fault as fault:
+        section, _, key = fault.key.partition(".")
+        where = where_written(origins.get((section, key), path), section, key)
+        raise RecipeError(f"{where}: {fault}.") from None
+
+
+def _make_recipe(
+    path: Path, values: dict[str, dict[str, Any]], origins: dict[tuple[str, str], Path | str | None]
+) -> Recipe:
+    read = {section: _read_section(section, values[section]) for section in TYPES}
     corpus, prepare, model, train, generate, score = (found for found, _ in read.values())
     flags = {section: read[section][1] for section in WITH_FLAGS}
     for pair in model.pairs:
-        if pair not in corpus.pairs:
-            raise merged.error("model", "pairs", f"'{pair}' is not one of corpus.pairs, {', '.join(corpus.pairs)}")
-    if prepare.context and corpus.generator is None:
-        raise merged.error("prepare", "context", "needs documents, which only generated text has: leave it out")
-    if train.batch_tokens and not flags["train"].get("max-tokens", "").isdecimal():
-        raise merged.error(
-            "train", "max-tokens", "is not a whole number; batch-tokens needs it, to derive --update-freq"
-        )
-    for key in flags["train"].keys() & flags["model"].keys():
-        other = where_written(merged.origins["model", key], "model", key)
-        raise merged.error("train", key, f"is set by {other}, too: leave one out")
+        problem = f"'{pair}' is not one of corpus.pairs, {', '.join(corpus.pairs)}"
+        require(pair in corpus.pairs, "model.pairs", problem)
     for test in score.testsets:
-        if test not in corpus.tests:
-            raise merged.error("score", "testsets", f"'{test}' is not one of corpus.tests, {', '.join(corpus.tests)}")
-    experiments, default = merged.experiments()
+        problem = f"'{test}' is not one of corpus.tests, {', '.join(corpus.tests)}"
+        require(test in corpus.tests, "score.testsets", problem)
+    for key in flags["train"].keys() & flags["model"].keys():
+        raise Fault(f"train.{key}", f"is set by model.{key}, too: leave one out")
+    problem = "needs documents, which only generated text has: leave it out"
+    require(not prepare.context or corpus.generator, "prepare.context", problem)
+    problem = "is not a whole number; batch-tokens needs it, to derive --update-freq"
+    counted = flags["train"].get("max-tokens", "").isdecimal()
+    require(not train.batch_tokens or counted, "train.max-tokens", problem)
+    experiments, default = _read_rows(values["experiments"], origins)
     return Recipe(
         path=path,
         corpus=corpus,
         prepare=prepare,
         size=model.size,
-        setup=model.setup or None,
+        setup=model.setup,
         pairs=model.pairs or corpus.pairs,
         model=flags["model"],
         train=flags["train"],
         batch_tokens=train.batch_tokens or None,
         generate=flags["generate"],
-        average=generate.average,
-        average_by=generate.average_by,
-        length_penalty=generate.length_penalty,
         score=score,
         experiments=experiments,
         default_experiments=default,
-        origins=merged.origins,
+        origins=origins,
+        **vars(generate),
     )

@@ -26,21 +26,21 @@ def choose_settings(pairs: int, size: str | None) -> str:
 
 def choose_name(name: str | None, text: Path) -> str:
     """The name of the results: --name, or that of the text's directory; RecipeError if it is not a valid name."""
-    found = text.name if name is None else name
     try:
-        require_name(found)
+        require_name(name or text.name)
     except Fault as error:
-        raise RecipeError(f"--name: {error}{'; give one' if name is None else ''}.") from None
-    return found
+        raise RecipeError(f"--name: {error}; give another one.") from None
+    return name or text.name
 
 
-def check_pair(pair: str | None) -> str:
+def check_pair(pair: str) -> str:
     """The value of --pair; RecipeError unless it names two different languages that can end the names of files."""
-    source, _, target = (pair or "").partition("-")
+    source, _, target = pair.partition("-")
     if not (source.isidentifier() and target.isidentifier()) or source == target or "tsv" in (source, target):
-        given = "--pair is missing" if pair is None else f"--pair {pair}"
-        raise RecipeError(f"{given}: name source and target as the files do, such as en-de for train.en and train.de.")
-    return f"{source}-{target}"
+        raise RecipeError(
+            f"--pair {pair}: name two languages as the files do, such as en-de for train.en and train.de."
+        )
+    return pair
 
 
 @click.command()
@@ -51,8 +51,10 @@ def check_pair(pair: str | None) -> str:
     default=ROOT / "recipes" / "own",
     help="The directory of the settings; run.sh sets this.",
 )
-@click.option("--text", type=click.Path(path_type=Path), metavar="DIR", help="The directory of the text.  [required]")
-@click.option("--pair", help="Source and target language, such as en-de.  [required]")
+@click.option(
+    "--text", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True, help="Its directory."
+)
+@click.option("--pair", required=True, help="Source and target language, such as en-de.")
 @click.option("--name", help="Results go to output/NAME/PAIR.  [default: the directory's name]")
 @click.option("--size", help="A model of one of fairseq's sizes, such as iwslt_de_en.  [default: the recipe's]")
 @click.option(
@@ -63,8 +65,8 @@ def check_pair(pair: str | None) -> str:
 @run_options
 def main(
     folder: Path,
-    text: Path | None,
-    pair: str | None,
+    text: Path,
+    pair: str,
     name: str | None,
     size: str | None,
     conf: str | None,
@@ -83,8 +85,6 @@ def main(
     noticed by its content. Give the same command again to resume what was stopped. recipes/own/README.md has the
     settings for each size of text.
     """
-    if text is None:
-        raise RecipeError("--text is missing: name the directory of your text; --help lists all options.")
     text, pair = Path(os.path.abspath(text)), check_pair(pair)
     splits = find_splits(text, pair)
     name = choose_name(name, text)

@@ -1,84 +1,37 @@
 """Cleans training pairs and splits them into tokens, in batches, so that several processes can share the work."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.data import context, subwords, text
 from posenc_experiments.data.counts import Counts
-from posenc_experiments.data.raw import Raw
+from posenc_experiments.data.raw import Part
 
 BATCH = 5_000  # pairs
-Batch = tuple[list[bytes], list[bytes]]
+Batch = list[tuple[bytes, bytes]]
 Cleaned = tuple[bytes, bytes, Counts]
-#: words that are entries of fairseq's dictionaries by themselves
-SYMBOLS = re.compile(r"(?<!\S)(?:<s>|<pad>|</s>|<unk>|madeupword\d{4})(?!\S)")
 
 
-def require_words(lines: Iterable[str], name: str, settings: Prepare, first: int = 1) -> None:
-    """Refuses words that are fairseq's symbols if they stay words: other `subwords` than none split them.
-
-    Args:
-        lines: of a file, from its line `first` on.
-        name: of the file, for the message.
-
-    Raises:
-        RecipeError: there is such a word; names the line.
-    """
-    if settings.subwords != "none":
-        return
-    for number, line in enumerate(lines, first):
-        if found := SYMBOLS.search(line.lower() if settings.lowercase else line):
-            raise RecipeError(
-                f"{name}, line {number:,}: '{found[0]}' is a symbol of fairseq's dictionaries, not a word: replace it, "
-                "or write prepare.subwords = sentencepiece."
-            )
-
-
-def read_batches(
-    parts: Sequence[tuple[Raw, Raw]], sizes: list[int], settings: Prepare | None = None
-) -> Iterator[Batch]:
-    """Reads both sides of each part together, in batches.
-
-    Args:
-        parts: the two files of each part.
-        sizes: a list that the number of lines of each part is appended to.
-        settings: checks raw text for words that `require_words` refuses.
-
-    Raises:
-        RecipeError: the files of a part have different numbers of lines; names both. Or a word is refused.
-    """
-    for one, other in parts:
+def read_batches(parts: Iterable[Part], sizes: list[int]) -> Iterator[Batch]:
+    """Reads both sides of each part together, in batches; appends the number of lines of each part to `sizes`."""
+    for *paths, documents in parts:
         sizes.append(0)
-        ours, theirs = (context.with_before(text.read_lines(raw.path), raw.documents, b"\n") for raw in (one, other))
-        while True:
-            left, right = list(islice(ours, BATCH)), list(islice(theirs, BATCH))
-            if len(left) != len(right):
-                counts = [sizes[-1] + len(had) + sum(1 for _ in rest) for had, rest in ((left, ours), (right, theirs))]
-                raise RecipeError(
-                    f"{one.name} has {counts[0]:,} lines and {other.name} has {counts[1]:,}: they are not translations "
-                    "of each other line by line; fix or replace them."
-                )
-            if not left:
-                break
-            if settings is not None:
-                for raw, lines in ((one, left), (other, right)):
-                    words = (line.decode("utf-8", "replace") for line in lines)
-                    require_words(words, raw.name, settings, sizes[-1] + 1)
-            sizes[-1] += len(left)
-            yield left, right
+        sides = [context.with_before(text.read_lines(path), documents, b"\n") for path in paths]
+        pairs = text.pairs(paths, *sides)
+        while batch := list(islice(pairs, BATCH)):
+            sizes[-1] += len(batch)
+            yield batch
 
 
 def clean_batch(batch: Batch, settings: Prepare, source: str = "") -> Cleaned:
     """The cleaned pairs as lines of each side, and the counts of those kept and dropped; `source` is a language."""
     counts = Counts()
     sides: tuple[list[str], list[str]] = ([], [])
-    for pair in zip(*batch, strict=True):
+    for pair in batch:
         counts["read"] += 1
         parts = [line.rpartition(b"\n") for line in pair]
         befores, (left, right) = _befores([part[0] for part in parts]), [part[2] for part in parts]
@@ -132,7 +85,7 @@ def encode_batch(batch: Batch, directory: Path, languages: tuple[str, str], sett
     kept: tuple[list[str], list[str]] = ([], [])
     encoded = [
         context.encode(_load(directory, language, settings), (line.decode("utf-8") for line in lines))
-        for language, lines in zip(languages, batch, strict=True)
+        for language, lines in zip(languages, zip(*batch, strict=True), strict=True)
     ]
     for pair in zip(*encoded, strict=True):
         short, long = sorted(len(sentence) for _, sentence in pair)

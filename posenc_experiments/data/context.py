@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import AnyStr
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data.subwords import Subwords
 from posenc_experiments.data.text import read_lines
 
 SEPARATOR = "<sep>"
+#: words that are entries of fairseq's dictionaries by themselves
+SYMBOLS = {"<s>", "<pad>", "</s>", "<unk>", *(f"madeupword{number:04}" for number in range(8))}
 DOCUMENTS = "documents"  # SPLIT.documents names the document of each line
 Tokens = list[str]
 
@@ -28,11 +31,22 @@ def with_before(lines: Iterable[AnyStr], documents: Path | None, between: AnyStr
 
 
 def encode(subwords: Subwords, lines: Iterable[str]) -> list[tuple[Tokens, Tokens]]:
-    """The tokens of the sentence before, none if there is none, and those of the sentence of each line."""
+    """The tokens of the sentence before, none if there is none, and those of the sentence of each line.
+
+    Raises:
+        RecipeError: a token is one of fairseq's symbols, which only `subwords: none` does not split.
+    """
     parts = [line.rpartition("\t") for line in lines]
     befores, sentences = [part[0] for part in parts], [part[2] for part in parts]
     encoded: Iterable[Tokens] = subwords.encode(befores) if any(befores) else [[]] * len(befores)
-    return list(zip(encoded, subwords.encode(sentences), strict=True))
+    found = list(zip(encoded, subwords.encode(sentences), strict=True))
+    for _, tokens in found:
+        if symbols := SYMBOLS.intersection(tokens):
+            raise RecipeError(
+                f"'{symbols.pop()}' is a symbol of fairseq's dictionaries, not a word: replace it, or write "
+                f"prepare.subwords = sentencepiece; it is in the text '{' '.join(tokens)}'."
+            )
+    return found
 
 
 def join(sides: Sequence[tuple[Tokens, Tokens]], limit: int) -> list[Tokens]:

@@ -1,7 +1,9 @@
-"""Counts of the pairs that each step dropped, as numbers and as sentences."""
+"""Counts of what `prepare` dropped, cut or found empty, as numbers and as sentences."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
 from posenc_experiments.base.languages import unit
 from posenc_experiments.base.recipe import Prepare
@@ -20,42 +22,28 @@ REASONS = {
     "too_long": "as longer than {max_tokens} tokens",
     "odd_ratio": "for one side having more than {max_ratio:g} times the other's tokens",
 }
+#: what is said of a validation or test set, of which no line is ever dropped, about lists of line numbers, from 1
+NOTES = {
+    "empty_source": "empty source lines (first {first:,}) get an empty translation",
+    "empty_target": "empty target lines (first {first:,})",
+    "cut": "pairs (first {first:,}) cut to {eval_max_tokens:,} tokens for the model",
+    "other_form": "target lines (first {first:,}) have characters that the model never writes, a warning: set "
+    "normalize = identity if the training text has them too, or else convert the references (docs/data.md)",
+}
 
 
-def add(counts: Counts, batch: Counts) -> None:
-    """Adds the counts of the next batch."""
-    if first := batch.pop("first_bad_utf8", 0):
-        counts.setdefault("first_bad_utf8", counts["read"] + first)
-    counts.update(batch)
-
-
-def sentences(counts: Counts, settings: Prepare, source: str) -> list[str]:
-    """The counts as sentences; `source` is a language."""
+def said_of_training(counts: Counts, settings: Prepare, source: str) -> str:
+    """The counts of training pairs as sentences; `source` is a language."""
     values = {**asdict(settings), **counts, "unit": unit(source)}
     said = [f"{counts['read']:,} pairs read, {counts['kept']:,} kept"]
     said += [f"{counts[name]:,} dropped {why.format(**values)}" for name, why in REASONS.items() if counts[name]]
-    return said + ([f"{counts['joined']:,} joined with the pair before"] if counts["joined"] else [])
+    return "; ".join(said + ([f"{counts['joined']:,} joined with the pair before"] if counts["joined"] else []))
 
 
-@dataclass
-class EvalCounts:
-    """Counts of a validation or test set, of which no line is ever dropped; lists hold line numbers, from 1."""
-
-    lines: int
-    empty_source: list[int]
-    empty_target: list[int]
-    cut: list[int]
-
-    def sentences(self, max_tokens: int) -> list[str]:
-        """The counts as sentences."""
-        said = [f"{self.lines:,} pairs"]
-        if self.empty_source:
-            said.append(
-                f"{len(self.empty_source):,} empty source lines (first {self.empty_source[0]:,}) get an "
-                f"empty translation"
-            )
-        if self.empty_target:
-            said.append(f"{len(self.empty_target):,} empty target lines (first {self.empty_target[0]:,})")
-        if self.cut:
-            said.append(f"{len(self.cut):,} pairs (first {self.cut[0]:,}) cut to {max_tokens:,} tokens for the model")
-        return said
+def said_of_test(found: Mapping[str, Any], settings: Prepare) -> str:
+    """The `lines` of a validation or test set, and the line numbers of each of NOTES, as sentences."""
+    said = [f"{found['lines']:,} pairs"]
+    for name, note in NOTES.items():
+        if numbers := found[name]:
+            said.append(f"{len(numbers):,} {note.format(first=numbers[0], **asdict(settings))}")
+    return "; ".join(said)

@@ -10,14 +10,14 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.run import Run
-from posenc_experiments.data.text import open_raw
+from posenc_experiments.data import text
 
 TRAIN, VALID, TSV = "train", "valid", "tsv"
 NOWHERE = Path(os.devnull)
@@ -29,80 +29,58 @@ def find_splits(directory: Path, pair: str) -> Splits:
     """The files of the training, validation and test sets, tests in the order of their names.
 
     Raises:
-        RecipeError: the directory cannot be read, a file is missing, or a set is given in two forms.
+        RecipeError: a file is missing, or a set is given in two forms.
     """
-    if not directory.is_dir():
-        raise RecipeError(f"--text {directory}: there is no such directory.")
     sides, names = pair.split("-"), sorted(os.listdir(directory))
+    form = re.compile(rf"({TRAIN}|{VALID}|test[\w.-]*)\.({'|'.join(sides)}|{TSV})(\.gz)?")
     found: dict[str, dict[str, Path]] = {TRAIN: {}, VALID: {}}
-    for name in names:
-        split, _, kind = name.removesuffix(".gz").rpartition(".")
-        if split not in (TRAIN, VALID) and not split.startswith("test"):
-            continue
-        kinds = found.setdefault(split, {})
+    for match in filter(None, map(form.fullmatch, names)):
+        kinds, kind = found.setdefault(match[1], {}), match[2]
         for other in kinds:
-            if {other, kind} <= {*sides, TSV} and (other == kind or TSV in (other, kind)):
-                raise RecipeError(f"{directory} has {kinds[other].name} and {name}: remove one of the two.")
-        kinds[kind] = directory / name
-    splits, missing = Splits(), list[str]()
+            if other == kind or TSV in (other, kind):
+                raise RecipeError(f"{directory} has {kinds[other].name} and {match[0]}: remove one of the two.")
+        kinds[kind] = directory / match[0]
+    splits = Splits()
     for split, kinds in found.items():
-        lacking = [] if TSV in kinds else [f"{split}.{side}" for side in sides if side not in kinds]
-        if not lacking:
-            splits[split] = [kinds[TSV]] if TSV in kinds else [kinds[side] for side in sides]
-        # A test set that also has other languages may belong to another pair, so it is left out.
-        elif split in (TRAIN, VALID) or kinds.keys() <= set(sides):
-            missing += lacking
-    tests = [split for split in splits if split not in (TRAIN, VALID)]
-    if not tests and not any(name.startswith("test") for name in missing):
-        missing += [f"test.{side}" for side in sides if side not in found.get("test", {})]
+        if kinds.keys() in ({TSV}, {*sides}):
+            splits[split] = [kinds[kind] for kind in (sides if len(kinds) > 1 else [TSV])]
+    # A test set that also has other languages may belong to another pair, so it is left out.
+    known = {path.name for kinds in found.values() for path in kinds.values()}
+    foreign = {name.removesuffix(".gz").rpartition(".")[0] for name in names if name not in known} - {TRAIN, VALID}
+    missing = [split for split in found if split not in splits and split not in foreign]
+    missing += [] if len(splits) + len(missing) > 2 else ["test"]
     if missing:
+        lacking = [f"{split}.{side}" for split in missing for side in sides if side not in found.get(split, {})]
         raise RecipeError(
-            f"{directory} has no {', '.join(missing)} for --pair {pair}: add them, plain or as .gz, or each pair of "
+            f"{directory} has no {', '.join(lacking)} for --pair {pair}: add them, plain or as .gz, or each pair of "
             f"them as one .tsv (source, tab, target); it has {shorten(', '.join(names), 160) or 'no files'}."
         )
-    for test in tests:
-        if not re.fullmatch(r"[\w.-]+", test):
-            raise RecipeError(
-                f"{splits[test][0]}: rename it; a test set's name is of letters, digits, '.', '_' and '-'."
-            )
     return splits
 
 
 def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:
     """The pairs of lines of a set; RecipeError, naming file and line, if a line cannot be used."""
-    counts = [0, 0]
-    if len(files) == 1:
-        for counts[0], line in enumerate(_lines(files[0]), 1):
-            cells = tuple(line.split(b"\t"))
-            if len(cells) != 2:
-                raise RecipeError(
-                    f"{files[0]}, line {counts[0]}: it has {len(cells)} columns; write source, one tab, target."
-                )
-            yield cells
-    else:
-        for pair in zip_longest(*map(_lines, files)):
-            counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
-            if counts[0] == counts[1]:
-                yield pair
-        if counts[0] != counts[1]:
-            raise RecipeError(
-                f"{files[0]} has {counts[0]:,} lines and {files[1]} has {counts[1]:,}: they are not translations of "
-                "each other line by line; correct or replace them."
-            )
-    if not counts[0]:
-        raise RecipeError(f"{files[0]} is empty: write its text to it.")
+    if len(files) == 2:
+        yield from text.pairs(files, *map(_lines, files))
+        return
+    for number, line in enumerate(_lines(files[0]), 1):
+        cells = tuple(line.split(b"\t"))
+        if len(cells) != 2:
+            raise RecipeError(f"{files[0]}, line {number}: it has {len(cells)} columns; write source, one tab, target.")
+        yield cells
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     if not path.is_file():
         raise RecipeError(f"{path} is not a file, or is a link to nothing: replace it.")
-    with open_raw(path, "compress its text again") as file:
+    with text.open_raw(path) as file:
         for number, line in enumerate(file, 1):
             if b"\0" in line:
                 raise RecipeError(
-                    f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8, or name it "
-                    ".gz if it is compressed."
+                    f"{path}, line {number}: it has a NUL byte, which no text has; save the file as UTF-8."
                 )
+            if not path.name.startswith(f"{TRAIN}."):
+                text.decode(line, path, number)
             # Windows editors write a byte order mark before the first line.
             yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).removesuffix(b"\n")
 
@@ -121,6 +99,8 @@ def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) 
                 data = b"".join(line + b"\n" for line in lines)
                 found.update(data)
                 file.write(data)
+    if not count:
+        raise RecipeError(f"{files[0]} is empty: write its text to it.")
     return count, fingerprint([found.hexdigest() for found in sums])[:16]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import (
-    DONE,
     empty_directory,
     file_hash,
     locked,
@@ -27,18 +26,12 @@ from posenc_experiments.base.markers import (
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
 from posenc_experiments.data import clean, context, subwords, text
-from posenc_experiments.data.counts import Counts, EvalCounts, add, sentences
+from posenc_experiments.data.counts import NOTES, Counts, said_of_test, said_of_training
+from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.parallel import in_child, in_order
-from posenc_experiments.data.prepared import (
-    binarized_dir,
-    download_dir,
-    index_file,
-    is_prepared,
-    prepared_dir,
-    read_sizes,
-)
-from posenc_experiments.data.raw import Raw, documents, extract_all, has_members, raw_files
-from posenc_experiments.data.sources import pair_tests
+from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
+from posenc_experiments.data.raw import documents, extract, members, raw_files
+from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
@@ -57,7 +50,7 @@ def prepare(run: Run) -> None:
     work = final.with_name(f"{final.name}.work")
     if run.dry_run:
         settings = run.recipe.prepare
-        if has_members(run):
+        if members(run, work):
             run.say(f"# extract the members that sources.tsv names from the archives in {download_dir(run)}")
         changes = "".join(f"{change}, " for change in settings.changes)
         how = f"{changes}learn subwords ({settings.subwords}, {settings.vocabulary:,})"
@@ -81,33 +74,15 @@ def _make(run: Run, work: Path) -> None:
     A step fills the directory `work/STEP`, and is done when there is `work/STEP.json`, which holds what it returned.
     Outputs are deleted as soon as no later step reads them, so that the disk never holds a corpus more than twice.
     """
-    steps = [step for step in STEPS if step != "extract" or has_members(run)]
-    if (work / DONE).is_file() or _lost(work, steps):  # of an earlier version; or someone deleted outputs
-        for left in [*work.glob("*.json"), work / "publish"]:
-            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
-    to_do = [step for step in steps if not (work / f"{step}.json").is_file()]
-    if len(to_do) < len(steps):
-        run.say(f"prepare: resumes {f'with the step {to_do[0]}' if to_do else 'after the last step'}")
-    for step in steps:
-        if step in to_do:
+    for step, make in STEPS.items():
+        record, directory = work / f"{step}.json", work / step
+        if not record.is_file():
             run.say(f"prepare: {step}...")
-            directory = empty_directory(work / step)
             with naming_full_disk(directory):
-                write_json(work / f"{step}.json", STEPS[step](run, work, directory))
+                write_json(record, make(run, work, empty_directory(directory)))
         if step in LAST_READ:
             shutil.rmtree(work / LAST_READ[step], ignore_errors=True)
     _publish(run, work)
-
-
-def _lost(work: Path, steps: Iterable[str]) -> bool:
-    """Whether the outputs of a step that is done are missing, although they were not deleted or published."""
-    deleted = {deleted for step, deleted in LAST_READ.items() if (work / f"{step}.json").is_file()}
-    published = (work / "publish").is_dir()
-    return any(
-        (work / f"{step}.json").is_file() and not (work / step).is_dir()
-        for step in steps
-        if step not in deleted and not published
-    )
 
 
 def _publish(run: Run, work: Path) -> None:
@@ -130,7 +105,8 @@ def _publish(run: Run, work: Path) -> None:
 
 
 def _extract(run: Run, work: Path, directory: Path) -> None:
-    extract_all(run, directory)
+    for archive, wanted in members(run, directory).items():
+        extract(archive_path(run, archive), wanted, run.recipe.corpus.sources)
 
 
 def _evaluation(run: Run, work: Path, directory: Path) -> list[str]:
@@ -140,69 +116,65 @@ def _evaluation(run: Run, work: Path, directory: Path) -> list[str]:
         parts = raw_files(run, work / "extract", split)
         if len(parts) != 1:
             raise RecipeError(f"{corpus.sources}: '{split}' must have one file in {run.source}, not {len(parts)}.")
-        sizes = []
-        for side, raw in zip((run.source, run.target), parts[0], strict=True):
-            lines = list(text.clean_eval_lines(raw.path, raw.name))
-            clean.require_words(lines, raw.name, run.recipe.prepare)
-            sizes.append(len(lines))
-            with text.open_raw(raw.path) as file, open(directory / f"{split}.{side}", "wb") as copy:
-                shutil.copyfileobj(file, copy)
-        if sizes[0] != sizes[1]:
-            raise RecipeError(
-                f"{split}.{run.source} has {sizes[0]:,} lines and {split}.{run.target} has {sizes[1]:,}: "
-                f"fix or replace them in {download_dir(run)}."
-            )
-        if not sizes[0]:
+        paths = parts[0][:2]
+        size = sum(1 for _ in text.pairs(paths, *map(text.clean_eval_lines, paths)))
+        if not size:
             raise RecipeError(f"{split} is empty: check {download_dir(run)}.")
-        said += _compare_lines(run, split, sizes[0], parts[0][0])
+        for side, path in zip((run.source, run.target), paths, strict=True):
+            with text.open_raw(path) as file, open(directory / f"{split}.{side}", "wb") as copy:
+                shutil.copyfileobj(file, copy)
+        said += _compare_lines(run, split, [size])
     return said
 
 
-def _compare_lines(run: Run, split: str, found: int, raw: Raw) -> list[str]:
-    """Compares the lines of a part of the corpus with those of sources.tsv, if it has them.
+def _compare_lines(run: Run, split: str, sizes: list[int]) -> list[str]:
+    """Compares the lines of each part of a split with those of sources.tsv, if it has them.
 
     The result is always printed, as training accepts lost lines.
     """
-    known, evidence = raw.known_lines, run.recipe.corpus.sources
-    if known is None:
-        return []
-    if found == known:
-        return [f"{split}: {found:,} pairs, as known ({evidence})"]
-    return [f"warning: {split}: {found:,} pairs here, but {known:,} are known ({evidence}); {found - known:+,}"]
+    said, table = list[str](), run.recipe.corpus.sources
+    rows = [row for row in wanted_sources(run) if (row.split, row.language) == (split, run.source)]
+    for row, found in zip(rows, sizes, strict=bool(rows)):
+        if row.lines == found:
+            said.append(f"{split}: {found:,} pairs, as known ({table})")
+        elif row.lines is not None:
+            difference = f"{row.lines:,} are known ({table}); {found - row.lines:+,}"
+            said.append(f"warning: {split}: {found:,} pairs here, but {difference}")
+    return said
 
 
 def _clean(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
-    train = corpus.train_splits(run.pair)
-    named = [(split, raw) for split in train for raw in raw_files(run, work / "extract", split)]
-    sizes: list[int] = []
-    batches = clean.read_batches([raw for _, raw in named], sizes, settings)
+    said, splits = list[str](), list[dict[str, Any]]()
+    sizes: dict[str, list[int]] = {split: [] for split in corpus.train_splits(run.pair)}
+    batches = (
+        batch
+        for split, found in sizes.items()
+        for batch in clean.read_batches(raw_files(run, work / "extract", split), found)
+    )
     function = partial(clean.clean_batch, settings=settings, source=run.source)
     counts = _write(run, directory, in_order(function, batches, run.hardware.cpus))
     if counts["bad_utf8"] > MOST_BAD_UTF8 * counts["read"]:
         raise RecipeError(
-            f"{counts['bad_utf8']:,} of the {counts['read']:,} pairs of '{' '.join(train)}' are not UTF-8, first at "
+            f"{counts['bad_utf8']:,} of the {counts['read']:,} pairs of '{' '.join(sizes)}' are not UTF-8, first at "
             f"line {counts['first_bad_utf8']:,}: convert them, such as by iconv -f latin1 -t utf-8, in "
             f"{corpus.text or download_dir(run)}."
         )
-    if not counts["kept"]:
-        raise _nothing_left(run, counts)
-    said = [
-        line
-        for (split, raw), size in zip(named, sizes, strict=True)
-        for line in _compare_lines(run, split, size, raw[0])
-    ]
-    splits = [{"split": split, "pairs": size} for (split, _), size in zip(named, sizes, strict=True)]
+    _require_kept(run, counts)
+    for split, found in sizes.items():
+        said += _compare_lines(run, split, found)
+        splits += [{"split": split, "pairs": size} for size in found]
     return {"counts": counts, "splits": splits, "said": said}
 
 
-def _nothing_left(run: Run, counts: Counts) -> RecipeError:
-    splits = " ".join(run.recipe.corpus.train_splits(run.pair))
-    return RecipeError(
-        f"None of the {counts['read']:,} pairs of '{splits}' is fit for training "
-        f"({'; '.join(sentences(counts, run.recipe.prepare, run.source))}): check "
-        f"{run.recipe.corpus.text or download_dir(run)} and the limits of `prepare`."
-    )
+def _require_kept(run: Run, counts: Counts) -> None:
+    if not counts["kept"]:
+        splits = " ".join(run.recipe.corpus.train_splits(run.pair))
+        raise RecipeError(
+            f"None of the {counts['read']:,} pairs of '{splits}' is fit for training "
+            f"({said_of_training(counts, run.recipe.prepare, run.source)}): check "
+            f"{run.recipe.corpus.text or download_dir(run)} and the limits of `prepare`."
+        )
 
 
 def _write(run: Run, directory: Path, batches: Iterable[clean.Cleaned]) -> Counts:
@@ -215,7 +187,9 @@ def _write(run: Run, directory: Path, batches: Iterable[clean.Cleaned]) -> Count
         for one, other, found in batches:
             left.write(one)
             right.write(other)
-            add(counts, found)
+            if first := found.pop("first_bad_utf8", 0):
+                counts.setdefault("first_bad_utf8", counts["read"] + first)
+            counts.update(found)
     return counts
 
 
@@ -250,18 +224,18 @@ def learn_from(
     while True:
         try:
             subwords.learn(directory, lines(), replace(settings, vocabulary=size))
+            return size
         except subwords.WrongSize as error:
-            if not resizes:
+            fewest, largest = error.limit(r"required_chars\. \d+ vs (\d+)"), error.limit(r"value <= (\d+)")
+            if not resizes or fewest == largest:  # it says neither
                 raise
-            least, most = error.least or least, error.most or most
+            least, most = fewest or least, largest or most
             # Of the largest number, a half or more are parts of words, or of sentences without blanks, that are tokens
             # as a whole, and most tokens occur once.
             if most is None:
                 size = settings.vocabulary + least
             else:
                 size = most // 4 if most // 4 >= least else min(most // 4 + least, most)
-        else:
-            return size
 
 
 def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
@@ -298,15 +272,14 @@ def subwords_of(binarized: Path, language: str) -> Subwords:
 def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
     cleaned, sides = read_json(work / "clean.json"), (run.source, run.target)
-    files = [Raw(work / "clean" / f"train.{side}", f"train.{side}") for side in sides]
-    batches = clean.read_batches([(files[0], files[1])], [])
+    part = (work / "clean" / f"train.{run.source}", work / "clean" / f"train.{run.target}", None)
     function = partial(clean.encode_batch, directory=work / "learn", languages=sides, settings=settings)
+    batches = clean.read_batches([part], [])
     counts = Counts({**cleaned["counts"], "kept": 0})
-    add(counts, _write(run, directory, in_order(function, batches, run.hardware.cpus)))
-    if not counts["kept"]:
-        raise _nothing_left(run, counts)
+    counts.update(_write(run, directory, in_order(function, batches, run.hardware.cpus)))
+    _require_kept(run, counts)
     said = [
-        f"{' '.join(corpus.train_splits(run.pair))}: {'; '.join(sentences(counts, settings, run.source))}",
+        f"{' '.join(corpus.train_splits(run.pair))}: {said_of_training(counts, settings, run.source)}",
         *cleaned["said"],
     ]
     if settings.changes:
@@ -314,15 +287,15 @@ def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     said += read_json(work / "learn.json")
     evals = {}
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
-        found = _encode_eval(run, work, directory, name, split)
-        evals[name] = {"split": split, **asdict(found)}
-        said.append(f"{split}: {'; '.join(found.sentences(settings.eval_max_tokens))}")
+        evals[name] = _encode_eval(run, work, directory, name, split)
+        said.append(f"{split}: {said_of_test(evals[name], settings)}")
     train = {"splits": cleaned["splits"], **counts}
-    said += [*read_json(work / "evaluation.json"), *_forms_of_references(run, work)]
+    said += read_json(work / "evaluation.json")
     return {"train": train, "evaluation": evals, "said": said}
 
 
-def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -> EvalCounts:
+def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -> dict[str, Any]:
+    """Encodes a validation or test set; returns its name, its size, and the line numbers of each of NOTES."""
     settings, limit = run.recipe.prepare, run.recipe.prepare.eval_max_tokens
     sides, encoded = (run.source, run.target), []
     for side in sides:
@@ -334,46 +307,22 @@ def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -
     joined = [context.join(pair, settings.max_tokens) for pair in cut]
     for number, side in enumerate(sides):
         (directory / f"{name}.{side}").write_bytes(clean.as_lines([" ".join(line[number]) for line in joined]))
-    lengths = [[len(sentence) for _, sentence in pair] for pair in pairs]
-    return EvalCounts(
-        lines=len(pairs),
-        empty_source=[number for number, (source, _) in enumerate(lengths, 1) if not source],
-        empty_target=[number for number, (_, target) in enumerate(lengths, 1) if not target],
-        cut=[number for number, both in enumerate(lengths, 1) if max(both) > limit],
-    )
-
-
-def _forms_of_references(run: Run, work: Path) -> list[str]:
-    """A warning if references have characters that the model never writes."""
-    settings, found = run.recipe.prepare, []
-    for test in pair_tests(run):
-        lines = text.clean_eval_lines(work / "evaluation" / f"{test}.{run.target}")
-        if numbers := subwords.of_other_form(lines, settings):
-            found.append(f"{len(numbers):,} of {test} (first in line {numbers[0]:,})")
-    if not found:
-        return []
-    return [
-        f"warning: references have characters that the model never writes, {', '.join(found)}: SentencePiece replaces "
-        f"them in the model's text (prepare.normalize = {settings.normalize}); set normalize = identity if the "
-        "training text has them too, or else convert the references (docs/data.md)"
-    ]
+    found: dict[str, Any] = {"split": split, "lines": len(pairs), **{note: [] for note in NOTES}}
+    for number, ((_, source), (_, target)) in enumerate(pairs, 1):
+        is_noted = {
+            "empty_source": not source,
+            "empty_target": not target,
+            "cut": max(len(source), len(target)) > limit,
+        }
+        for note, is_so in is_noted.items():
+            found[note] += [number] * is_so
+    references = text.clean_eval_lines(work / "evaluation" / f"{split}.{run.target}")
+    return {**found, "other_form": subwords.of_other_form(references, settings)}
 
 
 def _binarize(run: Run, work: Path, directory: Path) -> None:
     command = _preprocess_command(run, work / "encode", directory)
     run_command(run, command, run.pair_dir / "preprocess.log", "fairseq-preprocess")
-    require_lines(run, directory, read_json(work / "encode.json")["train"]["kept"])
-
-
-def require_lines(run: Run, directory: Path, pairs: int) -> None:
-    """RecipeError if fairseq-preprocess lost or repeated lines; its workers find their parts of a text by seeking."""
-    for side in (run.source, run.target):
-        sentences = len(read_sizes(index_file(directory, "train", run.pair, side)))
-        if sentences != pairs:
-            raise RecipeError(
-                f"fairseq-preprocess wrote {sentences:,} sentences of {side} instead of {pairs:,}: see "
-                f"{run.pair_dir / 'preprocess.log'}, and run again with fewer --cpus."
-            )
 
 
 def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:

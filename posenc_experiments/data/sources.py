@@ -16,7 +16,6 @@ from posenc_experiments.data.tsv import read_rows
 
 UNKNOWN = "-"
 CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
-NAME, ALLOWED = re.compile(r"\w[\w.-]*"), "may hold letters, digits, '_', '-' and '.' only"  # of a file
 
 
 class Source(NamedTuple):
@@ -55,9 +54,6 @@ def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
     sources = []
     for where, (split, pairs, language, archive, member, lines) in read_rows(path, Source._fields):
-        for text in (split, language):
-            if not NAME.fullmatch(text):
-                raise RecipeError(f"{where}: '{text}' {ALLOWED}.")
         known = _number(where, "lines", lines)
         sources.append(Source(split, pairs, language, archive, None if member == UNKNOWN else member, known))
     return sources
@@ -69,10 +65,7 @@ def read_archives(path: Path) -> dict[str, list[Archive]]:
     for where, (name, url, size, checksum) in read_rows(path, Archive._fields):
         if not CHECKSUM.fullmatch(checksum):
             raise RecipeError(f"{where}: '{checksum}' is not sha256: or md5: followed by the hexadecimal checksum.")
-        row = Archive(name, url, _number(where, "bytes", size), checksum)
-        if not NAME.fullmatch(row.file) or not NAME.fullmatch(name):
-            raise RecipeError(f"{where}: '{name}' and '{row.file}', the URL's last part, {ALLOWED}.")
-        archives.setdefault(name, []).append(row)
+        archives.setdefault(name, []).append(Archive(name, url, _number(where, "bytes", size), checksum))
     return archives
 
 
@@ -92,13 +85,9 @@ def pair_tests(run: Run) -> list[str]:
     if corpus.sources is None:
         return corpus.tests
     rows = read_sources(corpus.sources)
-
-    def has(pair: str, test: str) -> bool:
-        languages = {row.language for row in rows if row.split == test and row.is_of(pair)}
-        return languages == set(pair.split("-"))
-
-    known = {test for test in corpus.tests if any(has(pair, test) for pair in corpus.pairs)}
-    tests = [test for test in corpus.tests if test not in known or has(run.pair, test)]
+    known = {row.split for row in rows}
+    found = {(row.split, row.language) for row in rows if row.is_of(run.pair)}
+    tests = [test for test in corpus.tests if test not in known or {(test, run.source), (test, run.target)} <= found]
     if not tests:
         raise RecipeError(
             f"{corpus.sources} has none of the test sets {', '.join(corpus.tests)} for {run.pair}: choose another "
@@ -108,23 +97,18 @@ def pair_tests(run: Run) -> list[str]:
 
 
 def wanted_sources(run: Run) -> list[Source]:
-    """The rows of sources.tsv that this pair needs, split by split."""
+    """The rows of sources.tsv that this pair needs, split by split; none if the corpus has no such table."""
     corpus = run.recipe.corpus
-    assert corpus.sources is not None
+    if corpus.sources is None:
+        return []
     rows = [row for row in read_sources(corpus.sources) if row.is_of(run.pair)]
     splits = dict.fromkeys([*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)])
     for split in splits:
-        counts = [sum((row.split, row.language) == (split, side) for row in rows) for side in (run.source, run.target)]
-        for language, count in zip((run.source, run.target), counts, strict=True):
-            if not count:
-                raise RecipeError(
-                    f"{corpus.sources} has no file for split '{split}', language '{language}', pair {run.pair}: "
-                    "add a row, or correct the name in `corpus`."
-                )
-        if counts[0] != counts[1]:
+        ours, theirs = (sum((row.split, row.language) == (split, side) for row in rows) for side in run.pair.split("-"))
+        if not ours or ours != theirs:
             raise RecipeError(
-                f"{corpus.sources}: '{split}' has {counts[0]} files in {run.source}, {counts[1]} in {run.target}; "
-                "add or remove rows."
+                f"{corpus.sources}: split '{split}' has {ours} files in {run.source} and {theirs} in {run.target} for "
+                f"{run.pair}; add or remove rows, or correct the name in `corpus`."
             )
     return [row for split in splits for row in rows if row.split == split]
 

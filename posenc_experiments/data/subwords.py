@@ -12,7 +12,7 @@ import sentencepiece
 from subword_nmt import apply_bpe, learn_bpe
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.recipe import SUBWORDS, Prepare
+from posenc_experiments.base.recipe import Prepare
 
 BATCH = 2_000  # lines held at once
 THREADS = 16  # fixed, because the model file records it and must not depend on the machine
@@ -64,11 +64,12 @@ class Subwords:
 
 
 class WrongSize(RecipeError):
-    """A text cannot be split into so many subwords; it says the least or the most."""
+    """A text cannot be split into so many subwords."""
 
-    def __init__(self, message: str, least: int = 0, most: int | None = None) -> None:
-        super().__init__(message)
-        self.least, self.most = least, most
+    def limit(self, pattern: str) -> int | None:
+        """The number in SentencePiece's message, if it has the pattern."""
+        found = re.search(pattern, str(self))
+        return int(found[1]) if found else None
 
 
 class SentencePiece(Subwords):
@@ -97,7 +98,11 @@ class SentencePiece(Subwords):
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise _refusal(str(error), settings.vocabulary) from None
+            reason = str(error).rsplit("] ", 1)[-1].strip().rstrip(".")
+            raise WrongSize(
+                f"SentencePiece cannot learn {settings.vocabulary:,} subwords from this text: {reason}; change "
+                "prepare.vocabulary, in the recipe or by --set prepare.vocabulary=N."
+            ) from None
         (directory / cls.file).write_bytes(model.getvalue())
 
     def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
@@ -107,22 +112,6 @@ class SentencePiece(Subwords):
 
     def decode(self, tokens: list[str]) -> str:
         return str(self.model.decode(tokens))
-
-
-def _refusal(message: str, size: int) -> RecipeError:
-    """SentencePiece's message about a text and a number of subwords, in our words."""
-    least, most = (re.search(pattern, message) for pattern in (r"required_chars\. \d+ vs (\d+)", r"value <= (\d+)"))
-    what, where = f"SentencePiece cannot learn {size:,} subwords from this text", "set prepare.vocabulary"
-    if least:
-        return WrongSize(
-            f"{what}, whose different characters alone are {int(least[1]):,}: {where} to more.", least=int(least[1])
-        )
-    if most:
-        return WrongSize(
-            f"{what}, which has {int(most[1]):,} at most: {where} to less, such as a quarter.", most=int(most[1])
-        )
-    reason = message.rsplit("] ", 1)[-1].strip().rstrip(".")
-    return RecipeError(f"{what}: {reason}; change prepare.vocabulary, in the recipe or by --set prepare.vocabulary=N.")
 
 
 class SubwordNmt(Subwords):
@@ -161,7 +150,6 @@ class SubwordNmt(Subwords):
 
 
 METHODS = {"sentencepiece": SentencePiece, "subword-nmt": SubwordNmt, "none": Subwords}
-assert tuple(METHODS) == SUBWORDS
 
 
 def load(directory: Path, language: str, settings: Prepare) -> Subwords:

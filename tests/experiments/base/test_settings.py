@@ -33,49 +33,23 @@ FAULTS = [
     ("prepare.subwords", "wordpiece", "'wordpiece' is not one of sentencepiece"),
     ("prepare.vocabluary", "8000", "is not an option; the options are subwords, vocabulary"),
     ("prepare.vocabulary", "many", "'many' of type 'str' could not be converted to Integer"),
-    ("prepare.joined-dictionary", "maybe", "not a valid bool"),
-    ("prepare.normalize", "nfc", "nmt_nfkc, nfkc, identity"),
     ("prepare.normalize", "identity", "needs 'subwords: sentencepiece'"),
-    ("prepare.character-coverage", "0.9", "needs 'subwords: sentencepiece'"),
-    ("prepare.character-coverage", "1.5", "not a share above 0, 1 at most"),
     ("prepare.context", "1", "needs documents"),
-    ("prepare.max-ratio", "0.5", "at least 1"),
-    ("prepare.train-max-words", "-1", "at least 0"),
-    ("prepare.train-min-words", "9\n  train-max-words: 8", "9 is more than train-max-words, 8"),
-    ("generate.average", "0", "at least 1"),
     ("generate.average-by", "hours", "epochs, updates"),
-    ("generate.length-penalty", "gnmt", "power, wu"),
-    ("generate.post-process", "sentencepiece", "turns tokens into text itself"),
     ("generate.path", "model.pt", "averaged checkpoint"),
-    ("generate.model-overrides", "{a: b}", "write its text in quotes"),
-    ("score.historic", "true", "is not an option"),
     ("score.testsets", "{dev: wmt14/full}", "'dev' is not one of corpus.tests, test"),
-    ("score.testsets", "{test: wmt1066}", "sacrebleu --list"),
-    ("score.testsets", "test", "Cannot assign str"),
-    ("score.tokenized", "cased", "split, lowercase"),
     ("score.tokenize", "mecab", "ja-mecab"),
-    ("score.metrics", "meteor", "chrf++, ter"),
     ("corpus.pairs", "ende", "'ende' is not a pair"),
-    ("corpus.tests", "", "at least one"),
-    ("corpus.train", "a a", "each once"),
     ("corpus.train-by-pair", "{en-fr: [b]}", "en-de, de-en"),
     ("corpus.name", "../tiny", "'../tiny' is not a name"),
-    ("corpus.downloads", "../x", "'../x' is not the name of a directory"),
-    ("corpus.archives", "none.tsv", "there is no file"),
     ("corpus.sources", "none.tsv", "there is no file"),
     ("corpus.sources", "sources.tsv\n  generator: sources.tsv", "one of 'sources', 'generator' and 'text'"),
     ("model.pairs", "en-fr", "'en-fr' is not one of corpus.pairs, en-de, de-en"),
-    ("model.setup", "a/b", "is not a name"),
     ("train.max-tokens", "", "batch-tokens needs it"),
-    ("train.batch-tokens", "x", "could not be converted to Integer"),
     ("train.--lr", "1e-2", "without dashes"),
     ("train.encoder-layers", "2", "model.encoder-layers, too: leave one out"),
-    ("train.log-format", "simple", "as JSON"),
-    ("train.restore-file", "x.pt", "that is resumed would differ"),
-    ("train.seed", "3", "give --seeds"),
     ("experiments.shaw-k2", "shaw 'x", "cannot be split"),
     ("experiments.shaw-k2", "shaw --arch transformer", "--arch is set by the pipeline"),
-    ("experiments.shaw-k2", "shaw 2", "'2' belongs to no flag"),
     ("experiments.shaw-k2", "", "starts with an encoding's name"),
     ("experiments.default", "shaw-k3", "'shaw-k3' is not an experiment"),
 ]
@@ -96,28 +70,25 @@ def test_faults_name_file_key_and_problem(tmp_path: Path, key: str, value: str, 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("  name: tiny\n", "", ["corpus.name: is missing"]),
-        ("  size: tiny\n", "", ["model.size: is missing"]),
-        ("  sources: sources.tsv\n", "", ["one of 'sources', 'generator' and 'text'"]),
-        ("generate:", "generation:", ["generation is not a section", "generate"]),
-        ("  beam: 2", "  beam: 2\n  beam: 3", ["beam is given twice", "line"]),
-        ("  beam: 2", "  beam: [2", ["is not a valid recipe", "line"]),
-        ("prepare:\n  subwords: none", "prepare: none", ["prepare: write `key: value`"]),
+        ("  name: tiny\n", "", "corpus.name: is missing"),
+        ("generate:", "generation:", "generation is not a section"),
+        ("  beam: 2", "  beam: 2\n  beam: 3", "duplicate key beam"),
+        ("  beam: 2", "  beam: [2", "is not a valid recipe"),
+        ("prepare:\n  subwords: none", "prepare: none", "with `key: value` below"),
+        ("corpus:\n", "extends: none.yaml\ncorpus:\n", "extends: there is no file"),
     ],
 )
-def test_faults_of_a_whole_file(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
-    assert old in CONF
+def test_faults_of_a_whole_file(tmp_path: Path, old: str, new: str, words: str) -> None:
     conf, _ = make_recipe(tmp_path, CONF.replace(old, new, 1))
-    with pytest.raises(RecipeError) as error:
+    with pytest.raises(RecipeError, match=words) as error:
         read_recipe(conf)
+    assert str(conf) in str(error.value)
     assert "\n" not in str(error.value)
-    for word in [str(conf), *words]:
-        assert word in str(error.value)
 
 
 @pytest.mark.parametrize("override", ["train", "train.lr", "training.lr=1", ".lr=1"])
 def test_faults_of_set(tmp_path: Path, override: str) -> None:
-    with pytest.raises(RecipeError, match=f"^--set {override}: "):
+    with pytest.raises(RecipeError, match=f"^--set {override.partition('=')[0]}"):
         read_recipe(make_recipe(tmp_path)[0], [override])
 
 
@@ -153,13 +124,3 @@ def test_a_recipe_extends_others_key_by_key(tmp_path: Path) -> None:
     assert recipe.where("train", "lr") == f"{child}, train.lr"
     assert recipe.where("train", "optimizer") == f"{child.parent / 'recipe/tiny.yaml'}, train.optimizer"
     assert recipe.where("train", "max-epoch") == "--set train.max-epoch"
-
-
-@pytest.mark.parametrize(
-    ("extends", "problem"),
-    [("none.yaml", "child.yaml, extends: there is no file"), ("child.yaml", "child.yaml extends itself")],
-)
-def test_faults_of_extended_files_are_named(tmp_path: Path, extends: str, problem: str) -> None:
-    (tmp_path / "child.yaml").write_text(f"extends: {extends}\n")
-    with pytest.raises(RecipeError, match=problem):
-        read_recipe(tmp_path / "child.yaml")

@@ -27,6 +27,6 @@ def as_gzip(text: Path, copy: Path) -> Path:
 def as_tsv(text: Path, copy: Path, sides: tuple[str, str] = ("en", "de")) -> Path:
     copy.mkdir()
     for split in {path.stem for path in text.iterdir()}:
-        columns = [(text / f"{split}.{side}").read_text().splitlines() for side in sides]
-        (copy / f"{split}.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in zip(*columns, strict=True)))
+        columns = [(text / f"{split}.{side}").read_bytes().split(b"\n")[:-1] for side in sides]
+        (copy / f"{split}.tsv").write_bytes(b"".join(b"\t".join(pair) + b"\n" for pair in zip(*columns, strict=True)))
     return copy
