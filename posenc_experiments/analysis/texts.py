@@ -13,7 +13,7 @@ from sacrebleu.metrics import bleu, chrf
 
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
-from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, CONFIDENCE, sacrebleu_metric
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_test_texts
 from posenc_experiments.evaluation.significance import Numbers, resample_statistics
 
@@ -127,7 +127,7 @@ def by_length(
         longer = None if longer_than_training is None else int(longer_than_training[inside].sum())
         bucket: dict[str, Any] = {"from": first, "to": last, "sentences": int(inside.sum()), "longer": longer}
         for name, numbers in texts.numbers().items():
-            score, samples = resample_statistics(numbers[inside], COMPUTE[name], BOOTSTRAP_SEED)
+            score, samples = resample_statistics(numbers[inside], COMPUTE[name])
             ends = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
             bucket[name] = [score, *map(float, ends)]
         found.append(bucket)

@@ -56,30 +56,26 @@ def main(output: Path, results: Path) -> None:
 
 
 def _command(experiment: Path, output: Path) -> str:
-    """The command of an experiment's training as it is kept; RecipeError if it cannot be read."""
+    """The command of an experiment's training with the paths of a run from the repository.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
     path = ExperimentDirectory(experiment).command
     try:
-        return _portable(path.read_text(encoding="utf-8"), experiment.relative_to(output))
+        *lines, command = path.read_text(encoding="utf-8").splitlines()
+        words = shlex.split(command)
+        checkpoints = Path(words[words.index("--save-dir") + 1])
     except (FileNotFoundError, ValueError, IndexError):  # not UTF-8, or no --save-dir
         raise RecipeError(f"{path} is missing or damaged: run the experiment again, or move it away.") from None
+    root = checkpoints.parents[len(experiment.relative_to(output).parts)]  # the output directory, as the user named it
+    return "\n".join([*lines, shlex.join(_portable(word, root) for word in words)]) + "\n"
 
 
-def _portable(script: str, place: Path) -> str:
-    """The script with the paths of a run from the repository, for an experiment at `place` in the output directory."""
-    *lines, command = script.splitlines()
-    words = shlex.split(command)
-    checkpoints = Path(words[words.index("--save-dir") + 1])
-    output = f"{checkpoints.parents[len(place.parts)]}/"  # as the user named it
-
-    def portable(word: str, flag: str) -> str:
-        path = Path(word)
-        if word.startswith(output):
-            return f"output/{word.removeprefix(output)}"
-        if path.name == "binarized":
-            return str(Path("data", *path.parts[-4:]))
-        if flag == "--user-dir" and path.name == "fairseq_posenc":
-            return path.name
-        return "python" if path.parent.name == "bin" and path.name.startswith("python") else word
-
-    kept = [portable(word, flag) for flag, word in zip(["", *words], words, strict=False)]
-    return "\n".join([*lines, shlex.join(kept)]) + "\n"
+def _portable(word: str, output: Path) -> str:
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    if path.is_relative_to(output):
+        return str("output" / path.relative_to(output))
+    return str(Path("data", *path.parts[-4:])) if path.name == "binarized" else path.name

@@ -1,6 +1,6 @@
 """`fairseq-posenc table`: runs the experiments of a paper's table, and prints them beside the paper's figures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from posenc_experiments.base.run import STAGES, Run
 from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.evaluation.paper_table import PaperTable, Planned, TableRow, read_table
+from posenc_experiments.evaluation.metrics import PAPER_METRICS
+from posenc_experiments.evaluation.paper_table import TableRow, read_table
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import make_plan
@@ -36,33 +37,42 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     """
     table = read_table(folder, name, options["overrides"])
     call = Call(options, 1)
-    rows = make_rows(table, folder.absolute(), call)
-    plan = make_plan([one for row in rows for one in row.experiments], list(STAGES[:-1]))
+    rows = make_rows(table.rows, folder.absolute(), call)
+    plan = make_plan([one for _, experiments in rows for one in experiments], list(STAGES[:-1]))
     failures = {} if show else run_plan(plan)
     if not options["dry_run"]:
-        from posenc_experiments.evaluation.paper import write_report
+        from posenc_experiments.evaluation.paper import make_line, write_report
 
         failed = {directory for directory, job in plan.experiment_jobs.items() if job in failures}
-        click.echo(write_report(table, rows, failed))
+        path = plan.experiments[0].run.results_dir / "tables" / str(name)
+        click.echo(write_report(table.title, path, [make_line(row, experiments, failed) for row, experiments in rows]))
     finish(failures)
 
 
-def make_rows(table: PaperTable, folder: Path, call: Call) -> list[Planned]:
-    """The experiments of each row; RecipeError if a row names a pair, experiment or test set that its recipe lacks."""
+def make_rows(rows: Sequence[TableRow], folder: Path, call: Call) -> list[tuple[TableRow, list[Experiment]]]:
+    """The rows with their experiments, one for each seed.
+
+    Raises:
+        RecipeError: a recipe lacks the pair, experiment or test set of a row, or does not compute its metric.
+    """
     runs: dict[tuple[str, str], Run] = {}
-    rows = []
-    for row in table.rows:
+    made = []
+    for row in rows:
         if (row.conf, row.pair) not in runs:
-            path = conf_in(folder, row.conf, row.where)
-            runs[row.conf, row.pair] = call.run(read_recipe(path, call.options["overrides"]), row.pair)
+            recipe = read_recipe(conf_in(folder, row.conf, row.where), call.options["overrides"])
+            runs[row.conf, row.pair] = call.run(recipe, row.pair)
         run = runs[row.conf, row.pair]
+        recipe = run.recipe
         for kind, name, known in _names(row, run):
             if name not in known:
-                raise RecipeError(
-                    f"{row.where}: {run.recipe.path.name} has no {kind} '{name}'; it has {', '.join(known)}."
-                )
-        rows.append(Planned(row, [Experiment(run, row.experiment, seed) for seed in call.seeds]))
-    return rows
+                raise RecipeError(f"{row.where}: {recipe.path.name} has no {kind} '{name}'; it has {', '.join(known)}.")
+        tokenized = PAPER_METRICS[row.metric]
+        if tokenized not in (None, recipe.score.tokenized):
+            raise RecipeError(
+                f"{row.where}: {recipe.path.name} does not compute {row.metric}: add --set score.tokenized={tokenized}."
+            )
+        made.append((row, [Experiment(run, row.experiment, seed) for seed in call.seeds]))
+    return made
 
 
 def _names(row: TableRow, run: Run) -> Iterator[tuple[str, str, list[str]]]:

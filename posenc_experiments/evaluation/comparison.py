@@ -1,41 +1,26 @@
 """Tables of pooled results, with notes that explain the numbers."""
 
-from collections.abc import Iterable
-from itertools import combinations
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
-from posenc_experiments.base.recipe import TOKENIZED_KINDS
-from posenc_experiments.evaluation.differences import differences, is_explained, spelled
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, splits_at_blanks
+from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, csv_name, splits_at_blanks, tokenized_name
 from posenc_experiments.evaluation.pooling import (
+    COMPARED,
     Comparison,
     comparable_groups,
-    find_row,
     full_name,
     metrics_of,
-    row_names,
     scored,
     title,
-    words_of,
 )
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.versions import as_list
-
-#: the columns of the CSV of a test, which are there without one, too
-TESTED = (
-    "difference",
-    "difference_low",
-    "difference_high",
-    "p_value",
-    "holm_p_value",
-    "equivalent",
-    "one_seed_p_value",
-)
 
 
 def report(rows: pd.DataFrame) -> Report:
@@ -54,28 +39,35 @@ def p_note(tests: int) -> str:
 
 def _test_of(rows: pd.DataFrame) -> Comparison | None:
     """How comparable rows were tested; None if they were not."""
-    return next((one for one in rows.get("tested", ()) if one is not None), None)
+    return next((one for one in rows["tested"] if one is not None), None)
 
 
 def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
     test, records = _test_of(rows), rows.to_dict("records")
-    baseline = None if test is None else find_row(rows, test.baseline)
-    # chrF and the like have no error, unless they are tested.
-    with_error = {BLEU, TOKENIZED, *([] if test is None else [test.metric])}
-    columns = {"experiment": row_names(rows)}
+    columns = {"experiment": list(rows["shown"])}
     if any(len(seeds) > 1 for seeds in rows["seeds"]):
         columns["seeds"] = [str(len(seeds)) for seeds in rows["seeds"]]
-    for name in metrics_of(rows):
-        header = _tokenized_name(rows) if name == TOKENIZED else name
-        columns[header] = [scored(row, name) if name in with_error else number(row[name], ".2f") for row in records]
+    columns |= metric_columns(rows, records, None if test is None else test.metric)
     if test is not None:
-        columns["difference"] = ["baseline" if at == baseline else difference(row) for at, row in enumerate(records)]
+        columns["difference"] = ["baseline" if row["is_baseline"] else difference(row) for row in records]
         for header, key in (("p", "holm_p_value"), ("one seed's p", "one_seed_p_value")):
             if rows[key].notna().any():
                 columns[header] = [number(value, ".3f") for value in rows[key]]
     columns["parameters"] = [number(value, ",.0f") for value in rows["parameters"]]
     columns["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
     return columns
+
+
+def metric_columns(
+    rows: pd.DataFrame, records: Iterable[Mapping[Any, Any]], tested: str | None = None
+) -> dict[str, list[str]]:
+    """The cells of the metrics that some rows have, of all records; chrF and the like have no error unless tested."""
+    return {
+        _tokenized_name(rows) if name == TOKENIZED else name: [
+            scored(one, name) if name in (BLEU, TOKENIZED, tested) else number(one.get(name), ".2f") for one in records
+        ]
+        for name in metrics_of(rows)
+    }
 
 
 def difference(row: Any) -> str:
@@ -94,27 +86,20 @@ def star(row: Any) -> str:
 
 def _data(rows: pd.DataFrame) -> pd.DataFrame:
     """The data of the CSV. BLEU, chrF and tokenized BLEU are in every CSV, other metrics where a row has them."""
-    more = [name for name in metrics_of(rows) if name not in (BLEU, CHRF, TOKENIZED)]
-    names = {CHRF: "chrf", TOKENIZED: "tokenized_bleu_historical", **{name: name.lower() for name in more}}
-    tests = rows.get("tested", pd.Series([None] * len(rows), dtype=object))
-    equivalent = {True: "yes", False: "no"}
-    columns = {
-        **{key: rows[key] for key in [*GROUP, "setup"]},
-        "experiment": list(map(full_name, rows.itertuples())),
-        **{key: rows[key] for key in ("arch", "flags")},
-        "seeds": rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
-        **{f"bleu{suffix.replace(' ', '_')}": rows[f"{BLEU}{suffix}"] for suffix in ("", " interval", " spread")},
-        **{short: rows.get(name) for name, short in names.items()},
-        **{key: rows[key] for key in ("parameters", "words_per_second")},
-        "metric": tests.map(lambda test: test and test.metric),
-        **{key: rows.get(key) for key in TESTED},
-        **{f"{short}_signature": rows.get(f"{name} signature") for name, short in ({BLEU: "bleu"} | names).items()},
-        "fingerprint": rows["fingerprint"],
-        "verified": rows["verified"].map(equivalent),
-    }
-    if columns["equivalent"] is not None:
-        columns["equivalent"] = columns["equivalent"].map(equivalent)
-    return pd.DataFrame(columns, dtype=object)
+    yes_or_no = {True: "yes", False: "no"}
+    written = rows.assign(
+        experiment=list(map(full_name, rows.itertuples())),
+        seeds=rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
+        metric=rows["tested"].map(lambda test: test and test.metric),
+        equivalent=rows["equivalent"].map(yes_or_no),
+        verified=rows["verified"].map(yes_or_no),
+    )
+    metrics = list(dict.fromkeys([CHRF, TOKENIZED, *metrics_of(rows)]))
+    metrics.remove(BLEU)
+    columns = [*GROUP, "setup", "experiment", "arch", "flags", "seeds", BLEU, f"{BLEU} interval", f"{BLEU} spread"]
+    columns += [*metrics, "parameters", "words_per_second", "metric", *COMPARED]
+    columns += [*(f"{name} signature" for name in (BLEU, *metrics)), "fingerprint", "verified"]
+    return written.reindex(columns=columns).rename(columns=csv_name)
 
 
 def _signatures(rows: pd.DataFrame) -> dict[str, str]:
@@ -125,14 +110,14 @@ def _signatures(rows: pd.DataFrame) -> dict[str, str]:
 def _tokenized_name(rows: pd.DataFrame) -> str:
     """The column header for the tokenized BLEU of comparable rows."""
     lowercased = "|case:lc|" in _signatures(rows)[TOKENIZED]
-    return f"{TOKENIZED} ({TOKENIZED_KINDS['lowercase' if lowercased else 'split']})"
+    return tokenized_name("lowercase" if lowercased else "split")
 
 
 def notes(rows: pd.DataFrame) -> list[str]:
     """The notes under a table: the meaning of ±, warnings and SacreBLEU's signatures."""
     several = any(len(seeds) > 1 for seeds in rows["seeds"])
     signatures, target = _signatures(rows), rows["pair"].iloc[0].split("-")[-1]
-    unverified = [name for verified, name in zip(rows["verified"], row_names(rows), strict=True) if not verified]
+    unverified = rows["shown"][~rows["verified"].astype(bool)]
     unsplit = [name for name, one in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
     found = []
     if rows[f"{BLEU} interval"].notna().any():
@@ -149,12 +134,12 @@ def notes(rows: pd.DataFrame) -> list[str]:
             f"or BLEU with score.tokenize = {default_tokenizer(target).replace('13a', 'flores200 or char')}."
         )
     found += [*_environments(rows), *_hidden_differences(rows)]
-    if unverified:
+    if len(unverified):
         found.append(
             f"Not verified: {', '.join(unverified)}; the translations or references that were scored are missing."
         )
     found += [f"Reference: {one}" for one in dict.fromkeys(one for row in rows["references"] for one in row)]
-    return [*found, *(f"{name}: {signature}" for name, signature in signatures.items())]
+    return [*found, *(f"{name}: {one}" for name in signatures for one in rows[f"{name} signature"].dropna().unique())]
 
 
 def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
@@ -188,13 +173,8 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
             "one seed's p: SacreBLEU's paired bootstrap of one translation each. It says whether these two models "
             "would rank so on other sentences, not whether the settings differ: another seed differs, too."
         )
-    baseline = find_row(rows, test.baseline)
-    untested = [
-        name
-        for at, (name, one) in enumerate(zip(row_names(rows), rows["tested"], strict=True))
-        if one is None and at != baseline
-    ]
-    if untested:
+    untested = rows["shown"][rows["tested"].isna() & ~rows["is_baseline"].astype(bool)]
+    if len(untested):
         yield f"Not tested, because not all seeds have {test.metric}: {', '.join(untested)}."
     if test.metric == TER:
         yield "TER counts errors: less is better."
@@ -202,7 +182,7 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
 
 def _environments(rows: pd.DataFrame) -> Iterable[str]:
     """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
-    for environments, name in zip(rows["environments"], row_names(rows), strict=True):
+    for environments, name in zip(rows["environments"], rows["shown"], strict=True):
         values = {
             key: dict.fromkeys(spelled(value) for one in environments for value in as_list(one.get(key)))
             for key in dict.fromkeys(key for one in environments for key in one)
@@ -214,26 +194,12 @@ def _environments(rows: pd.DataFrame) -> Iterable[str]:
 
 def _hidden_differences(rows: pd.DataFrame) -> Iterable[str]:
     """Warnings about settings that differ between rows of one setup, but show in neither architecture nor flags."""
-    # Imported here, because it imports torch and fairseq, which would slow down other tables.
-    from fairseq_posenc.arguments import MODEL_FLAGS
-
-    found: dict[str, dict[str, dict[str, None]]] = {}  # setting that differs -> value -> names of rows
-    for both in combinations(zip(row_names(rows), rows.itertuples(), strict=True), 2):
-        one, other = (row for _, row in both)
-        if one.setup != other.setup:
-            continue
-        flags = [flag.split()[0].removeprefix("--") for flag in {*_flags(one)} ^ {*_flags(other)}]
-        if "--bias-gain" in one.flags + other.flags:  # `auto` is a different number for each encoding
-            flags += ["bias-gain", "input-gain"]
-        for path, *values in differences(one.made_from, other.made_from):
-            if not is_explained((path, *values), flags, one.arch != other.arch, MODEL_FLAGS):
-                of_value = found.setdefault(" ".join(path), {})
-                for (name, _), value in zip(both, values, strict=True):
-                    of_value.setdefault(spelled(value), {})[name] = None
-    for what, of_value in found.items():
-        listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
-        yield f"Warning: rows differ in more than their names say, {what} ({listing})."
-
-
-def _flags(row: Any) -> list[str]:
-    return words_of(row.flags) if row.flags else []
+    for _, alike in rows.groupby("setup", sort=False, dropna=False):
+        for keys, values in by_setting(list(alike["depends_on"])).items():
+            of_value: dict[str, list[str]] = {}
+            for name, flags, value in zip(alike["shown"], alike["flags"], values, strict=True):
+                if not is_shown(keys, value, flags):
+                    of_value.setdefault(spelled(value), []).append(name)
+            if len(of_value) > 1:
+                listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
+                yield f"Warning: rows differ in more than their names say, {' '.join(keys)} ({listing})."

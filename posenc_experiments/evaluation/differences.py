@@ -1,69 +1,54 @@
-"""Compares the ``made_from`` of two experiments, nested dictionaries of all that their results depend on."""
+"""Compares nested dictionaries of all that the results of experiments depend on."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: the value of a key that only the other experiment records, since defaults are not recorded
+#: the value of a key that only other experiments record, since defaults are not recorded
 DEFAULT = "the default"
 
 Keys = tuple[str, ...]
-Difference = tuple[Keys, Any, Any]
 
 
-def differences(one: Any, other: Any, keys: Keys = ()) -> Iterator[Difference]:
-    """Yields (keys, value in `one`, value in `other`) for each value that differs."""
-    if DEFAULT in (one, other) and any(isinstance(side, Mapping) for side in (one, other)):
-        one, other = ({} if side == DEFAULT else side for side in (one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in sorted(one.keys() | other.keys()):
-            yield from differences(one.get(key, DEFAULT), other.get(key, DEFAULT), (*keys, str(key)))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) > 1:
-        for number, pair in enumerate(zip(one, other, strict=True), 1):
-            yield from differences(*pair, (*keys, str(number)))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for pair in zip(one, other, strict=True):
-            yield from differences(*pair, keys)
-    elif one != other:
-        yield keys, one, other
+def by_setting(several: Sequence[Mapping[str, Any]]) -> dict[Keys, list[Any]]:
+    """The values of each setting in which several differ, in their order."""
+    flat = [_flat(one) for one in several]
+    values = {keys: [one.get(keys, DEFAULT) for one in flat] for keys in sorted({keys for one in flat for keys in one})}
+    return {keys: found for keys, found in values.items() if any(one != found[0] for one in found)}
+
+
+def _flat(value: Any, keys: Keys = ()) -> dict[Keys, Any]:
+    """All values by their keys; those of a list have numbers if there are several."""
+    if isinstance(value, list) and value:
+        value = {str(number): one for number, one in enumerate(value, 1)} if len(value) > 1 else value[0]
+        return _flat(value, keys)
+    if not isinstance(value, Mapping):
+        return {keys: value}
+    return {path: one for key in value for path, one in _flat(value[key], (*keys, str(key))).items()}
 
 
 def apart(several: Sequence[Mapping[str, Any]]) -> list[str]:
     """What tells each of several from the others, as text: `training lr 0.01, prepare vocabulary the default`."""
-    others = [{keys: values for keys, *values in differences(several[0], other)} for other in several]
-    firsts = {keys: values[0] for found in others for keys, values in found.items()}
+    settings = by_setting(several)
     return [
-        ", ".join(f"{' '.join(keys)} {spelled(found.get(keys, (None, first))[1])}" for keys, first in firsts.items())
-        for found in others
+        ", ".join(f"{' '.join(keys)} {spelled(values[number])}" for keys, values in settings.items())
+        for number in range(len(several))
     ]
 
 
 def spelled(value: Any) -> str:
     """A value as text, with checksums and commits shortened to their first digits."""
-    if isinstance(value, list) and len(value) == 1:
-        return spelled(value[0])
     text = str(value)
-    for prefix in ("sha256:", "md5:"):
-        if text.startswith(prefix):
-            checksum, _, member = text.partition(" ")  # of an archive
-            return " ".join(filter(None, [checksum[: len(prefix) + 10], member]))
+    if text.startswith(("sha256:", "md5:")):
+        method, _, checksum = text.partition(":")
+        digits, *member = checksum.split(" ", 1)  # a member of an archive
+        return " ".join([f"{method}:{digits[:10]}", *member])
     return text[:10] if len(text) == 40 and text.isalnum() else text
 
 
-def is_explained(difference: Difference, flags: Iterable[str], other_architecture: bool, common: Iterable[str]) -> bool:
-    """Whether the architectures or flags of two rows show this difference to a reader of the table.
-
-    Args:
-        difference: a difference between the rows.
-        flags: names of the flags in which the rows differ, as typed.
-        other_architecture: whether the rows have different architectures.
-        common: keys of ``positions`` that any encoding may have, so that the architectures do not explain them.
-    """
-    path, *values = difference
-    words = {name.replace("-", "_") for name in flags}
-    if path[0] == "architecture" or words.intersection(path):
+def is_shown(keys: Keys, value: Any, flags: str) -> bool:
+    """Whether the architecture or the flags of a row of a table show this value to a reader."""
+    if keys[0] in ("architecture", "positions"):  # earlier versions recorded flags of encodings as positions
         return True
-    if not other_architecture and not words.intersection({"source_position_encoding", "target_position_encoding"}):
-        return False
-    return (path[0] == "positions" and path[1] not in common) or (path[0] == "initial_values" and DEFAULT in values)
+    if keys[0] == "initial_values" and value == DEFAULT:
+        return True  # another encoding
+    return any(f"--{key.replace('_', '-')}" in flags.split() for key in keys)

@@ -18,10 +18,14 @@ CONFIDENCE = 0.95
 PAPER_METRICS = {"lowercase": "lowercase", "historical": "split", "sacrebleu": None}
 
 
-def paper_name(metric: str) -> str:
-    """The name in a table of a metric of a paper's .tsv."""
-    kind = PAPER_METRICS[metric]
-    return BLEU if kind is None else f"{TOKENIZED_KINDS[kind]} {BLEU}"
+def tokenized_name(kind: str) -> str:
+    """The name in tables of a kind of tokenized BLEU."""
+    return f"{TOKENIZED} ({TOKENIZED_KINDS[kind]})"
+
+
+def csv_name(column: str) -> str:
+    """The name in a CSV of a column of pooled rows: `bleu_interval`."""
+    return column.replace(TOKENIZED, "tokenized BLEU historical").replace(" ", "_").lower()
 
 
 def tokenizer_of(signature: str) -> str:
@@ -37,26 +41,24 @@ def splits_at_blanks(name: str, signature: str) -> bool:
     return name == TOKENIZED or (name == TER and "|asian:yes|" not in signature)
 
 
-def sacrebleu_metric(name: str, signature: str) -> Any:
-    """SacreBLEU's object for a metric, with the tokenizer, case and order of characters and words of a signature.
+def make_metric(name: str, lowercase: bool, tokenizer: str = "13a", asian: bool = False) -> Any:
+    """SacreBLEU's object for a metric.
 
     Args:
         name: BLEU, CHRF, CHRF_WORDS or TER.
-        signature: such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`.
+        tokenizer: of BLEU.
+        asian: whether TER splits Japanese and Chinese text.
     """
     from sacrebleu.metrics import bleu, chrf, ter
 
-    facts = dict(fact.partition(":")[::2] for fact in signature.split("|"))
-    lowercase = facts.get("case") == "lc"
     if name == BLEU:
-        tokenizer = tokenizer_of(signature)
         require_tokenizer(tokenizer)
         return bleu.BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     if name == TER:
-        return ter.TER(
-            normalized=facts["norm"] == "yes",
-            no_punct=facts["punct"] == "no",
-            asian_support=facts["asian"] == "yes",
-            case_sensitive=not lowercase,
-        )
-    return chrf.CHRF(int(facts["nc"]), int(facts["nw"]), lowercase=lowercase, whitespace=facts["space"] == "yes")
+        return ter.TER(normalized=asian, asian_support=asian)
+    return chrf.CHRF(word_order=2 if name == CHRF_WORDS else 0, lowercase=lowercase)
+
+
+def sacrebleu_metric(name: str, signature: str) -> Any:
+    """SacreBLEU's object for a metric with this signature: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|...`."""
+    return make_metric(name, "|case:lc|" in signature, tokenizer_of(signature), "|asian:yes|" in signature)

@@ -9,7 +9,7 @@ import pandas as pd
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import comparable_groups, row_names, shared_flags, title, words_of
+from posenc_experiments.evaluation.pooling import comparable_groups, shared_flags, title, words_of
 
 CLIPPING = "--clipping-distance"
 #: line styles, one for each ten of matplotlib's colours, C0 to C9
@@ -43,68 +43,54 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     return path
 
 
-def clipping_curves(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Curves of comparable rows that differ in the clipping distance only, by their names, sorted by the distance `K`.
+def clipping_curves(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Curves of comparable rows that differ in the clipping distance only, in the order of the rows.
 
-    A single distance is no curve, unless no encoding has more than one.
+    Their columns `K` and `curve` are the distance, by which they are sorted, and their name.
     """
-    flags = [words_of(one) for one in rows["flags"]]
-    distances = [next((int(flag.split()[1]) for flag in own if flag.startswith(CLIPPING)), None) for own in flags]
-    same = {CLIPPING, *(flag.split()[0] for flag in shared_flags(rows))}
-    rest = [" ".join(flag for flag in own if flag and flag.split()[0] not in same) for own in flags]
-    setup = rows["setup"].map(lambda one: one or "") if rows["setup"].nunique(dropna=False) > 1 else ""
-    clipped = rows.assign(K=distances, setup=setup, rest=rest).dropna(subset="K").sort_values("K", kind="stable")
-    curves = dict(iter(clipped.groupby(["setup", "arch", "rest"], sort=False)))
-    longest = max(map(len, curves.values()), default=0)
-    drawn = {key: curve for key, curve in curves.items() if len(curve) > 1 or longest == 1}
-    names = {
-        (setup, arch, rest): [
-            setup,
-            curve["encoding"].iloc[0],
-            rest if sum(key[:2] == (setup, arch) for key in drawn) > 1 else "",
-        ]
-        for (setup, arch, rest), curve in drawn.items()
-    }
-    # In the order of the rows.
-    return {
-        " ".join(filter(None, names[key])): drawn[key] for key in sorted(drawn, key=lambda one: min(drawn[one].index))
-    }
+    shared = {flag.split()[0] for flag in shared_flags(rows)}
+    flags = [[flag.split() for flag in words_of(one) if flag.split()[:1]] for one in rows["flags"]]
+    own = [{words[0]: " ".join(words) for words in row if words[0] not in shared} for row in flags]
+    distances = [row.pop(CLIPPING, None) for row in own]
+    setups = rows["setup"] if rows["setup"].nunique(dropna=False) > 1 else [None] * len(rows)
+    names = [
+        " ".join(filter(None, [setup, encoding, *row.values()]))
+        for setup, encoding, row in zip(setups, rows["encoding"], own, strict=True)
+    ]
+    clipped = rows.assign(K=[one and int(one.split()[1]) for one in distances], curve=names).dropna(subset="K")
+    curves = [curve.sort_values("K", kind="stable") for _, curve in clipped.groupby(["curve", "arch"], sort=False)]
+    return [curve for curve in curves if len(curve) > 1]
 
 
 def draw(axes: Any, rows: pd.DataFrame) -> None:
     """Draws comparable rows into matplotlib's axes; the legend keeps their order."""
-    names, curves, numbers = row_names(rows), clipping_curves(rows), itertools.count()
+    curves, numbers = clipping_curves(rows), itertools.count()
     shown: dict[int, Any] = {}  # curves and lines for the legend, by the number of their first row
     spread, interval = (rows[f"{BLEU} {what}"] for what in ("spread", "interval"))
     errors = spread.where(spread.notna(), interval).astype(float).fillna(0.0)
-    for label, curve in curves.items():
-        style = {"marker": "o", "capsize": 3, "color": f"C{next(numbers)}", "label": label}
+    for curve in curves:
+        style = {"marker": "o", "capsize": 3, "color": f"C{next(numbers)}", "label": curve["curve"].iloc[0]}
         ys = curve[BLEU].astype(float)
         shown[min(curve.index)] = axes.errorbar(curve["K"], ys, yerr=errors[curve.index], **style)
-    in_curves = {number for curve in curves.values() for number in curve.index}
-    for number in range(len(rows)):
-        if number not in in_curves:
-            line, colour = divmod(next(numbers), 10)
-            style = {"linestyle": LINES[line % len(LINES)], "color": f"C{colour}"}
-            shown[number] = axes.axhline(rows[BLEU][number], label=names[number], **style)
-    if distances := sorted({int(distance) for curve in curves.values() for distance in curve["K"]}):
+    for number in rows.index.difference([number for curve in curves for number in curve.index]):
+        line, colour = divmod(next(numbers), 10)
+        style = {"linestyle": LINES[line % len(LINES)], "color": f"C{colour}"}
+        shown[number] = axes.axhline(rows[BLEU][number], label=rows["shown"][number], **style)
+    axes.set_xticks([])
+    if distances := sorted({int(distance) for curve in curves for distance in curve["K"]}):
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(distances, [str(distance) for distance in distances])
         axes.set_xticks([], minor=True)
         # By itself matplotlib leaves much room beside 0 and none beside the largest distance.
         least, most = distances[0], distances[-1]
         axes.set_xlim(least / 1.4 if least > 1 else least - 0.4, max(most * 1.4, 0.4))
-    else:
-        axes.set_xticks([])
     axes.set_xlabel("clipping distance K")
     axes.set_ylabel("BLEU")
     axes.set_title(title(rows), wrap=True)
     axes.grid(alpha=0.3)
-    handles = [shown[number] for number in sorted(shown)]
-    if columns := _legend_columns(len(rows)):
-        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", ncols=columns)
-    else:
-        axes.legend(handles=handles)
+    columns = _legend_columns(len(rows))
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1), "fontsize": "small", "ncols": columns} if columns else {}
+    axes.legend(handles=[shown[number] for number in sorted(shown)], **beside)
 
 
 def _legend_columns(rows: int) -> int:

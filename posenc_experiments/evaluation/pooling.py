@@ -15,6 +15,9 @@ from posenc_experiments.evaluation.significance import all_differences, holm, re
 
 #: the results that are pooled
 POOLED = [*SETTING, "variant"]
+#: the figures of a test against a baseline
+COMPARED = ["difference", "difference_low", "difference_high", "p_value", "holm_p_value", "equivalent"]
+COMPARED += ["one_seed_p_value"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,12 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     Returns:
         A table with the columns
 
-        - corpus, pair, test, setup, name, arch, encoding, flags, variant, seeds (a list), directories (of the seeds);
+        - corpus, pair, test, setup, name, arch, encoding, flags, variant, seeds (a list), directories (of the seeds),
+          shown (its name in a table);
         - METRIC (the mean over seeds), METRIC interval (half the width of the 95 % bootstrap interval of a single
           seed), METRIC spread (the standard deviation, n - 1, over several seeds), METRIC signature, for each metric;
-        - made_from, environments (of the seeds), fingerprint, parameters, words_per_second, references, verified;
-        - if it is tested, those that `compared` adds.
+        - depends_on, environments (of the seeds), fingerprint, parameters, words_per_second, references, verified;
+        - those that `compared` adds, which are None without a test.
 
     Raises:
         RecipeError: results of one setting or test set are not comparable, or there is no such baseline or metric.
@@ -49,14 +53,17 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
-    pooled = [pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
+    untested = dict.fromkeys([*COMPARED, "tested", "tests", "pooling", "is_baseline"])
+    pooled = [untested | pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
-    groups = comparable_groups(rows.where(rows.notna(), None))
+    groups = [group.assign(shown=row_names(group)) for group in comparable_groups(rows.where(rows.notna(), None))]
     if test is not None:
         bases = [find_row(group, test.baseline) for group in groups]
         if all(base is None for base in bases):
-            names = ", ".join(dict.fromkeys(name for group in groups for name in row_names(group)))
-            raise RecipeError(f"--baseline {test.baseline}: there is no such experiment here; there are {names}.")
+            names = dict.fromkeys(name for group in groups for name in group["shown"])
+            raise RecipeError(
+                f"--baseline {test.baseline}: there is no such experiment here; there are {', '.join(names)}."
+            )
         groups = [
             group if base is None else compared(results, group, base, test)
             for group, base in zip(groups, bases, strict=True)
@@ -69,7 +76,7 @@ def pooled_seeds(results: pd.DataFrame) -> dict[str, Any]:
     results = results.sort_values("seed", kind="stable")
     seeds = results.drop_duplicates("directory")
     first, speeds = seeds.iloc[0], seeds["words_per_second"].dropna()
-    row = {key: first[key] for key in [*POOLED, "name", "encoding", "made_from", "fingerprint", "parameters"]}
+    row = {key: first[key] for key in [*POOLED, "name", "encoding", "depends_on", "fingerprint", "parameters"]}
     row |= {"seeds": list(seeds["seed"]), "directories": list(seeds["directory"])}
     row |= {"environments": list(seeds["environment"]), "verified": bool(seeds["verified"].all())}
     row |= {"words_per_second": statistics.fmean(speeds) if len(speeds) else None}
@@ -80,14 +87,13 @@ def pooled_seeds(results: pd.DataFrame) -> dict[str, Any]:
         row[f"{metric} interval"] = interval if len(seeds) == 1 and interval == interval else None
         row[f"{metric} spread"] = statistics.stdev(values) if len(values) > 1 else None
         row[f"{metric} signature"] = scores["signature"].iloc[0]
-        row[f"{metric} everywhere"] = len(values) == len(seeds)
     return row
 
 
 def metrics_of(rows: pd.DataFrame) -> list[str]:
     """The names of the metrics that a row has, in the order of columns."""
-    names = [name.removesuffix(" signature") for name in rows if name.endswith(" signature")]
-    return [name for name in names if rows[name].notna().any()]
+    signed = [name for name in rows if name.endswith(" signature") and rows[name].notna().any()]
+    return [name.removesuffix(" signature") for name in signed]
 
 
 def scored(row: Any, metric: str = BLEU) -> str:
@@ -101,7 +107,7 @@ def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFr
     """The results of some seeds, of the settings that have all of these.
 
     Returns:
-        The results, and the names of the settings that lack a seed, with the test set if they have all on another.
+        The results, and the names of the settings that lack a seed.
 
     Raises:
         RecipeError: every setting lacks one.
@@ -114,9 +120,7 @@ def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFr
             f"--seeds {','.join(map(str, seeds))}: no experiment here has all of them; there are "
             f"{', '.join(map(str, sorted(set(results['seed']))))}."
         )
-    names = set(map(long_name, chosen.itertuples()))
-    lacking = [(long_name(one), one.test) for one in results[~complete].itertuples()]
-    return chosen, list(dict.fromkeys(name + (f" on {test}" if name in names else "") for name, test in lacking))
+    return chosen, list(dict.fromkeys(map(long_name, results[~complete].itertuples())))
 
 
 def _require_different(results: pd.DataFrame) -> None:
@@ -131,22 +135,15 @@ def _require_different(results: pd.DataFrame) -> None:
 def require_comparable(results: pd.DataFrame) -> None:
     """RecipeError unless results of one test set have the same signatures, source and reference."""
     facts = {f"{name} signature": one["signature"] for name, one in results.groupby("metric", sort=False)}
-    texts = {kind: results[f"{kind}_hash"].dropna() for kind in ("source", "reference")}
-    for fact, values in (facts | texts).items():
-        others = values[values != values.iloc[0]] if len(values) else values
-        if not len(others):
-            continue
-        first, other = (results["directory"][one.index[0]] for one in (values, others))
-        test = results["test"].iloc[0]
-        if fact in texts:
+    facts |= {kind: results[f"{kind}_hash"].dropna() for kind in ("source", "reference")}
+    for fact, values in facts.items():
+        different = values.drop_duplicates()
+        if len(different) > 1:
+            first, other, *_ = results["directory"][different.index]
             raise RecipeError(
-                f"{first} and {other} have different {fact}s for {test}: they cannot be compared; prepare, translate "
-                "and score both from the same data, or name only one of them."
+                f"{first} and {other} have different {fact}s for {results['test'].iloc[0]}: they cannot be compared; "
+                "prepare, translate and score both in the same way, or name only one of them."
             )
-        raise RecipeError(
-            f"{first} and {other} were scored differently on {test} ({fact}s {values.iloc[0]} and {others.iloc[0]}): "
-            "run the stage score of both with the same software, or name only one of them."
-        )
 
 
 def words_of(flags: str) -> list[str]:
@@ -204,9 +201,9 @@ def find_row(rows: pd.DataFrame, name: str) -> int | None:
         RecipeError: several rows have it.
     """
     found: dict[str, int] = {}
-    for number, (shown, row) in enumerate(zip(row_names(rows), rows.itertuples(), strict=True)):
-        if name in (shown, row.name, long_name(row)):
-            found.setdefault(shown, number)
+    for number, row in enumerate(rows.itertuples()):
+        if name in (row.shown, row.name, long_name(row)):
+            found.setdefault(row.shown, number)
     if len(found) > 1:
         raise RecipeError(
             f"--baseline {name}: several rows on {rows['test'].iloc[0]} have this name; name one of {', '.join(found)}."
@@ -224,25 +221,25 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
         The rows with the columns `tested` (the Comparison; None for the baseline and rows without a test), difference
         (of the means), difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with Holm's
         correction), tests (the number that the correction counts), equivalent (whether the difference is shown to be
-        within the margin), pooling (if the variance over seeds was to be pooled), one_seed_p_value.
+        within the margin), is_baseline, pooling (if the variance over seeds was to be pooled), one_seed_p_value.
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
     """
     metric = test.metric
-    known = [row.get(f"{metric} everywhere") is True for row in rows.to_dict("records")]
-    base = rows.iloc[baseline]
-    if not known[baseline] or metric == TOKENIZED:
-        names = [name for name in metrics_of(rows) if base[f"{name} everywhere"] is True and name != TOKENIZED]
-        raise RecipeError(
-            f"--metric {metric}: not all seeds of {base['name']} have this score of sentences on {base['test']}; they "
-            f"have {', '.join(names)}."
-        )
+    of_metric = results[(results["metric"] == metric) & (results["test"] == rows["test"][0])]
+    known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
     seeds = {
-        number: [resample(results, directory, base["test"], metric) for directory in rows["directories"][number]]
-        for number in range(len(rows))
-        if known[number]
+        number: [resample(results, directory, rows["test"][0], metric) for directory in directories]
+        for number, directories in rows["directories"].items()
+        if known.issuperset(directories)
     }
+    if baseline not in seeds:
+        names = [name for name in metrics_of(rows) if name != TOKENIZED]
+        raise RecipeError(
+            f"--metric {metric}: not all seeds of {test.baseline} have this score of sentences on {rows['test'][0]}; "
+            f"there are {', '.join(names)}."
+        )
     others = [number for number in seeds if number != baseline]
     several = [number for number in others if min(len(seeds[number]), len(seeds[baseline])) > 1]
     found, pooling = all_differences(seeds[baseline], [seeds[number] for number in several], test.pool_variance)
@@ -250,7 +247,7 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     tests: list[dict[str, Any]] = [{} for _ in range(len(rows))]
     for number, one, p_value in zip(several, found, corrected, strict=True):
         low, high = one.interval()
-        tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high}
+        tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high, "tested": test}
         tests[number] |= {"p_value": one.p_value, "holm_p_value": p_value, "tests": len(several), "pooling": pooling}
         tests[number] |= {} if test.margin is None else {"equivalent": one.is_within(test.margin)}
     for number in set(others) - set(several):
@@ -258,8 +255,7 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
         shared = next(iter(sides[1] if len(sides[1]) == 1 else sides[0]))  # a seed of both, or the first of one
         pair = [side.get(shared, next(iter(side.values()))) for side in sides]
         means = [statistics.fmean(one.score for one in side.values()) for side in sides]
-        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": sacrebleu_p(*pair)}
-    keys = ["difference", "difference_low", "difference_high", "p_value", "holm_p_value", "tests", "equivalent"]
-    columns = pd.DataFrame(tests, columns=[*keys, "pooling", "one_seed_p_value"], dtype=object)
-    tested = pd.Series([test if one else None for one in tests], dtype=object)
-    return rows.assign(**columns.where(columns.notna(), None), tested=tested)
+        p_value = sacrebleu_p(*pair)
+        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value, "tested": test}
+    columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
+    return rows.assign(**columns.where(columns.notna(), None), is_baseline=rows.index == baseline)

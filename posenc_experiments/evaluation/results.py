@@ -62,7 +62,8 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         - test, metric (as tables name it; a test set's first is BLEU), score, interval (half the width of the 95 %
           bootstrap interval), signature, sentences (the file of another tool's scores by sentence);
         - parameters, words_per_second, valid_loss, vocabulary (SHA-256 of the dictionaries);
-        - made_from (all that the result depends on but the seed), fingerprint, environment (versions of code and
+        - made_from (all that the weights depend on but the seed), depends_on (the same for the translations: also the
+          search, batch and precision), fingerprint (of made_from), environment (versions of code and
           libraries), train_max_words (the longest source of the training; None without a limit);
         - source_hash, reference_hash, reference_file, reference (how it compares with SacreBLEU's), verified (whether
           the translations and references are there, and as they were when they were scored).
@@ -87,7 +88,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         (named if experiments == [path] else found).extend(experiments)
         for one in experiments:
             if one.resolve() not in rows:
-                rows[one.resolve()] = list(_read_experiment(one, data_dir))
+                rows[one.resolve()] = list(read_experiment(one, data_dir))
         if not any(rows[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
     ordered = dict.fromkeys(one.resolve() for one in [*named, *sorted(found, key=_natural)])
@@ -100,10 +101,10 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
 
 def _variants(results: pd.DataFrame) -> pd.Series:
     """The variant of each result."""
-    hashes = results["made_from"].map(fingerprint)
+    hashes = results["depends_on"].map(fingerprint)
     variants = hashes.map(lambda _: "")
     for _, same in results.groupby(SETTING, sort=False, dropna=False):
-        kinds = dict(zip(hashes[same.index], same["made_from"], strict=True))
+        kinds = dict(zip(hashes[same.index], same["depends_on"], strict=True))
         labels = dict(zip(kinds, apart(list(kinds.values())), strict=True))
         variants[same.index] = hashes[same.index].map(labels)
     return variants
@@ -123,9 +124,8 @@ def _natural(path: Path) -> list[list[str | float]]:
 def _read_object(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """Reads a JSON object with these keys."""
     value = read_json(path)
-    if not isinstance(value, dict) or (missing := [key for key in keys if value.get(key) is None]):
-        problem = f"it lacks {missing[0]!r}" if isinstance(value, dict) else "it holds no JSON object"
-        raise RecipeError(f"{path} is damaged, or of an old version ({problem}): run its recipe again.")
+    if not isinstance(value, dict) or any(value.get(key) is None for key in keys):
+        raise RecipeError(f"{path} is damaged, or of an old version: run its recipe again.")
     return value
 
 
@@ -134,7 +134,8 @@ def spelled_flags(flags: Mapping[str, Any]) -> str:
     return " ".join(f"--{name} {value}".rstrip() for name, value in flags.items())
 
 
-def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[str, Any]]:
+def read_experiment(directory: Path, data_dir: Path | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of `read_results` for one experiment, without `variant`."""
     files = ExperimentDirectory(directory)
     about = _read_object(files.about, DESCRIPTION)
     training = _read_object(files.summary, ()) if files.summary.is_file() else {}
@@ -161,7 +162,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
         others |= {name: about["environment"].get(name) for name in ("batch", "precision")}
         known = {key: value for key, value in others.items() if value is not None}
         of_test = {
-            "made_from": about["made_from"] | known,
+            "depends_on": about["made_from"] | known,
             "reference": metrics[BLEU].get("reference"),
             "reference_file": texts[REFERENCES],
             "reference_hash": hashes[REFERENCES],
@@ -176,10 +177,7 @@ def _read_experiment(directory: Path, data_dir: Path | None) -> Iterator[dict[st
 
 def _read_metrics_of(files: ExperimentDirectory, test: str) -> dict[str, dict[str, Any]]:
     """Reads the metrics of a test set, as SacreBLEU's JSON has them, by their names in tables."""
-    scores, historical = files.test_file(test, SACREBLEU), files.test_file(test, HISTORICAL)
-    found = _read_metrics(scores)
-    if "BLEU" not in found:
-        raise RecipeError(f"{scores} holds no BLEU: run the stage score again.")
+    found, historical = _read_metrics(files.test_file(test, SACREBLEU)), files.test_file(test, HISTORICAL)
     metrics = {ours: found[name] for name, ours in SACREBLEU_NAMES.items() if name in found}
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
@@ -191,8 +189,6 @@ def _read_metrics_of(files: ExperimentDirectory, test: str) -> dict[str, dict[st
             raise RecipeError(
                 f"{path} has {len(values):,} scores, and {translations} {lines:,} lines: score them again."
             )
-        if name in metrics or name == TOKENIZED:
-            raise RecipeError(f"{path}: '{name}' is a metric of the stage score: give the file another name.")
         metrics[name] = {"score": statistics.fmean(values), "signature": signature, "sentences": path}
     return metrics
 
@@ -204,21 +200,17 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
         RecipeError: a line is missing, or is not what it should be.
     """
     first, *lines = read_lines(path)
-    if not first.removeprefix("#").strip() or not first.startswith("#"):
-        raise RecipeError(f"{path}: line 1 must be '# ' and the metric's signature, such as its model and version.")
-    values = []
-    for number, line in enumerate(lines, 2):
-        try:
-            values.append(float(line))
-        except ValueError:
-            values.append(math.nan)
-        if not math.isfinite(values[-1]):
-            raise RecipeError(
-                f"{path}: line {number} is '{line}', not a number: after the signature, write one score a line."
-            )
-    if not values:
-        raise RecipeError(f"{path} has no scores: after the signature, write one a line.")
-    return first.removeprefix("#").strip(), values
+    signature = first.removeprefix("#").strip()
+    try:
+        values = [float(line) for line in lines]
+    except ValueError:
+        values = []
+    if not first.startswith("#") or not signature or not values or not all(map(math.isfinite, values)):
+        raise RecipeError(
+            f"{path} is damaged: line 1 must be '# ' and the metric's signature, such as its model and version, and "
+            "each line after it one number."
+        )
+    return signature, values
 
 
 def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str | None:
@@ -259,9 +251,6 @@ def read_test_texts(result: Result) -> tuple[list[str], list[str], list[str]]:
         RecipeError: a file is missing, or they have different numbers of lines.
     """
     files = [text_file(result, kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
-    for file in files:
-        if not file.is_file():
-            raise RecipeError(f"{file} is missing: run the stage translate again, or leave {result.directory} out.")
     sources, references, hypotheses = map(read_lines, files)
     if not len(sources) == len(references) == len(hypotheses):
         raise RecipeError(
@@ -275,5 +264,10 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a file as SacreBLEU reads them; RecipeError if it cannot be read."""
     try:  # only newlines end lines
         return [line.rstrip() for line in path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} cannot be read ({error}): run the stage translate again.") from None
+    except FileNotFoundError:
+        raise RecipeError(
+            f"{path} is missing: run the stages translate and score again; `compare` also takes references from "
+            "--data-dir, where the stages download,prepare of the recipe put them."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not UTF-8 ({error}): run the stage translate again.") from None

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,9 +29,8 @@ from numpy.typing import NDArray
 from sacrebleu.significance import _compute_p_value, estimate_ci
 from scipy import stats
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BOOTSTRAP_SEED, CONFIDENCE, sacrebleu_metric
-from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, text_file
+from posenc_experiments.evaluation.results import read_lines, read_sentence_scores, text_file
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 SAMPLES = 1000  # of the sentences, as in SacreBLEU
@@ -69,9 +67,7 @@ class Difference:
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The confidence interval of the difference."""
-        half = 0.0
-        if self.variance > 0:
-            half = float(stats.t.ppf((1 + confidence) / 2, self.degrees)) * math.sqrt(self.variance)
+        half = float(stats.t.ppf((1 + confidence) / 2, self.degrees)) * math.sqrt(self.variance)
         return self.value - half, self.value + half
 
     def is_within(self, margin: float) -> bool:
@@ -167,17 +163,14 @@ def sacrebleu_p(baseline: Resampled, system: Resampled) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values of several tests with Holm's (1979) correction, in the order given."""
-    adjusted, least = [0.0] * len(p_values), 0.0
-    for rank, number in enumerate(np.argsort(p_values, kind="stable")):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[number]))
-        adjusted[number] = least
-    return adjusted
+    order, adjusted = np.argsort(p_values, kind="stable"), np.zeros(len(p_values))
+    by_rank = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(by_rank))
+    return adjusted.tolist()
 
 
 def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
-    """A metric of an experiment on a test set or on all together, and of samples of its sentences.
-
-    The samples are SacreBLEU's; they depend on the environment variable SACREBLEU_SEED, by default 12345.
+    """A metric of an experiment on a test set or on all together, and of SacreBLEU's samples of its sentences.
 
     Args:
         results: what `read_results` found.
@@ -187,54 +180,34 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
     """
     mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
     parts = list(mine[mine["test"] != ALL_TESTS if test == ALL_TESTS else mine["test"] == test].itertuples())
-    seed = os.environ.get("SACREBLEU_SEED", "")
-    random = int(seed) if seed.isdecimal() else BOOTSTRAP_SEED
     if parts[0].sentences is not None:
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
-        return resample_statistics(np.array(values)[:, None], _mean, random)
-    texts = [[line for part in parts for line in _lines(part, kind)] for kind in (HYPOTHESES, REFERENCES)]
-    return _resampled(*map(tuple, texts), metric, parts[0].signature, random)
-
-
-def _lines(part: Result, kind: str) -> list[str]:
-    path = text_file(part, kind)
-    if not path.is_file():
-        prepare = "run its recipe with --stages download,prepare and add --data-dir data, or "
-        raise RecipeError(
-            f"{path} is missing, and --baseline and --all-tests need it: {prepare if kind == REFERENCES else ''}run "
-            "the stages translate and score again."
-        )
-    return read_lines(path)
+        return resample_statistics(np.array(values)[:, None], lambda sums, sentences: sums[0] / sentences)
+    files = [[text_file(part, kind) for part in parts] for kind in (HYPOTHESES, REFERENCES)]
+    hypotheses, references = (tuple(line for file in of_kind for line in read_lines(file)) for of_kind in files)
+    return _resampled(hypotheses, references, metric, parts[0].signature)
 
 
 @lru_cache(maxsize=512)
-def _resampled(
-    hypotheses: tuple[str, ...], references: tuple[str, ...], metric: str, signature: str, seed: int
-) -> Resampled:
-    return resample_lines(sacrebleu_metric(metric, signature), hypotheses, references, seed)
+def _resampled(hypotheses: tuple[str, ...], references: tuple[str, ...], metric: str, signature: str) -> Resampled:
+    return resample_lines(sacrebleu_metric(metric, signature), hypotheses, references)
 
 
-def resample_lines(
-    metric: Any, hypotheses: Sequence[str], references: Sequence[str], seed: int = BOOTSTRAP_SEED
-) -> Resampled:
+def resample_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
     """A metric of SacreBLEU on some lines, and on samples of them."""
     # SacreBLEU's PairedTest would resample both systems of every pair.
     statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
-    return resample_statistics(statistics, lambda sums, _: metric._compute_score_from_stats(sums).score, seed)
+    return resample_statistics(statistics, lambda sums, _: metric._compute_score_from_stats(sums).score)
 
 
-def resample_statistics(statistics: Numbers, compute: Any, seed: int) -> Resampled:
+def resample_statistics(statistics: Numbers, compute: Any) -> Resampled:
     """A score computed from sums over sentences, and from those over samples of them.
 
     Args:
         statistics: of shape (sentences, statistics).
         compute: makes a score of the sums and the number of sentences.
     """
-    random, sentences = np.random.default_rng(seed), len(statistics)
+    random, sentences = np.random.default_rng(BOOTSTRAP_SEED), len(statistics)
     samples = (statistics[random.choice(sentences, size=sentences)] for _ in range(SAMPLES))
     scores = [float(compute(sample.sum(axis=0), sentences)) for sample in samples]
     return Resampled(float(compute(statistics.sum(axis=0), sentences)), np.array(scores))
-
-
-def _mean(sums: Numbers, sentences: int) -> float:
-    return float(sums[0]) / sentences

@@ -86,9 +86,8 @@ def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
             found.setdefault(int(match[1]), match[2].split())  # with --nbest, the first is the best
     if sorted(found) != list(range(expected)):
         missing = [number + 1 for number in range(expected) if number not in found]
-        which = f"; the first without one is line {missing[0]:,}" if missing else ""
         raise RecipeError(
-            f"{path}: {len(found):,} hypotheses for {expected:,} source lines{which}: fairseq-generate left some out, "
-            "so nothing is scored; check `generate` in the recipe."
+            f"{path}: {len(found):,} hypotheses for {expected:,} source lines, none for lines {missing[:5]}: check "
+            "`generate` in the recipe; nothing is scored."
         )
     return [found[number] for number in range(expected)]

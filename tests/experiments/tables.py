@@ -8,7 +8,7 @@ from typing import Any
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.commands.options import Call
 from posenc_experiments.commands.table import main, make_rows
-from posenc_experiments.evaluation.paper_table import COLUMNS, Planned, read_table
+from posenc_experiments.evaluation.paper_table import COLUMNS, read_table
 from posenc_experiments.workflow.plan import Plan, make_plan
 from tests import forked
 from tests.experiments import tiny
@@ -32,12 +32,9 @@ def call(root: Path, **options: Any) -> Call:
     return Call({**main.make_context("table", words).params, **options}, 1)
 
 
-def rows(recipe: Path, seeds: str = "1", name: str = "paper", **options: Any) -> list[Planned]:
-    return make_rows(read_table(recipe, name), recipe, call(recipe.parent, seeds=seeds, **options))
-
-
 def plan(recipe: Path, seeds: str = "1", name: str = "paper", **options: Any) -> Plan:
-    return make_plan([one for row in rows(recipe, seeds, name, **options) for one in row.experiments], [*STAGES[:-1]])
+    rows = make_rows(read_table(recipe, name).rows, recipe, call(recipe.parent, seeds=seeds, **options))
+    return make_plan([one for _, experiments in rows for one in experiments], [*STAGES[:-1]])
 
 
 def command(recipe: Path, *options: str) -> list[str]:

@@ -117,10 +117,11 @@ def test_the_tables_of_longer_sources_have_every_experiment_and_a_boundary_where
     recipe, table = read_recipe(RECIPES / corpus / "short.yaml"), read_table(RECIPES / corpus, of_corpus)
     assert sorted(row.experiment for row in table.rows) == sorted(recipe.experiments)  # `*` is the rest
     for row in table.rows:
-        assert (row.conf, row.label) == ("short", row.experiment)
-        assert of_corpus == "deeper" or row.words[0].last == recipe.prepare.train_max_words
-        assert [range.first for range in row.words[1:]] == [(range.last or 0) + 1 for range in row.words[:-1]]
-        assert row.words[-1].last is None
+        assert (row.conf, row.row) == ("short", row.experiment)
+        ranges = [words.split("-") for words in row.words]
+        assert of_corpus == "deeper" or int(ranges[0][1]) == recipe.prepare.train_max_words
+        assert [int(first) for first, _ in ranges[1:]] == [int(last) + 1 for _, last in ranges[:-1]]
+        assert ranges[-1][1] == ""
 
 
 @pytest.mark.parametrize("corpus", ["multi30k", "quickstart"])

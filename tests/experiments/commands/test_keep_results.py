@@ -2,15 +2,15 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import write_command
+from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,9 +19,8 @@ ARCHIVE = "quickstart/xa-xb/transformer_sinusoidal_tiny.zip"
 FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
 
 
-def keep(output: Path, results: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", str(ROOT / "scripts/keep_results.py"), str(output), str(results)]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+def keep(output: Path, results: Path) -> Result:
+    return CliRunner().invoke(group, ["keep-results", str(output), str(results)])
 
 
 @pytest.fixture
@@ -52,10 +51,10 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output: Path) -> None:
     kept = tmp_path / "results" / ARCHIVE
-    assert keep(output, tmp_path / "results").returncode == 0
+    assert keep(output, tmp_path / "results").exit_code == 0
     first = kept.read_bytes()
     shutil.copytree(output / HERE, (output / HERE).with_name("seed12"))
-    assert keep(output, tmp_path / "results").returncode == 0  # adds a seed, and replaces what the first kept
+    assert keep(output, tmp_path / "results").exit_code == 0  # adds a seed, and replaces what the first kept
     with zipfile.ZipFile(kept) as archive:
         names = {f"{seed}/{name}" for seed in ("seed1", "seed12") for name in (*FILES, "command.sh", "analysis.json")}
         assert {name for name in archive.namelist() if name.split("/")[0] in {"seed1", "seed12"}} == names
@@ -67,12 +66,12 @@ def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output:
         )
     shutil.rmtree((output / HERE).with_name("seed12"))
     kept.unlink()
-    assert keep(output, tmp_path / "results").returncode == 0
+    assert keep(output, tmp_path / "results").exit_code == 0
     assert kept.read_bytes() == first  # equal results make equal archives
 
 
 def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> None:
-    assert keep(output, tmp_path / "results").returncode == 0
+    assert keep(output, tmp_path / "results").exit_code == 0
     kept = tmp_path / "results" / ARCHIVE
     kept.write_bytes(kept.read_bytes()[:200])
     with pytest.raises(RecipeError, match=f"{kept} is no archive of kept results"):
@@ -83,18 +82,18 @@ def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> 
 def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, output: Path, where: str) -> None:
     before = files_of(output)
     process = keep(output, tmp_path / where)
-    assert process.returncode == 1
+    assert process.exit_code == 1
     assert process.stderr.count("\n") == 1
     assert files_of(output) == before
 
 
 @pytest.mark.parametrize("name", ["test.sacrebleu.json", "command.sh"])
 def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path, name: str) -> None:
-    assert keep(output, tmp_path / "results").returncode == 0
+    assert keep(output, tmp_path / "results").exit_code == 0
     before = files_of(tmp_path / "results")
     (output / HERE / name).write_bytes(b"\xff")
     process = keep(output, tmp_path / "results")
-    assert process.returncode == 1
+    assert process.exit_code == 1
     assert name in process.stderr
     assert process.stderr.count("\n") == 1
     assert files_of(tmp_path / "results") == before

@@ -1,18 +1,13 @@
-"""A paper's table as a user makes it: the whole command, killed, interrupted and misused."""
+"""A paper's table as a user makes it: the whole command, killed and called again."""
 
 import csv
 import re
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from posenc_experiments.base.markers import read_json
-from tests.experiments.tables import HEADER, ROW, command, kill_when, plan, run_table, write_table
-from tests.waiting import is_held, wait_until
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.experiments.tables import HEADER, ROW, kill_when, plan, run_table, write_table
 
 
 @pytest.mark.slow
@@ -39,38 +34,3 @@ def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: P
     assert shown.returncode == 0
     assert "training not finished" in shown.stdout
     assert f"{score:.2f}" in (tables / "paper.md").read_text()
-
-
-@pytest.mark.slow
-def test_killed_at_any_time_it_ends_with_the_table_of_an_uninterrupted_run(recipe: Path) -> None:
-    write_table(recipe, "# Paper", HEADER, ROW, ROW.replace("shaw-k2", "sinusoidal").replace("K = 2", "absolute"))
-    unbroken = recipe.parent / "unbroken"
-    process = run_table(recipe, "--output-dir", str(unbroken), "--data-dir", str(unbroken / "data"))
-    assert process.returncode == 0, process.stderr
-    first, second = plan(recipe).experiments
-    for condition in (
-        (recipe.parent / "data/tiny/en-de/prepare.work").exists,
-        (first.checkpoints / "checkpoint2.pt").exists,
-        first.averaged.exists,
-        (second.checkpoints / "checkpoint1.pt").exists,
-    ):
-        kill_when(condition, recipe)
-    process = run_table(recipe)
-    assert process.returncode == 0, process.stderr
-    for kind in ("md", "csv"):
-        found, wanted = (
-            (root / "tiny/tables" / f"paper.{kind}").read_bytes() for root in (recipe.parent / "output", unbroken)
-        )
-        assert found == wanted
-
-
-def test_interrupted_it_ends_its_jobs(recipe: Path, tmp_path: Path) -> None:
-    write_table(recipe, "# Paper", HEADER, ROW)
-    (experiment,) = plan(recipe).experiments
-    with open(tmp_path / "said", "wb") as said:
-        process = subprocess.Popen(command(recipe), cwd=ROOT, stdout=said)
-    wait_until(experiment.train_log.exists, process)
-    process.terminate()
-    assert process.wait(60) == 128 + signal.SIGTERM
-    assert "Interrupted: run again to resume." in (tmp_path / "said").read_text()
-    assert not is_held(experiment.directory / ".lock")
