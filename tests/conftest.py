@@ -10,15 +10,13 @@ import pytest
 LONG = (
     *("attention/", "checkpoints/", "export/", "recipes/test_wmt.py"),
     *("encodings/test_causality.py", "encodings/test_gain.py"),
-    "experiments/analysis/test_page.py",
-    *(
-        f"experiments/{name}"
-        for name in ("commands/", "jobs/", "training/", "evaluation/test_benchmark.py", "evaluation/test_parameters.py")
-    ),
-    *(f"experiments/data/test_{name}.py" for name in ("download", "prepare", "wmt_data")),
-    *(f"experiments/{name}.py" for name in ("experiment/test_check_flags", "workflow/test_pipeline")),
-    *(f"test_{name}.py" for name in ("augmentation", "checks", "documents", "entry_points", "live")),
-    *(f"test_{name}.py" for name in ("model", "setup", "starts", "training")),
+    *(f"experiments/{name}/" for name in ("analysis", "commands", "jobs", "training")),
+    *(f"experiments/data/test_{name}.py" for name in ("context", "download", "prepare", "wmt_data")),
+    *(f"experiments/evaluation/test_{name}.py" for name in ("benchmark", "parameters", "together")),
+    "experiments/experiment/test_check_flags.py",
+    *(f"experiments/workflow/test_{name}.py" for name in ("continued", "pipeline")),
+    *(f"test_{name}.py" for name in ("augmentation", "checks", "entry_points", "imports", "live")),
+    *(f"test_{name}.py" for name in ("model", "packaging", "setup", "starts", "training")),
 )
 
 

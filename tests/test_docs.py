@@ -1,15 +1,15 @@
 """Documentation is complete, true and readable: every encoding has a section and a picture, examples and the notebook
-run, tables and the plot equal their data, links resolve, prose is short, and the site builds.
+run, tables and the plot equal their data, links resolve, lines are short, and the site builds.
 """
 
 import csv
-import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -35,8 +35,8 @@ PAGES = {
     for pattern in ("*.md", "docs/**/*.md", "recipes/**/*.md", "results/**/*.md", "tests/**/*.md")
     for path in ROOT.glob(pattern)
 }
-#: words of which plain English has others
-DIALECT = re.compile(r"\b(anew|nobody|mend(?:s|ed|ing)?|doors?|whatever|thereof)\b", re.IGNORECASE)
+#: docs/data/tables.py
+tables = import_module("tables")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PAGE = PAGES["docs/encodings.md"]
 SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
@@ -96,26 +96,13 @@ def test_the_examples_run_in_their_order():
         torch.set_default_dtype(torch.float32)
 
 
-def test_pictures_are_reproducible(tmp_path):
-    paths = [tmp_path / folder / "shaw.png" for folder in ("one", "two")]
-    for path in paths:
-        result = CliRunner().invoke(group, ["plot-encodings", "--output", str(path.parent), "shaw"])
-        assert (result.exit_code, result.output) == (0, f"{path}\n"), result.output
-    first, second = (path.read_bytes() for path in paths)
-    assert first == second
-    assert first.startswith(b"\x89PNG")
-    assert len(first) < 60_000
+def test_a_picture_is_drawn(tmp_path):
+    picture = tmp_path / "shaw.png"
+    assert invoke("plot-encodings", "--output", tmp_path, "shaw") == f"{picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.fixture(scope="module")
-def tables():
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "data" / "tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_tables_equal_their_data(tables):
+def test_tables_equal_their_data():
     for name in tables.PAGES:
         path, text = tables.filled(name)
         assert path.read_text(encoding="utf-8") == text
@@ -180,13 +167,13 @@ def invoke(*words):
     return result.stdout
 
 
-def test_plots_are_those_of_their_data(tables, tmp_path):
+def test_plots_are_those_of_their_data(tmp_path):
     for name, chosen in tables.PLOTS.items():
         tables.draw(tmp_path / name, *chosen)
         np.testing.assert_array_equal(imread(tmp_path / name), imread(tables.IMAGES / name))
 
 
-def test_the_terminal_is_that_of_its_output(tables, tmp_path):
+def test_the_terminal_is_that_of_its_output(tmp_path):
     tables.draw_terminal(tmp_path / "terminal.svg")
     drawn = (tmp_path / "terminal.svg").read_text(encoding="utf-8")
     assert drawn == tables.TERMINAL.read_text(encoding="utf-8")
@@ -231,16 +218,11 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_prose_is_short_and_plain(page):
+def test_lines_of_prose_are_short(page):
     for number, line in enumerate(without_code(PAGES[page]).splitlines(), 1):
         if not line.startswith("|"):
             shown = LINK.sub("]", line)
             assert len(shown) <= 120, f"{page}:{number} has {len(shown)} characters"
-        assert not DIALECT.search(line), f"{page}:{number}: {line}"
-
-
-def test_the_readme_takes_two_minutes():
-    assert len(README.splitlines()) <= 145
 
 
 def test_the_version_is_the_same_everywhere():

@@ -1,16 +1,13 @@
 """Every entry point of fairseq as users call it: command lines in subprocesses, on a toy corpus."""
 
-import json
-import os
 import re
-import subprocess
-import sys
+import shutil
 
 import pytest
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from tests.toy import PACKAGE, TINY, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
-from tests.waiting import wait_until
+from fairseq_posenc.model import PositionTransformer
+from tests.toy import PACKAGE, SOURCE, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
 
 SHAW = "transformer_shaw_tiny"
 PENALTY_TASK = "translation_gnmt_penalty"
@@ -56,28 +53,16 @@ def stock(data, tmp_path_factory):
     return directory / "checkpoint_last.pt", losses(run)
 
 
-def test_train_and_resume_to_the_same_losses(data, shaw, tmp_path):
-    """A training that is killed and started again has the losses of an uninterrupted one."""
-    _, unbroken = shaw
+def test_a_resumed_training_has_the_losses_of_an_uninterrupted_one(data, shaw, tmp_path):
+    directory, unbroken = shaw
     assert sorted(unbroken) == [1, 2, 3, 4, 5, 6]
-    command = [
-        *(sys.executable, "-c", "import sys; from fairseq_cli.train import cli_main; sys.exit(cli_main())"),
-        *(str(data), "--arch", SHAW, *TINY, "--save-dir", str(tmp_path), "--cpu", "--user-dir", str(PACKAGE)),
-        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "100000", "--dropout", "0.1"),
-        *("--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1", "--disable-validation"),
-        *("--data-buffer-size", "0", "--clipping-distance", "4", "--save-interval-updates", "3", "--log-interval", "1"),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until((tmp_path / "checkpoint_1_6.pt").exists, process)
-    process.kill()
-    process.wait()
-    (tmp_path / "checkpoint_1_3.pt").rename(tmp_path / "checkpoint_last.pt")
-    flags = ("--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3")
+    last, flags = tmp_path / "checkpoint_last.pt", ("--max-update", "6", "--clipping-distance", "4")
+    shutil.copy(directory / "checkpoint_1_3.pt", last)
     resumed = losses(posenc_train(data, tmp_path, SHAW, *flags))
     assert resumed == {updates: loss for updates, loss in unbroken.items() if updates > 3}
-    ended = (tmp_path / "checkpoint_last.pt").read_bytes()
+    ended = last.read_bytes()
     assert losses(posenc_train(data, tmp_path, SHAW, *flags)) == {}, "it was trained to its end already"
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == ended
+    assert last.read_bytes() == ended
 
 
 def test_bf16_needs_no_tpu(data, shaw, tmp_path):
@@ -144,28 +129,9 @@ def test_every_way_of_generating(data, shaw):
     assert all(re.fullmatch(r"(\d+-\d+ ?)*", text) for text in alignments)
 
 
-def test_interactive_equals_generate(corpus, data, shaw):
-    checkpoint = shaw[0] / "checkpoint_last.pt"
-    expected = hypotheses(generate(data, checkpoint, user_dir=PACKAGE).stdout)
-    flags = [data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu"]
-    flags += ["--buffer-size", "9", "--batch-size", "4"]
-    run = run_fairseq("interactive", *flags, user_dir=PACKAGE, stdin=(corpus / "test.en").read_text())
-    assert hypotheses(run.stdout) == expected
-
-
 def test_from_pretrained_in_python(corpus, data, shaw):
-    program = f"""
-import sys
-sys.path.insert(0, {str(PACKAGE.parent)!r})
-import json
-from fairseq_posenc.model import PositionTransformer
-model = PositionTransformer.from_pretrained({str(shaw[0])!r}, "checkpoint_last.pt", {str(data)!r})
-lines = open({str(corpus / "test.en")!r}).read().splitlines()
-print("FOUND " + json.dumps(model.translate(lines, beam=2, max_len_b=20)))
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr[-3000:]
-    found = json.loads(run.stdout.split("FOUND ")[1])
+    model = PositionTransformer.from_pretrained(str(shaw[0]), "checkpoint_last.pt", str(data))
+    found = model.translate((corpus / "test.en").read_text().splitlines(), beam=2, max_len_b=20)
     expected = hypotheses(generate(data, shaw[0] / "checkpoint_last.pt", user_dir=PACKAGE).stdout)
     assert found == [expected[number] for number in range(9)]
 
@@ -193,7 +159,7 @@ def test_the_papers_length_penalty_in_generate_and_interactive(corpus, data, sha
 
 def test_hydra_train_uses_preset_and_flags(data, tmp_path):
     model = "{_name: transformer_shaw_tiny, clipping_distance: 3, encoder_layers: 1}"
-    hydra_train(data, tmp_path, model, "optimization.max_update=2", environment={"HYDRA_FULL_ERROR": "1"})
+    hydra_train(data, tmp_path, model, "optimization.max_update=2")
     state = load_checkpoint(tmp_path / "checkpoint_last.pt")["model"]
     tables = {name: tensor.shape for name, tensor in state.items() if "relative_keys" in name}
     # fairseq's tiny preset has 2 heads, width 64 and 2 layers; the flags set one encoder layer
@@ -235,34 +201,6 @@ def test_trains_and_resumes_under(data, tmp_path, flags):
     assert all(loss == loss and loss < 20 for loss in {**first, **more}.values())
 
 
-def test_two_processes_resume_and_equal_one_with_twice_the_batches(data, shaw, tmp_path):
-    start = ("--restore-file", shaw[0] / "checkpoint_last.pt", "--reset-dataloader", "--clipping-distance", "4")
-    common = [*start, "--max-update", "8", "--ddp-backend", "legacy_ddp", "--dropout", "0"]
-    alone = losses(posenc_train(data, tmp_path / "one", SHAW, *common, "--update-freq", "2"))
-    script = tmp_path / "train.py"
-    script.write_text("import sys\nfrom fairseq_cli.train import cli_main\nsys.exit(cli_main())\n")
-    flags = [
-        *(data, "--arch", SHAW, *TINY, "--save-dir", tmp_path / "two", "--cpu", "--user-dir", PACKAGE),
-        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--seed", "1", "--num-workers", "0"),
-        *("--required-batch-size-multiple", "1", "--disable-validation", "--no-progress-bar", "--log-format", "simple"),
-        *("--log-interval", "1", "--data-buffer-size", "0", *common),
-        *("--distributed-backend", "gloo", "--distributed-world-size", "2"),
-        *("--distributed-init-method", "env://", "--distributed-no-spawn", "--distributed-rank", "-1"),
-    ]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script]
-    run = subprocess.run(
-        list(map(str, [*launcher, *flags])),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    together = losses(run.stdout + run.stderr)
-    assert sorted(together) == [7, 8]
-    assert together == pytest.approx(alone, abs=2e-3)
-
-
 def test_fine_tunes_from_a_stock_checkpoint(data, stock, shaw, tmp_path):
     """With a suffix, a training starts and resumes from files with that suffix only."""
     (tmp_path / "checkpoint_last.pt").write_bytes(shaw[0].joinpath("checkpoint_last.pt").read_bytes())
@@ -283,7 +221,25 @@ def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == last.read_bytes()
 
 
-def test_the_error_of_an_invalid_value_names_the_flag(data, tmp_path):
-    run = posenc_train(data, tmp_path, SHAW, "--position-sharing", "heads", check=False)
-    assert run.returncode != 0
-    assert "--position-sharing: invalid choice: 'heads'" in run.stderr
+# Documents of two sentences with a separator
+
+SEPARATOR = "<sep>"
+
+
+def test_documents_train_and_translate_also_interactively(tmp_path):
+    documents = make_corpus(tmp_path / "text", lines={"train": 200, "valid": 20, "test": 18})
+    for path in documents.iterdir():
+        lines = path.read_text().splitlines()
+        pairs = zip(lines[::2], lines[1::2], strict=True)
+        path.write_text("".join(f"{first} {SEPARATOR} {second}\n" for first, second in pairs))
+    data, last = binarize(documents, tmp_path / "data"), tmp_path / "checkpoint_last.pt"
+    flags = ("--segment-separator", SEPARATOR, "--num-segments", "2", "--cross-attention-positions", "true")
+    posenc_train(data, tmp_path, "transformer_diet_rel_tiny", *flags)
+    state = load_checkpoint(last)["model"]
+    tables = [tensor for name, tensor in state.items() if name.endswith("segments.segment_bias")]
+    assert [table.shape for table in tables] == 6 * [(2, 2, 2)]  # each layer: one in the encoder, two in the decoder
+    expected = hypotheses(generate(data, last, user_dir=PACKAGE).stdout)
+    assert sorted(expected) == list(range(9))
+    words = [data, "--path", last, "--beam", "2", "--max-len-b", "20", "--cpu"]
+    run = run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=(documents / f"test.{SOURCE}").read_text())
+    assert hypotheses(run.stdout) == expected

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import fairseq
 import pytest
 
 from fairseq_posenc import patches
+from tests import forked
 
 #: prints each name that `import fairseq_posenc` changes in modules, and classes of modules, that were imported before
 PROGRAM = """
@@ -45,44 +46,37 @@ print(*(name for name, value in contents().items() if value != held[name]))
 """
 
 
-def changed(**environment: str) -> set[str]:
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={**os.environ, **environment}, capture_output=True, text=True, check=True
-    )
-    return set(process.stdout.split())
+@pytest.fixture
+def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
+    """Runs the program with these variables in its environment."""
+    (tmp_path / "changed.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+
+    def run(**environment: str) -> set[str]:
+        process = forked.run("changed", [], None, {**os.environ, **environment})
+        assert process.returncode == 0, process.stderr
+        return set(process.stdout.split())
+
+    return run
 
 
-def test_only_listed_functions_of_fairseq_are_replaced() -> None:
+def test_only_listed_functions_of_fairseq_are_replaced(changed: Callable[..., set[str]]) -> None:
     names = changed()
-    assert {
-        name for name in names if name.partition(":")[0].partition(".")[0] not in ("fairseq", "fairseq_cli")
-    } == set()
+    assert {name.replace(":", ".").partition(".")[0] for name in names} == {"fairseq", "fairseq_cli"}
     assert {name.split(":")[-1] for name in names} == {name for _, name, _ in patches.PATCHES}
     assert "fairseq_cli.train:convert_namespace_to_omegaconf" in names  # imported there by name
 
 
-def test_the_switch_leaves_all_patches_out() -> None:
+def test_the_switch_leaves_all_patches_out(changed: Callable[..., set[str]]) -> None:
     assert changed(FAIRSEQ_POSENC_PATCHES="0") == set()
 
 
-@pytest.mark.parametrize("how", ["file", "script"])
-def test_commands_of_fairseq_print_one_sentence(how: str, tmp_path: Path) -> None:
-    """Run as a file, and by pip's script; other tests run them as modules."""
-    file = Path(fairseq.__file__).parents[1] / "fairseq_cli" / "train.py"
-    flags = (
-        "--user-dir",
-        Path(patches.__file__).parent,
-        "--arch",
-        "transformer_shaw_tiny",
-        "--clipping-distance",
-        "-1",
-    )
-    process = subprocess.run(
-        [sys.executable, file if how == "file" else Path(sys.executable).with_name("fairseq-train"), tmp_path, *flags],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_script_of_fairseq_prints_one_sentence(tmp_path: Path) -> None:
+    """Run by pip's script; other tests run the commands as modules."""
+    flags = ("--arch", "transformer_shaw_tiny", "--clipping-distance", "-1")
+    script, plugin = Path(sys.executable).with_name("fairseq-train"), Path(patches.__file__).parent
+    words = [script, tmp_path, "--user-dir", plugin, *flags]
+    process = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
     assert process.returncode != 0
     assert "Traceback" not in process.stderr
     assert "--clipping-distance" in process.stderr

@@ -27,6 +27,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "fairseq_posenc"
 
 SOURCE, TARGET = "en", "de"
 
+WORDS = 20
+"""The number of words of each language."""
+
 TINY = (
     *("--encoder-layers", "2", "--decoder-layers", "2"),
     *("--encoder-embed-dim", "16", "--decoder-embed-dim", "16"),
@@ -36,31 +39,22 @@ TINY = (
 """Flags that shrink any Transformer architecture to a size that trains in a moment."""
 
 
-def make_corpus(
-    directory: str | Path,
-    *,
-    lines: int | Mapping[str, int] = 60,
-    seed: int = 1,
-    vocabulary: int = 20,
-    min_words: int = 1,
-    max_words: int = 9,
-) -> Path:
+def make_corpus(directory: str | Path, *, lines: int | Mapping[str, int] = 60, max_words: int = 9) -> Path:
     """Write `{train,valid,test}.{en,de}` into `directory` and return it.
 
     Each target sentence is the reversed source sentence with renamed words, so that order matters and the
     languages share no word. `lines` is the number of training lines (with 20 each for valid and test), or a
-    number for each split. Every word of the vocabulary occurs in the first training lines, so that dictionaries do
-    not depend on the seed.
+    number for each split. Every word occurs in the first training lines.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     sizes = {"train": lines, "valid": 20, "test": 20} if isinstance(lines, int) else dict(lines)
-    rng = random.Random(seed)
+    rng = random.Random(1)
     for split, size in sizes.items():
-        sentences = [[rng.randrange(vocabulary) for _ in range(rng.randint(min_words, max_words))] for _ in range(size)]
+        sentences = [[rng.randrange(WORDS) for _ in range(rng.randint(1, max_words))] for _ in range(size)]
         if split == "train":
-            words = list(range(vocabulary))
-            for start in range(0, vocabulary, max_words):
+            words = list(range(WORDS))
+            for start in range(0, WORDS, max_words):
                 if start // max_words < size:
                     sentences[start // max_words] = words[start : start + max_words]
         source = "".join(" ".join(f"s{word}" for word in sentence) + "\n" for sentence in sentences)
@@ -143,7 +137,6 @@ def hydra_train(
     model: str,
     *settings: str,
     check: bool = True,
-    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Train this `model={...}` on binarized `data` with fairseq-hydra-train, on the CPU; later `settings` override."""
     return run_fairseq(
@@ -153,7 +146,6 @@ def hydra_train(
         *("dataset.num_workers=0", "dataset.data_buffer_size=0", "dataset.disable_validation=true"),
         *(f"model={model}", f"checkpoint.save_dir={save_dir}", f"hydra.run.dir={save_dir}/hydra", *settings),
         check=check,
-        environment=environment,
     )
 
 

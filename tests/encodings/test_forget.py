@@ -66,13 +66,3 @@ def test_gates_are_summed_in_single_precision():
     _, weights = attend(x[:, :, -1:], x, x, encoding, need_weights=True)
     expected = 30 * math.log(1 / (1 + math.exp(-5)))
     assert float((weights[0, 0, 0, -31] / weights[0, 0, 0, -1]).log().detach()) == pytest.approx(expected, abs=0.02)
-
-
-def test_padding_between_words_forgets_nothing():
-    """A prefix of another length may leave padding inside a target."""
-    encoding, (q, k, v) = make(bidirectional=False), inputs()
-    padding = torch.tensor([[False, False, True, True, False, False]]).expand(2, -1)
-    together, _ = attend(q, k, v, encoding, padding, torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1))
-    words = [0, 1, 4, 5]
-    alone, _ = attend(*(x[:, :, words] for x in (q, k, v)), encoding, attn_mask=torch.ones(4, 4).triu(1).bool())
-    torch.testing.assert_close(together[:, :, words], alone, rtol=0, atol=1e-12)

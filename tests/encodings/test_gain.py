@@ -2,7 +2,6 @@
 nothing else.
 """
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.gain import present_scalars
 from fairseq_posenc.encodings.contract.registry import has_scalars
 from fairseq_posenc.model import PositionMismatch, fine_tuning
-from fairseq_posenc.signature import SIGNATURE, decode_signature
+from fairseq_posenc.signature import SIGNATURE
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 
 OPTIONS: dict[str, dict[str, Any]] = {"tupe_rel": {"untie_first_token": True}, "alibi": {"alibi_slopes": "learned"}}
@@ -33,10 +32,6 @@ def outputs(model):
     sources, targets = sentences(task, [7, 4, 2]), sentences(task, [5, 6, 3], seed=6)
     source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
     return model(source, source.ne(model.encoder.padding_idx).sum(1), previous)[0]
-
-
-def signature(model):
-    return json.loads(decode_signature(model.position_version))
 
 
 @pytest.mark.parametrize("name", SCALAR)
@@ -59,21 +54,6 @@ def test_the_gain_does_not_change_the_initial_function(name, gain, number):
     torch.testing.assert_close(attend(q, k, v, gained)[0], attend(q, k, v, plain)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["t5", "huang1"])
-def test_adam_changes_the_effective_value_by_the_gain_times_as_much(name):
-    moved = {}
-    for gain in (1.0, 5.0):
-        encoding = build(name, gain).double()
-        optimizer = torch.optim.Adam(encoding.parameters(), lr=1e-4)
-        before = {scalar: encoding.effective(scalar).clone() for scalar in present_scalars(encoding)}
-        sum(encoding.effective(scalar).sum() for scalar in before).backward()
-        optimizer.step()
-        moved[gain] = {scalar: before[scalar] - encoding.effective(scalar) for scalar in before}
-    for scalar, distance in moved[1.0].items():
-        torch.testing.assert_close(distance, torch.full_like(distance, 1e-4), rtol=1e-3, atol=0)
-        torch.testing.assert_close(moved[5.0][scalar], 5 * distance, rtol=1e-3, atol=0)
-
-
 @pytest.mark.parametrize("flags", AT_INPUT)
 def test_input_positions_start_as_the_same_vectors(flags):
     """The random draws are the same, also for the rest of the model."""
@@ -88,9 +68,6 @@ def test_input_positions_start_as_the_same_vectors(flags):
 
 
 @pytest.mark.parametrize(
-    "gains", [([], ["--bias-gain", "auto"]), (["--bias-gain", "3"], ["--bias-gain", "0.5"])], ids=["first", "another"]
-)
-@pytest.mark.parametrize(
     ("name", "flags"),
     [
         *(("t5", []), ("huang1", []), ("kerple_log", []), ("learned", [])),
@@ -101,18 +78,17 @@ def test_input_positions_start_as_the_same_vectors(flags):
         ("sinusoidal", ["--target-position-encoding", "learned"]),
     ],
 )
-def test_fine_tuning_from_another_gain_starts_from_the_same_function(name, flags, gains):
+def test_fine_tuning_from_another_gain_starts_from_the_same_function(name, flags):
     """Without fine-tuning, the checkpoint is refused."""
     arch = architecture_name(name, "tiny")
     heads = ["--decoder-attention-heads", "4"]
-    trained = enlarge_positions(build_model(arch, *flags, *heads, *gains[0]))
-    tuned = build_model(arch, *flags, *heads, *gains[1], seed=2)
+    trained = enlarge_positions(build_model(arch, *flags, *heads, "--bias-gain", "3"))
+    tuned = build_model(arch, *flags, *heads, "--bias-gain", "auto", seed=2)
     with pytest.raises(PositionMismatch, match="_gain"):
         tuned.load_state_dict(trained.state_dict())
     with fine_tuning():
         tuned.load_state_dict(trained.state_dict())
     torch.testing.assert_close(outputs(tuned), outputs(trained), rtol=0, atol=1e-9)
-    assert signature(tuned) != signature(trained)
 
 
 def test_fine_tuning_from_stock_fairseq_starts_from_its_function():

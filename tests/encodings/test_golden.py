@@ -14,7 +14,6 @@ from fairseq.modules import PositionalEmbedding
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.encodings.contract.urpe import FURTHEST
 from fairseq_posenc.encodings.shared.buckets import by_clamped_distance, log_buckets, signed_log_buckets
-from fairseq_posenc.encodings.transformer_xl import relative_sinusoids
 from fairseq_posenc.input_positions import PaperSinusoids
 from fairseq_posenc.positions import Positions
 
@@ -35,33 +34,30 @@ def build(name, arrays, parameters, **options):
     assert set(own) == set(parameters)
     with torch.no_grad():
         for key, value in parameters.items():
-            own[key].copy_(value)
+            own[key].copy_(value.reshape(own[key].shape))
     return encoding
 
 
-def sharing(table, heads):
-    return "none" if table.dim() == 3 and len(table) == heads else "head"
+def sharing(table):
+    return "none" if len(table) > 1 and table.dim() == 3 else "head"
 
 
-def shaw(facts, arrays, heads):
+def shaw(facts, arrays):
     tables = {"relative_keys": arrays["rel_k"]}
     if "rel_v" in arrays:
         tables["relative_values"] = arrays["rel_v"]
-    options = {"clipping_distance": facts["clip_k"], "position_sharing": sharing(arrays["rel_k"], heads)}
+    options = {"clipping_distance": facts["clip_k"], "position_sharing": sharing(arrays["rel_k"])}
     return build("shaw", arrays, tables, relative_values="rel_v" in arrays, **options)
 
 
-def relative_key(facts, arrays, heads):
+def relative_key(facts, arrays):
     clip = facts["clip_k"]
     return build("relative_key", arrays, {"relative_keys": arrays["rel_k"]}, left_clip=clip, right_clip=clip)
 
 
-def diet_rel(facts, arrays, heads):
+def diet_rel(facts, arrays):
     table = arrays["R"].flip(1)  # theirs is by i - j
-    options = {
-        "clipping_distance": table.size(1) // 2,
-        "position_sharing": "none" if len(table) == heads else "head",
-    }
+    options = {"clipping_distance": table.size(1) // 2, "position_sharing": "none" if len(table) > 1 else "head"}
     parameters = {"relative_bias": table}
     if "seg_table" in arrays:
         options["num_segments"] = arrays["seg_table"].size(1)
@@ -69,53 +65,57 @@ def diet_rel(facts, arrays, heads):
     return build("diet_rel", arrays, parameters, **options)
 
 
-def urpe(facts, arrays, heads):
+def urpe(facts, arrays):
     """Their tables are as long as the sentence; here that of factors is longer."""
-    distance = arrays["C"].size(1) // 2
+    heads, distance = len(arrays["C"]), arrays["C"].size(1) // 2
     factors = torch.ones(heads, 2 * FURTHEST + 1, dtype=torch.float64)
     factors[:, FURTHEST - distance : FURTHEST + distance + 1] = arrays["C"]
     parameters = {"relative_bias": arrays["B"], "urpe.factors": factors}
     return build("diet_rel", arrays, parameters, clipping_distance=distance, urpe=True)
 
 
-def forget(facts, arrays, heads):
+def forget(facts, arrays):
     parameters = {"gates.weight": arrays["weight"], "gates.bias": arrays["bias"]}
-    encoding = build("forget", arrays, parameters, bidirectional=facts["bidirectional"])
-    initial = build_encoding("forget", heads, 4, bidirectional=facts["bidirectional"]).gates.bias.double()
-    assert torch.equal(initial, arrays["initial_bias"])
-    return encoding
+    initial = build_encoding("forget", arrays["q"].size(1), 4, bidirectional=facts["bidirectional"]).gates.bias
+    assert torch.equal(initial.double(), arrays["initial_bias"])
+    return build("forget", arrays, parameters, bidirectional=facts["bidirectional"])
 
 
-def diet_abs(facts, arrays, heads):
+def diet_abs(facts, arrays):
     _, length, rank = arrays["PQ"].shape
-    options = {"position_rank": rank, "position_sharing": sharing(arrays["PQ"], heads), "max_positions": length}
-    return build("diet_abs", arrays, {"query_positions": arrays["PQ"], "key_positions": arrays["PK"]}, **options)
+    parameters = {"query_positions": arrays["PQ"], "key_positions": arrays["PK"]}
+    options = {"position_rank": rank, "max_positions": length}
+    if "E" in arrays:
+        parameters |= {"projection.keys": arrays["E"], "projection.values": arrays["F"]}
+        return build("diet_abs_lin", arrays, parameters, projection_length=len(arrays["E"]), **options)
+    return build("diet_abs", arrays, parameters, position_sharing=sharing(arrays["PQ"]), **options)
 
 
-def diet_abs_lin(facts, arrays, heads):
-    _, length, rank = arrays["PQ"].shape
-    parameters = {
-        "query_positions": arrays["PQ"],
-        "key_positions": arrays["PK"],
-        "projection.keys": arrays["E"],
-        "projection.values": arrays["F"],
-    }
-    options = {"position_rank": rank, "projection_length": len(arrays["E"]), "max_positions": length}
-    return build("diet_abs_lin", arrays, parameters, **options)
-
-
-def t5(facts, arrays, heads):
+def t5(facts, arrays):
     # T5 does not scale queries and this package does, so the queries of the test are scaled up.
     arrays["q"] = arrays["q"] * math.sqrt(arrays["q"].size(3))
     options = {key: facts[key] for key in ("num_buckets", "max_distance", "bidirectional")}
     return build("t5", arrays, {"relative_bias": arrays["table"].T}, **options)
 
 
-def alibi(facts, arrays, heads):
-    return build("alibi", arrays, {})
+def gated_t5(facts, arrays):
+    parameters = {
+        "relative_bias": arrays["relative_attention_bias.weight"].T,
+        "gate_projection.weight": arrays["grep_linear.weight"],
+        "gate_projection.bias": arrays["grep_linear.bias"],
+        "gate_scale": arrays["grep_a"],
+    }
+    return build("gated_t5", arrays, parameters, num_buckets=facts["num_buckets"], max_distance=facts["max_distance"])
 
 
-def fire(facts, arrays, heads):
+def named(encoding, names, **options):
+    """For an encoding whose parameters are those of the arrays, under other names."""
+    return lambda facts, arrays: build(
+        encoding, arrays, {own: arrays[theirs] for own, theirs in names.items()}, **options
+    )
+
+
+def fire(facts, arrays):
     parameters = {
         "rate": arrays["c"],
         "threshold_scale": arrays["L_multiplier"],
@@ -127,41 +127,11 @@ def fire(facts, arrays, heads):
     return build("fire", arrays, parameters, fire_threshold=facts["init_L"], bidirectional=False)
 
 
-def gated_t5(facts, arrays, heads):
-    parameters = {
-        "relative_bias": arrays["relative_attention_bias.weight"].T,
-        "gate_projection.weight": arrays["grep_linear.weight"],
-        "gate_projection.bias": arrays["grep_linear.bias"],
-        "gate_scale": arrays["grep_a"].flatten(),
-    }
-    return build("gated_t5", arrays, parameters, num_buckets=facts["num_buckets"], max_distance=facts["max_distance"])
+def rotary(facts, arrays):
+    return build("rotary", arrays, {}, **facts.get("options", {"rotary_layout": facts.get("layout")}))
 
 
-def learned_alibi(facts, arrays, heads):
-    return build("alibi", arrays, {"log_slopes": arrays["learned_logslopes"].flatten()}, alibi_slopes="learned")
-
-
-def kerple(facts, arrays, heads):
-    names = {
-        "kerple_log": {"magnitude": "bias_p", "rate": "bias_a"},
-        "kerple_power": {"magnitude": "bias_a", "exponent": "bias_p"},
-    }[facts["encoding"]]
-    return build(facts["encoding"], arrays, {own: arrays[theirs].flatten() for own, theirs in names.items()})
-
-
-def rotary(facts, arrays, heads):
-    return build("rotary", arrays, {}, rotary_layout=facts["layout"])
-
-
-def rotary_options(facts, arrays, heads):
-    return build("rotary", arrays, {}, **facts["options"])
-
-
-def pope(facts, arrays, heads):
-    return build("pope", arrays, {"phases": arrays["phases"]})
-
-
-def sinusoidal_relative(facts, arrays, heads):
+def sinusoidal_relative(facts, arrays):
     parameters = {
         "relative_projection": arrays["W_kR"],
         "content_bias": arrays["u"],
@@ -174,7 +144,7 @@ def sinusoidal_relative(facts, arrays, heads):
     return build(facts["encoding"], arrays, parameters, **options)
 
 
-def tupe(facts, arrays, heads):
+def tupe(facts, arrays):
     parameters = {
         "position_vectors": arrays["pos_table"],
         "norm.weight": arrays["pos_ln_weight"],
@@ -194,91 +164,72 @@ def tupe(facts, arrays, heads):
     return build("tupe_rel", arrays, parameters, **options)
 
 
-def huang4(facts, arrays, heads):
+def huang4(facts, arrays):
     table = arrays["distance_embedding"].flip(0)  # theirs is by i - j
     options = {"clipping_distance": len(table) // 2, "position_sharing": "head"}
     return build("huang4", arrays, {"relative_vectors": table}, **options)
 
 
-def deberta(facts, arrays, heads):
-    parameters = {
-        "relative_vectors": arrays["rel_embeddings"].flip(0),  # theirs is by i - j
-        "key_projection.weight": arrays["W_pos_key"],
-    }
-    with_positions = "p2c" in facts["terms"]
-    if with_positions:
-        weight = arrays["W_pos_query"]
-        parameters |= {"query_projection.weight": weight, "query_projection.bias": torch.zeros(len(weight))}
-    return build("deberta", arrays, parameters, clipping_distance=facts["clip_k"], position_to_content=with_positions)
-
-
-def deberta_v2(facts, arrays, heads):
-    """The golden outputs are in single precision, this package's in double."""
+def deberta(facts, arrays):
+    """Outputs of DeBERTa-v2 are in single precision, this package's in double."""
     arrays |= {name: value.double() for name, value in arrays.items() if value.is_floating_point()}
     table = arrays["rel_embeddings"]
     if "norm_weight" in arrays:  # their model normalizes the table; here the table is normalized in advance
         table = F.layer_norm(table, table.shape[-1:], arrays["norm_weight"], arrays["norm_bias"], eps=1e-7)
     parameters = {"relative_vectors": table.flip(0)}  # theirs is by i - j
+    shares = facts.get("share_att_key", False)
     options = {
         "content_to_position": "c2p" in facts["terms"],
         "position_to_content": "p2c" in facts["terms"],
-        "share_key_projection": facts["share_att_key"],
+        "share_key_projection": shares,
     }
     if "clip_k" in facts:
         options["clipping_distance"] = facts["clip_k"]
     else:
         options |= {"position_buckets": facts["position_buckets"], "max_distance": facts["max_relative_positions"]}
-    if not facts["share_att_key"]:
-        parameters |= {
-            "key_projection.weight": arrays["W_pos_key"],
-            "query_projection.weight": arrays["W_pos_query"],
-            "query_projection.bias": arrays["b_pos_query"],
-        }
-        return build("deberta", arrays, parameters, **options)
+    if not shares:
+        parameters["key_projection.weight"] = arrays["W_pos_key"]
+        if "p2c" in facts["terms"]:
+            weight = parameters["query_projection.weight"] = arrays["W_pos_query"]
+            parameters["query_projection.bias"] = arrays.get("b_pos_query", torch.zeros(len(weight)))
     encoding = build("deberta", arrays, parameters, **options)
-    query, key = (partial(F.linear, weight=arrays[f"W_{of}"], bias=arrays[f"b_{of}"]) for of in ("query", "key"))
-    encoding.read_layer(torch.zeros(()), (query, key))
+    if shares:
+        query, key = (partial(F.linear, weight=arrays[f"W_{of}"], bias=arrays[f"b_{of}"]) for of in ("query", "key"))
+        encoding.read_layer(torch.zeros(()), (query, key))
     return encoding
 
 
-#: by beginning of the file name: how to build the encoding, and the minimum number of files
+#: how to build the encoding of a file, by the beginning of its name
 FAMILIES = {
-    "shaw__t2t": (shaw, 6),
-    "shaw_per_head__t2t": (shaw, 6),
-    "shaw_keys_only__": (shaw, 6),
-    "shaw_keys_only__hf": (relative_key, 6),
-    "shaw_step__": (shaw, 3),
-    "diet_rel_per_head__": (diet_rel, 3),
-    "diet_rel_headwise_shared__": (diet_rel, 3),
-    "diet_rel_plus_segment__": (diet_rel, 2),
-    "diet_abs_per_head__": (diet_abs, 3),
-    "diet_abs_lin__": (diet_abs_lin, 2),
-    "urpe__": (urpe, 1),
-    "t5_bias__": (t5, 4),
-    "t5_bias_step__": (t5, 2),
-    "alibi__": (alibi, 3),
-    "alibi_learned__": (learned_alibi, 1),
-    "fire__": (fire, 2),
-    "gated_t5__": (gated_t5, 2),
-    "kerple_log__": (kerple, 2),
-    "kerple_power__": (kerple, 2),
-    "forget__": (forget, 2),
-    "rope_half__": (rotary, 2),
-    "rope_interleaved__": (rotary, 2),
-    "rotary_options__": (rotary_options, 4),
-    "pope__": (pope, 2),
-    "transformer_xl__": (sinusoidal_relative, 3),
-    "xlnet__": (sinusoidal_relative, 4),
-    "tupe_a__": (tupe, 2),
-    "tupe_r__": (tupe, 2),
-    "huang_method4__": (huang4, 6),
-    "deberta__": (deberta, 5),
-    "deberta_v2__microsoft": (deberta_v2, 6),
-    "deberta_v2__hf": (deberta_v2, 2),
+    "shaw__": shaw,
+    "shaw_per_head__": shaw,
+    "shaw_keys_only__": shaw,
+    "shaw_keys_only__hf": relative_key,
+    "shaw_step__": shaw,
+    "diet_rel_": diet_rel,
+    "diet_abs_": diet_abs,
+    "urpe__": urpe,
+    "t5_bias_": t5,
+    "alibi__": named("alibi", {}),
+    "alibi_learned__": named("alibi", {"log_slopes": "learned_logslopes"}, alibi_slopes="learned"),
+    "fire__": fire,
+    "gated_t5__": gated_t5,
+    "kerple_log__": named("kerple_log", {"magnitude": "bias_p", "rate": "bias_a"}),
+    "kerple_power__": named("kerple_power", {"magnitude": "bias_a", "exponent": "bias_p"}),
+    "forget__": forget,
+    "rope_": rotary,
+    "rotary_options__": rotary,
+    "pope__": named("pope", {"phases": "phases"}),
+    "transformer_xl__": sinusoidal_relative,
+    "xlnet__": sinusoidal_relative,
+    "tupe_": tupe,
+    "huang_method4__": huang4,
+    "deberta__": deberta,
+    "deberta_v2__": deberta,
 }
-#: tested in other ways, here, in test_model.py and in test_augmentation.py
+#: tested in other ways, here and in test_augmentation.py
 OTHERS = (
-    *("t5_bucket_table__", "deberta_bucket_table__", "sinusoidal__", "learned_absolute__", "ct2_model__"),
+    *("t5_bucket_table__", "deberta_bucket_table__", "sinusoidal__", "learned_absolute__"),
     *("shape__", "cape__", "paper_sinusoids__"),
 )
 
@@ -290,12 +241,11 @@ def test_every_golden_file_is_used():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_attention_equals_golden_outputs(family):
-    make, count = FAMILIES[family]
     paths = sorted(GOLDEN.glob(f"{family}*.npz"))
-    assert len(paths) >= count
+    assert paths
     for path in paths:
         facts, arrays = load(path)
-        encoding = make(facts, arrays, arrays["q"].size(1))
+        encoding = FAMILIES[family](facts, arrays)
         q, k, v = arrays["q"], arrays["k"], arrays["v"]
         forbidden = arrays.get("attn_forbidden", torch.zeros(1, 1, q.size(2), k.size(2), dtype=torch.bool))
         defined = (~forbidden.all(-1)).expand(q.shape[:3])
@@ -314,37 +264,16 @@ def test_attention_equals_golden_outputs(family):
             torch.testing.assert_close(weights[defined], arrays["expected_probs"][defined], rtol=0, atol=tolerance)
 
 
-def test_buckets_equal_those_of_t5():
-    paths = sorted(GOLDEN.glob("t5_bucket_table__*.npz"))
-    assert len(paths) >= 6
-    for path in paths:
+def test_buckets_equal_golden_ones():
+    for path in GOLDEN.glob("t5_bucket_table__*.npz"):
         facts, arrays = load(path)
         table = log_buckets(facts["num_buckets"], facts["max_distance"], facts["bidirectional"])
         assert torch.equal(by_clamped_distance(table, arrays["distance_j_minus_i"]), arrays["expected_bucket"])
-
-
-def test_buckets_equal_those_of_deberta():
-    tables = np.load(GOLDEN / "deberta_bucket_table__microsoft.npz")
-    assert len(tables) >= 10
-    for name, theirs in tables.items():
+    for name, theirs in load(GOLDEN / "deberta_bucket_table__microsoft.npz")[1].items():
         buckets, furthest = (int(number) for number in name.split("_")[1:])
         found = torch.tensor(signed_log_buckets(buckets, furthest))
         distances = torch.arange(furthest + 5, -furthest - 6, -1)  # theirs are i - j, ascending
-        assert torch.equal(-by_clamped_distance(found, distances), torch.from_numpy(theirs).long()), name
-
-
-def test_sinusoids_of_transformer_xl_equal_golden_ones():
-    paths = sorted(GOLDEN.glob("transformer_xl__*.npz"))
-    assert len(paths) >= 3
-    for path in paths:
-        _, arrays = load(path)
-        positions = Positions(1, arrays["k"].size(2))
-        distances = -positions.span
-        found = relative_sinusoids(positions, arrays["pos_emb"].size(1))
-        theirs = {int(t): row for t, row in zip(arrays["pos_emb_distance"], arrays["pos_emb"], strict=True)}
-        assert set(distances.tolist()) == set(theirs)
-        for distance, row in zip(distances.tolist(), found, strict=True):
-            torch.testing.assert_close(row, theirs[distance].double(), rtol=0, atol=1e-6)
+        assert torch.equal(-by_clamped_distance(found, distances), theirs.long()), name
 
 
 def test_the_sinusoids_of_the_paper():
@@ -373,9 +302,7 @@ def test_the_sinusoids_of_the_paper():
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned_absolute"])
 def test_input_positions_equal_golden_outputs(kind):
     """The architectures of `sinusoidal` and `learned` use fairseq's own modules."""
-    paths = sorted(GOLDEN.glob(f"{kind}__fairseq__*.npz"))
-    assert len(paths) >= 3
-    for path in paths:
+    for path in GOLDEN.glob(f"{kind}__fairseq__*.npz"):
         facts, arrays = load(path)
         tokens, expected = arrays["tokens"], arrays["expected_encoding"]
         learned = "table" in arrays

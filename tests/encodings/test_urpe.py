@@ -8,7 +8,6 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.registry import supports_urpe
 from fairseq_posenc.encodings.contract.urpe import FURTHEST
 from fairseq_posenc.model import PositionMismatch, fine_tuning
-from fairseq_posenc.positions import CrossPositions, Positions
 from tests.models import batch, build_model, make_task, sentences, shift_right
 from tests.references import naive_attention
 
@@ -37,17 +36,6 @@ def test_distances_beyond_the_table_have_its_last_factor():
     torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=1e-10)
 
 
-def test_between_source_and_target_factors_are_by_distance_without_padding():
-    encoding, (q, k, v) = build_encoding("t5", HEADS, DIM, urpe=True).double(), inputs()
-    torch.nn.init.normal_(encoding.urpe.factors)
-    padding = torch.arange(LENGTH) < torch.tensor([[2], [0]])
-    positions = CrossPositions(Positions(LENGTH, LENGTH, padding.flip(1)), padding)
-    targets = torch.arange(LENGTH).expand(2, -1)
-    expected, _ = naive_attention(encoding, q, k, v, padding, query_positions=targets)
-    found, _ = attend(q, k, v, encoding, padding, positions=positions)
-    torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=1e-10)
-
-
 def test_layers_of_a_stack_share_the_factors():
     model = build_model("transformer_shaw_tiny", "--urpe", "true")
     layers = [*model.encoder.layers, *model.decoder.layers]
@@ -69,7 +57,3 @@ def test_a_model_without_it_becomes_one_with_it_in_fine_tuning_only():
     source, target = batch(task, rows, left_pad=True), batch(task, shift_right(rows), left_pad=False)
     outputs = [each(source, torch.tensor([8, 5]), target)[0] for each in (model, plain)]
     torch.testing.assert_close(*outputs, rtol=0, atol=1e-12)
-
-
-def test_a_shift_of_positions_leaves_the_factors_as_they_are():
-    build_model("transformer_diet_abs_tiny", "--urpe", "true", "--position-augmentation", "shift")

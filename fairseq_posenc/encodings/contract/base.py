@@ -90,8 +90,6 @@ class PositionEncoding(LearnedScalars):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "options" in vars(cls):
-            raise TypeError(f"{cls.__name__} must declare each of its options as `name: type = option(...)`.")
         cls.options = {}
         for base in reversed(cls.__bases__):
             cls.options |= getattr(base, "options", {})

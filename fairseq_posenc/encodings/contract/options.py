@@ -100,8 +100,6 @@ def option(default: Any, kind: Option | Callable[[Any], Any], *more: Any, name: 
         kind: an option of other encodings; or ``parse``, followed by the other arguments of :class:`Option`.
         name: of the option, if the attribute's is another because a parameter is called like the option.
     """
-    if isinstance(kind, Option) and (more or fields):
-        raise TypeError("an option of other encodings has its own help and choices: leave yours out.")
     found = kind if isinstance(kind, Option) else Option(kind, *more, **fields)
     return replace(found, default=default, name=name)
 
