@@ -69,17 +69,7 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _require_copy(ctx: click.Context, parameter: click.Parameter, script: Path | None) -> None:
-    """Refuses a script of another checkout than the one that this package is imported from."""
-    root = Path(__file__).resolve().parents[1]
-    if script is not None and script.resolve().parents[1] != root:
-        raise click.ClickException(
-            f"{script} is not of the installed copy, {root}: run `source scripts/env.sh` in the script's copy first."
-        )
-
-
 @click.group(cls=_Commands, context_settings=HELP_OPTIONS)
-@click.option("--script", type=click.Path(path_type=Path), hidden=True, callback=_require_copy, expose_value=False)
 def group() -> None:
     """Experiments with position encodings in translation.
 
@@ -107,5 +97,8 @@ def main(words: list[str] | None = None) -> None:
 
 
 def script(file: str, command: str) -> None:
-    """Runs `command` for `file`, its script in `scripts/`."""
-    main(["--script", file, command, *sys.argv[1:]])
+    """Runs `command` for `file`, its script in `scripts/`; refuses one of another copy than this package's."""
+    root = Path(__file__).resolve().parents[1]
+    if Path(file).resolve().parents[1] != root:
+        sys.exit(f"Error: {file} is not of the installed copy, {root}: run `source scripts/env.sh` in its copy first.")
+    main([command, *sys.argv[1:]])

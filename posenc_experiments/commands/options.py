@@ -4,7 +4,6 @@ import importlib.util
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,18 +20,6 @@ SLURM_CPUS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class _Directory(click.Path):
-    """A directory that is not the empty text, which a shell passes for a variable that is not set."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("it is empty: name a directory.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 OPTIONS = [
     click.option(
         "--set",
@@ -44,20 +31,20 @@ OPTIONS = [
     click.option("--seeds", default="1", show_default=True, help="Run each experiment with each seed, such as 1,2,3."),
     click.option(
         "--source",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
         help="Take the corpus's files from this directory instead of the network.",
     ),
     click.option(
         "--data-dir",
-        type=_Directory(),
-        default=Path("data"),
+        type=click.Path(),
+        default="data",
         show_default=True,
         help="Directory of downloaded and prepared data.",
     ),
     click.option(
         "--output-dir",
-        type=_Directory(),
-        default=Path("output"),
+        type=click.Path(),
+        default="output",
         show_default=True,
         help="Directory of the results.",
     ),
@@ -134,27 +121,8 @@ class Call:
 
     def __init__(self, options: dict[str, Any], most_gpus: int | None) -> None:
         self.options, self.session = options, Session()  # shared by all runs of the call
-        source = options["source"]
-        if source is not None and not source.is_dir():
-            raise RecipeError(f"--source {source}: there is no such directory.")
         self.seeds = choose_seeds(options["seeds"])
-        slurm = parse_slurm(options["slurm_words"]) if options["executor"] == "slurm" else None
-        if options["slurm_words"] and slurm is None:
-            raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
-        nodes = {name: options[name] for name in ("nodes", "node_rank", "rendezvous") if name in options}
-        # Checked here for an early error, and again below, when the number of GPUs is known.
-        _refuse_processes(options["processes"], options["gpus"] or 0)
-        shared = {name: options[name] for name in ("gpus", "gpus_per_job", "cpus", "jobs")}
-        if slurm is None:
-            alone = nodes.get("nodes", 1) > 1
-            found = share_hardware(**shared, dry_run=options["dry_run"], most_gpus=most_gpus, alone=alone)
-        else:
-            found = reserve_hardware(**shared, slurm=slurm)
-        _refuse_processes(options["processes"], found.gpus)
-        self.hardware = replace(found, cpu_processes=options["processes"] or 1, **nodes)
-        _require_nodes(self.hardware)
-        if options["precision"] == "fp16" and not found.gpus:
-            raise RecipeError("--precision fp16 needs a GPU: on a CPU it only costs time; leave it out.")
+        self.hardware = find_hardware(options, most_gpus)
         if options["wandb"] and importlib.util.find_spec("wandb") is None:
             raise RecipeError(
                 f"--wandb {options['wandb']}: the package wandb is not installed; run `pip install wandb` and log in."
@@ -179,21 +147,11 @@ class Call:
         )
 
 
-def _require_nodes(hardware: Hardware) -> None:
-    """RecipeError for options of several nodes that do not go together."""
-    nodes, rank, rendezvous = hardware.nodes, hardware.node_rank, hardware.rendezvous
-    if rank >= nodes:
-        raise RecipeError(f"--node-rank {rank}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
-    address = re.fullmatch(r"(?:[^\s:]+|\[[^\s\]]+\]):(\d{1,5})", rendezvous)
-    if nodes > 1 and not (address and int(address[1]) < 1 << 16):
-        raise RecipeError(f"--rendezvous '{rendezvous}': --nodes {nodes} need node 0's address, such as host0:29500.")
-    if nodes > 1 and hardware.slurm is not None:
-        raise RecipeError("--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch.")
-
-
-def _directory(flag: str, path: Path, separators: str) -> Path:
+def _directory(flag: str, text: str, separators: str) -> Path:
     """The absolute path; RecipeError if commands of fairseq cannot contain it."""
-    path = path.absolute()
+    if not text:  # a shell passes this for a variable that is not set
+        raise RecipeError(f"{flag} is empty: name a directory.")
+    path = Path(text).absolute()
     if found := set(separators).intersection(str(path)):
         raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
     return path
@@ -207,64 +165,64 @@ def choose_seeds(text: str) -> list[int]:
     return list(dict.fromkeys(map(int, found)))
 
 
-def reserve_hardware(
-    slurm: dict[str, Any], gpus: int | None, gpus_per_job: int | None, cpus: int | None, jobs: int | None
-) -> Hardware:
-    """What each job in SLURM's queue has, and how many are in the queue at a time."""
-    share = 0 if gpus == 0 else gpus_per_job or gpus or 1
-    slots = tuple(str(number) for number in range(jobs or 0))
-    return Hardware(gpus=share, cpus=cpus or SLURM_CPUS, slots=slots, slurm=slurm)
-
-
-def share_hardware(
-    gpus: int | None,
-    gpus_per_job: int | None,
-    cpus: int | None,
-    jobs: int | None,
-    dry_run: bool = False,
-    most_gpus: int | None = None,
-    alone: bool = False,
-) -> Hardware:
-    """Divides this machine into slots, each for one training at a time.
+def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hardware:
+    """What the jobs of a call run on: this machine, nodes that train together, or SLURM's queue.
 
     Args:
-        most_gpus: of a training, without `gpus_per_job`; None for all.
-        alone: one training at a time.
+        options: as for `Call`.
+        most_gpus: as for `Call`.
+
+    Raises:
+        RecipeError: options do not go together, or ask for GPUs that are not there.
     """
-    cpus = cpus or len(os.sched_getaffinity(0))
-    # A dry run may be meant for another machine, so it does not look for GPUs.
-    names = [str(number) for number in range(gpus)] if dry_run and gpus is not None else visible_gpus(gpus)
-    if not names:
-        count = 1 if alone else min(1 if jobs is None else jobs or cpus, cpus)
-        return Hardware(cpus=cpus, slots=tuple(str(number) for number in range(count)))
-    each = gpus_per_job or min(len(names), most_gpus or len(names))
-    if each > len(names):
-        raise RecipeError(f"--gpus-per-job {each}: there are {len(names)} GPUs to share; ask for fewer.")
-    count = 1 if alone else len(names) // each
-    slots = [",".join(names[each * slot : each * (slot + 1)]) for slot in range(count)]
-    return Hardware(gpus=each, cpus=cpus, slots=tuple(slots[: jobs or count]))
+    several = {name: options[name] for name in ("nodes", "node_rank", "rendezvous") if name in options}
+    nodes, cpus, jobs, each = several.get("nodes", 1), options["cpus"], options["jobs"], options["gpus_per_job"]
+    if options["executor"] == "slurm":
+        if nodes > 1:
+            raise RecipeError(
+                "--nodes: jobs of --executor slurm have one node each; submit recipes/common/slurm.sbatch."
+            )
+        gpus, cpus = 0 if options["gpus"] == 0 else each or options["gpus"] or 1, cpus or SLURM_CPUS
+        slots = [str(number) for number in range(jobs or 0)]
+    elif options["slurm_words"]:
+        raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
+    else:
+        cpus, names = cpus or len(os.sched_getaffinity(0)), _gpus(options["gpus"], options["dry_run"])
+        gpus = each or min(len(names), most_gpus or len(names)) if names else 0
+        if gpus > len(names):
+            raise RecipeError(f"--gpus-per-job {gpus}: there are {len(names)} GPUs to share; ask for fewer.")
+        if gpus:
+            slots = [",".join(names[first : first + gpus]) for first in range(0, len(names) - gpus + 1, gpus)]
+            slots = slots[: jobs or len(slots)]
+        else:
+            slots = [str(number) for number in range(min(1 if jobs is None else jobs or cpus, cpus))]
+        slots = slots if nodes == 1 else slots[:1]
+    if gpus and options["processes"] is not None:
+        raise RecipeError(
+            f"--processes {options['processes']}: on GPUs a training has one process on each; leave it out."
+        )
+    if several.get("node_rank", 0) >= nodes:
+        raise RecipeError(f"--node-rank {several['node_rank']}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
+    if nodes > 1 and not re.fullmatch(r".+:\d+", several["rendezvous"]):
+        raise RecipeError(
+            f"--rendezvous '{several['rendezvous']}': --nodes {nodes} need node 0's address, such as host0:29500."
+        )
+    slurm = parse_slurm(options["slurm_words"]) if options["executor"] == "slurm" else None
+    processes = options["processes"] or 1
+    return Hardware(gpus=gpus, cpu_processes=processes, cpus=cpus, slots=tuple(slots), slurm=slurm, **several)
 
 
-def visible_gpus(wanted: int | None) -> list[str]:
+def _gpus(wanted: int | None, dry_run: bool) -> list[str]:
     """GPUs as CUDA_VISIBLE_DEVICES names them: the first `wanted`, or all."""
-    if wanted == 0:
-        return []
-    found = count_gpus()
+    # A dry run may be meant for another machine, so it does not look for GPUs.
+    if wanted == 0 or (wanted and dry_run):
+        return [str(number) for number in range(wanted)]
+    # Imported here, because it would slow down --help.
+    import torch
+
+    found = torch.cuda.device_count()
     if (wanted or 0) > found:
         raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for at most {found}, or 0 for the CPU.")
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    names = named[:found] if len(named) >= found else [str(number) for number in range(found)]
+    names = named if len(named) >= found else [str(number) for number in range(found)]
     return names[: found if wanted is None else wanted]
-
-
-def count_gpus() -> int:
-    """The number of GPUs that PyTorch sees."""
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def _refuse_processes(processes: int | None, gpus: int) -> None:
-    """RecipeError if `processes` are asked for and there are GPUs."""
-    if gpus and processes is not None:
-        raise RecipeError(f"--processes {processes}: on GPUs a training has one process on each; leave it out.")

@@ -9,7 +9,7 @@ from posenc_experiments.analysis.stage import analyse_run
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
-from posenc_experiments.base.settings import conf_in, read_recipe
+from posenc_experiments.base.settings import conf_in, read_recipe, words
 from posenc_experiments.commands.options import Call, Command, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments
@@ -20,16 +20,17 @@ from posenc_experiments.workflow.sweep import choose_experiments
 
 def parse_stages(text: str) -> list[str]:
     """Parses `prepare..score`, or a list such as `translate,score`; returns stages in the pipeline's order."""
-    names = [name.strip() for name in text.replace("..", ",").split(",")]
+    first, dots, last = text.partition("..")
+    names = [first, last] if dots else words(text)
     for name in names:
         if name not in STAGES:
             raise RecipeError(f"--stages {text}: '{name}' is not a stage; the stages are {' '.join(STAGES)}.")
-    if ".." not in text:
+    if not dots:
         return [stage for stage in STAGES if stage in names]
-    first, last = (STAGES.index(name) for name in (names[0], names[-1]))
-    if len(names) != 2 or first > last:
+    chosen = list(STAGES[STAGES.index(first) : STAGES.index(last) + 1])
+    if not chosen:
         raise RecipeError(f"--stages {text}: write first..last, such as prepare..score.")
-    return list(STAGES[first : last + 1])
+    return chosen
 
 
 def choose_pair(recipe: Recipe, pair: str | None) -> str:
@@ -49,8 +50,6 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
         conf = folder.name
     if folder is None or conf.endswith(".yaml"):
         return Path(conf)
-    if not any(folder.glob("*.yaml")):
-        raise RecipeError(f"--recipe {folder}: there is no recipe; name a directory such as recipes/quickstart.")
     return conf_in(folder, conf, f"--conf {conf}")
 
 

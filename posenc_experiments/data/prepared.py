@@ -134,9 +134,3 @@ def longest(run: Run, split: str) -> tuple[int, int]:
     """The numbers of tokens of the longest source and of the longest target sentence, </s> included."""
     source, target = (int(read_sizes(path).max(initial=0)) for path in index_files(run, split))
     return source, target
-
-
-def shortest_source(run: Run, split: str) -> int:
-    """The number of tokens of the shortest source sentence, </s> included."""
-    sizes = read_sizes(index_files(run, split)[0])
-    return int(sizes.min()) if len(sizes) else 0

@@ -47,16 +47,14 @@ def train_command(experiment: Experiment) -> list[str]:
 
 def _launcher(run: Run, module: str) -> list[str]:
     """The words that start the processes of a training on this node: Python alone, or torchrun."""
-    if run.hardware.workers == 1:
+    hardware, meet = run.hardware, ["--standalone"]
+    if hardware.workers == 1:
         return run.module(module)
-    host, _, port = run.hardware.rendezvous.rpartition(":")
-    several = ["--nnodes", str(run.hardware.nodes), "--node_rank", str(run.hardware.node_rank)]
-    meet = (
-        ["--standalone"]
-        if run.hardware.nodes == 1
-        else [*several, "--master_addr", host.strip("[]"), "--master_port", port]
-    )
-    return [*run.module("torch.distributed.run"), *meet, "--nproc_per_node", str(run.hardware.processes), "-m", module]
+    if hardware.nodes > 1:
+        host, _, port = hardware.rendezvous.rpartition(":")
+        meet = ["--nnodes", str(hardware.nodes), "--node_rank", str(hardware.node_rank)]
+        meet += ["--master_addr", host.strip("[]"), "--master_port", port]
+    return [*run.module("torch.distributed.run"), *meet, "--nproc_per_node", str(hardware.processes), "-m", module]
 
 
 def _hardware(experiment: Experiment) -> Flags:

@@ -10,6 +10,7 @@ changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the `
 
 import importlib.metadata
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations
@@ -25,7 +26,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepared
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import versions
-from posenc_experiments.experiment.fairseq_flags import file_problem, normalized, value_of, whole, without_hardware
+from posenc_experiments.experiment.fairseq_flags import normalized, value_of, whole, without_hardware
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
@@ -89,26 +90,11 @@ class Experiment(ExperimentDirectory):
         recipe = self.run.recipe
         flags = {**recipe.model, **recipe.train, **self.flags}
         if recipe.average > 1:
-            self._require_checkpoints(flags)
             # The training must not delete checkpoints that are averaged later.
             key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
             if 0 <= whole(flags, key, -1) < recipe.average:
                 flags[key] = str(recipe.average)
         return flags
-
-    def _require_checkpoints(self, flags: Flags) -> None:
-        """RecipeError if training with these flags writes no checkpoints of the kind that is averaged."""
-        recipe = self.run.recipe
-        where = f"{recipe.where('generate', 'average')}: averaging {recipe.average} checkpoints "
-        if recipe.average_by == "updates" and whole(flags, "save-interval-updates", 0) < 1:
-            raise RecipeError(
-                f"{where}by updates needs checkpoints within epochs: add save-interval-updates to `train`."
-            )
-        if recipe.average_by == "epochs" and "no-epoch-checkpoints" in flags:
-            raise RecipeError(
-                f"{where}by epochs needs checkpoints of epochs: leave out no-epoch-checkpoints, or write average-by = "
-                "updates."
-            )
 
     def where_set(self, flag: str) -> str | None:
         """The place where a flag of the training was set; None if it was not."""
@@ -213,8 +199,9 @@ class Experiment(ExperimentDirectory):
         name = self.train_flags[flag]
         if flag == "finetune-from-model" and self.start is not None:
             return f"experiment:{fingerprint([self.start.made_from, self._averaging])}"
-        if problem := file_problem(name):
-            raise RecipeError(f"{self.where_set(flag)}: --{flag} {name}: {problem}")
+        if not Path(name).is_file():
+            where = f"{self.where_set(flag)}: --{flag} {name}"
+            raise RecipeError(f"{where}: there is no such file; name another, or leave the flag out.")
         return _hash_of(Path(name))
 
     @cached_property
@@ -264,27 +251,21 @@ class Experiment(ExperimentDirectory):
         """Whether a stage finished with the current inputs, and its outputs exist."""
         return is_done(self.directory, stage, self.inputs(stage))
 
-    def require_data(self) -> None:
-        """RecipeError unless its data is prepared with the current settings."""
-        prepared.require(self.run)
-
 
 def _hash_of(path: Path) -> str:
-    about = path.stat()
-    return f"sha256:{_sha256(path.absolute(), about.st_size, about.st_mtime_ns)}"
+    return f"sha256:{_sha256(path.absolute(), path.stat().st_mtime_ns)}"
 
 
 @cache
-def _sha256(path: Path, size: int, changed: int) -> str:
+def _sha256(path: Path, changed: int) -> str:
     return file_hash(path)
 
 
 def _number(text: str) -> int | float | str:
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        return float(text)
     return text
 
 
@@ -295,7 +276,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
         The flags, and a warning if the batch cannot be exact.
 
     Raises:
-        RecipeError: --update-freq is given too, or the batch is too small for so many processes.
+        RecipeError: --update-freq is given too.
     """
     run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.batch_tokens
     workers = run.hardware.workers
@@ -307,29 +288,13 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if max_tokens < 1:
         raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
     if workers > 1 and max_tokens * workers > wanted:
-        # One step of all processes is already a larger batch: each takes a smaller part.
+        # One step of all processes is already a larger batch: each takes a smaller part. Whether it holds the longest
+        # sentence is checked with the prepared data.
         max_tokens = wanted // workers
-        if prepared.is_prepared(run):
-            longest, which = (
-                max(*prepared.longest(run, "train"), *prepared.longest(run, "valid")),
-                "in the prepared data",
-            )
-        else:
-            limits = run.recipe.prepare
-            longest = max(limits.max_tokens, limits.eval_max_tokens) + 1  # </s> is a token, too
-            which = "that prepare.max-tokens and eval-max-tokens allow"
-        if max_tokens < longest:
-            raise RecipeError(
-                f"A batch of {wanted:,} tokens (train.batch-tokens) on {workers} processes leaves each "
-                f"{max_tokens:,}, fewer than the {longest:,} of the longest sentence {which}: use fewer "
-                "processes (--gpus-per-job, --nodes, --processes)."
-            )
     update_freq = max(1, round(wanted / (max_tokens * workers)))
     batch = update_freq * max_tokens * workers
     derived = {"max-tokens": str(max_tokens), "update-freq": str(update_freq)}
-    if batch == wanted:
-        return derived, None
-    return derived, (
+    return derived, None if batch == wanted else (
         f"warning: {workers} x {max_tokens} tokens does not divide batch-tokens {wanted:,}: with --update-freq "
         f"{update_freq} a batch is {batch:,} tokens; change --gpus-per-job or max-tokens for an exact batch."
     )

@@ -65,13 +65,6 @@ def normalized(flags: Flags) -> dict[str, Any]:
     return {name.replace("-", "_"): value_of(value) if value else True for name, value in sorted(flags.items())}
 
 
-def file_problem(name: str) -> str | None:
-    """A message that says why a flag cannot name this file, and how to fix it; None if it can."""
-    if Path(name).is_dir():
-        return "this is a directory; name a file in it."
-    return None if Path(name).is_file() else "there is no such file; name another, or leave the flag out."
-
-
 class Refused(Exception):
     """fairseq refuses a command line; the text is its message."""
 
@@ -104,16 +97,7 @@ def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
 
     parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()
     parser.error = refuse
-    parser.print_help = lambda file=None: None
     try:
-        found = vars(options.parse_args_and_arch(parser, list(words)))
-    except SystemExit:  # raised by --help
-        raise Refused("one of the flags only prints something and exits; leave it out") from None
+        return vars(options.parse_args_and_arch(parser, list(words)))
     except ValueError as error:  # raised by the plugin
         raise Refused(" ".join(str(error).split())) from None
-    given: dict[int, str] = {}  # by the id of what argparse makes of a flag's names
-    for flag in (word.partition("=")[0] for word in words):
-        action = parser._option_string_actions.get(flag)
-        if action is not None and given.setdefault(id(action), flag) != flag:
-            raise Refused(f"{given[id(action)]} and {flag} are the same flag; leave one out")
-    return found

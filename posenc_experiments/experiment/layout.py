@@ -1,5 +1,6 @@
 """Names of the files in an experiment directory; no other file defines them."""
 
+import glob
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,15 +65,8 @@ class ExperimentDirectory:
 def find_experiments(path: Path) -> list[Path]:
     """The experiment directories below a directory, links followed, or the directory itself if it is one."""
     name = ExperimentDirectory(path).about.name
-    if (path / name).is_file():
-        return [path]
-    found: list[Path] = []
-    seen: set[str] = set()
-    for folder, folders, files in os.walk(path, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:  # a link to a directory above it
-            folders.clear()
-        elif name in files:
-            found.append(Path(folder))
-        seen.add(real)
-    return [one for one in found if not one.name.endswith(TEMPORARY)]
+    pattern = f"{glob.escape(str(path))}/**/{name}"
+    found: dict[str, Path] = {}  # by its real path, as a link may lead to a directory above it
+    for file in glob.iglob(pattern, recursive=True):
+        found.setdefault(os.path.realpath(Path(file).parent), Path(file).parent)
+    return [one for one in found.values() if not one.name.endswith(TEMPORARY)]

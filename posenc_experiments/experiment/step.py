@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import forget, locked, set_done
+from posenc_experiments.data import prepared
 from posenc_experiments.experiment.experiment import Experiment
 
 
@@ -16,10 +17,6 @@ class Step(ABC):
     name: str
     #: the step whose outputs this one reads
     after: ClassVar["Step | None"] = None
-    #: what an experiment lacks without this step, for the error of the next
-    missing: ClassVar[str] = ""
-    #: whether to tell the user that it was done before
-    says_done: ClassVar[bool] = False
     #: whether it reads prepared data
     reads_data: ClassVar[bool] = False
 
@@ -49,16 +46,14 @@ class Step(ABC):
             self.dry_run(experiment)
             return
         if self.is_done(experiment):
-            if self.says_done:
-                self.say(experiment, "done before")
             return
         if self.after is not None and not self.after.is_done(experiment):
             raise RecipeError(
-                f"{experiment.title} {self.after.missing} (or its settings changed since): run the stage "
-                f"{self.after.name}."
+                f"{experiment.title}: the stage {self.after.name} is not done (or its settings changed since): run the "
+                f"stage {self.after.name}."
             )
         if self.reads_data:
-            experiment.require_data()
+            prepared.require(experiment.run)
         with locked(experiment.directory) as lock:
             if not self.is_done(experiment):  # by another call meanwhile
                 forget(experiment.directory, self.name)

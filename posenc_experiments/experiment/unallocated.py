@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
@@ -22,12 +21,13 @@ class ReadsValues(ModelError):
     """A model cannot be built without memory: the constructor of one of its modules reads values of tensors."""
 
 
-def build_unallocated(args: Namespace, vocabulary: int) -> Any:
+def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> Any:
     """The model that fairseq-train would build; its parameters have shapes, but no memory.
 
     Args:
         args: fairseq-train's arguments, with an architecture of this package.
         vocabulary: entries of each language's dictionary, fairseq's four special ones included.
+        joined: whether the languages have one dictionary.
 
     Raises:
         ModelError: no model can be built with these arguments.
@@ -35,8 +35,8 @@ def build_unallocated(args: Namespace, vocabulary: int) -> Any:
     """
     # fairseq would read these files here, only to fill tensors whose shapes are known.
     args = Namespace(**vars(args) | {"encoder_embed_path": None, "decoder_embed_path": None})
-    dictionary = _dictionary(vocabulary, args.segment_separator)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    source, target = (_dictionary(size, args.segment_separator) for size in (vocabulary, vocabulary + (not joined)))
+    task = SimpleNamespace(source_dictionary=source, target_dictionary=target)
     try:
         with torch.device("meta"):
             return fairseq.models.build_model(args, task)
@@ -52,11 +52,7 @@ def build_unallocated(args: Namespace, vocabulary: int) -> Any:
 def _dictionary(size: int, separator: str | None) -> Dictionary:
     """A dictionary of `size` entries, which include the separator of segments, if there is one."""
     dictionary = Dictionary()
-    if size <= len(dictionary):
-        raise ModelError(
-            f"a vocabulary has fairseq's {len(dictionary)} special entries and at least one word, so it is not {size}."
-        )
-    words = itertools.chain([] if separator is None else [separator], (f"w{number}" for number in itertools.count()))
-    while len(dictionary) < size:
-        dictionary.add_symbol(next(words))
+    words = [f"w{number}" for number in range(size)]
+    for word in [*([] if separator is None else [separator]), *words][: size - len(dictionary)]:
+        dictionary.add_symbol(word)
     return dictionary

@@ -2,71 +2,71 @@
 
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from types import MappingProxyType
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from functools import partial
 
 from posenc_experiments.base.errors import sentence
-from posenc_experiments.jobs.job import Job
+from posenc_experiments.jobs.job import Job, Scheduler
 from posenc_experiments.jobs.progress import Progress
+
+
+def reason(error: Exception) -> str:
+    """The sentence for an error that the user can fix; raises others."""
+    found = sentence(error)
+    if found is None:
+        raise error
+    return found
 
 
 def run_jobs(
     jobs: Sequence[Job],
     slots: Sequence[str],
-    start: Callable[[Job, str], None],
+    scheduler: Scheduler,
     progress: Progress,
     stop: threading.Event,
-    failures: Mapping[Job, str] = MappingProxyType({}),
+    failures: dict[Job, str],
     together: bool = False,
-) -> dict[Job, str]:
+) -> None:
     """Runs the jobs that are not done.
 
     Args:
         jobs: the jobs, each behind those that it needs.
         slots: one job runs in each at a time.
-        start: runs a job in a slot until it has ended.
         progress: shows the states of the jobs.
         stop: is set to end all jobs, if this process is interrupted or a job raises an unexpected error.
-        failures: jobs that failed before, and why; needed jobs that are in neither `failures` nor `jobs` are done.
+        failures: jobs that failed before, and why; those that fail now are added, without jobs that are not started
+            because of them.
         together: start no job after a failure, because the other machines of the training have stopped.
-
-    Returns:
-        The jobs that failed and why, without those that were not started because of them.
     """
-    failed, free = dict(failures), queue.Queue[str]()
+    done, free = set[Job](), queue.Queue[str]()
     for slot in slots:
         free.put(slot)
-    futures: dict[Job, Future[bool]] = {}
+    futures: dict[Job, Future[None]] = {}
 
-    def missing(job: Job) -> Job | None:
-        """A job that failed, or was not started, so that this one cannot be either; waits for those that it needs."""
-        needed = (need for need in job.needs if need in failed or (need in futures and not futures[need].result()))
-        return next(needed, next(iter(failed), None) if together else None)
-
-    def run(job: Job) -> bool:
-        """Whether the job is done."""
-        if (need := missing(job)) is not None:
-            progress.set(job, "failed", f"not started, because {need.title} failed")
-            return False
+    def run(job: Job) -> None:
+        wait([futures[need] for need in job.needs if need in futures])
+        lost = [need for need in job.needs if need in failures or (need in futures and need not in done)]
+        lost += failures if together else []
+        if lost:
+            progress.set(job, "failed", f"not started, because {lost[0].title} failed")
+            return
         if job.is_done():
-            progress.set(job, "done", "before")
-            return True
+            progress.set(job, "done", "done before")
+            done.add(job)
+            return
         slot = free.get()
         progress.set(job, "running")
         try:
-            start(job, slot)
+            scheduler.run(job, slot, partial(progress.set, job, "running"))
         except Exception as error:
-            reason = sentence(error)
-            if reason is None:
-                raise
-            failed[job] = reason
-            progress.set(job, "failed", reason)
-            return False
+            failures[job] = reason(error)
+            progress.set(job, "failed", f"failed: {failures[job]}")
+        else:
+            progress.set(job, "done")
+            done.add(job)
         finally:
             free.put(slot)
-        progress.set(job, "done")
-        return True
 
     with ThreadPoolExecutor(max(1, len(slots))) as pool:
         try:
@@ -77,4 +77,3 @@ def run_jobs(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return failed

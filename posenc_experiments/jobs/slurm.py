@@ -4,9 +4,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import submitit
@@ -15,8 +14,9 @@ from submitit.helpers import DelayedSubmission, clean_env
 from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import locked
 from posenc_experiments.base.run import ROOT, Stopped, die_with_parent, last_words
-from posenc_experiments.jobs.job import Job
+from posenc_experiments.jobs.job import Job, Scheduler, Show
 
 POLL_SECONDS, NFS_SECONDS = 5.0, 20.0
 #: parameters of a job in the queue, unless --slurm gives others
@@ -39,13 +39,7 @@ class Command:
 
     def __call__(self) -> int:
         """The exit status of the command, whose own message is the last error in the log."""
-        process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, preexec_fn=_prepare_child)
-        try:
-            return process.wait()
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+        return subprocess.run(self.words, stdin=subprocess.DEVNULL, preexec_fn=_prepare_child, check=False).returncode
 
     def checkpoint(self) -> DelayedSubmission:
         """What submitit requeues before a job's time is up: the same, because every stage resumes."""
@@ -58,29 +52,30 @@ def _prepare_child() -> None:
     die_with_parent()
 
 
-class Slurm:
-    """SLURM's queue; its jobs outlive this process, and a later call follows those that still run.
+class Slurm(Scheduler):
+    """SLURM's queue; its jobs outlive this process, and a later call follows those that still run."""
 
-    Args:
-        parameters: those of --slurm.
-        show: shows the state of a job.
-        stop: is set to follow no job any more.
-    """
+    interrupted = "its jobs stay in SLURM's queue; run again to follow them, or end them by scancel."
 
-    def __init__(self, parameters: dict[str, Any], show: Callable[[Job, str], None], stop: threading.Event) -> None:
-        for program in ("sbatch", "srun", "sacct"):
-            if shutil.which(program) is None:
-                raise RecipeError(
-                    f"--executor slurm: there is no {program} on PATH; run this on a login node of the cluster."
-                )
-        self.parameters, self.show, self.stop = parameters, show, stop
+    def ready(self) -> AbstractContextManager[object]:
+        if not all(map(shutil.which, ("sbatch", "srun", "sacct"))):
+            raise RecipeError(
+                "--executor slurm: PATH lacks sbatch, srun or sacct; run this on the cluster's login node."
+            )
+        return locked(self.call.jobs_dir)  # two calls at a time would both submit the same jobs
 
-    def run(self, job: Job, slot: str) -> None:
+    def dry_run(self, job: Job) -> None:
+        found = {name.removeprefix("slurm_"): value for name, value in self.parameters(job).items()}
+        place = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+        self.call.say(f"# {job.title}: as a SLURM job with {place}")
+        self.call.dry(job.command)
+
+    def run(self, job: Job, slot: str, show: Show) -> None:
         """Submits a job, unless it is in the queue, and waits until it has ended; RecipeError if it failed."""
         running = _earlier(job) or self._submit(job)
         while not running.done():
-            self.show(job, f"{running.state.lower()} as {running.job_id}, log {running.paths.stdout}")
-            if self.stop.wait(POLL_SECONDS):
+            show(f"{running.state.lower()} as {running.job_id}, log {running.paths.stdout}")
+            if self.call.session.stop.wait(POLL_SECONDS):
                 raise Stopped
         # A network file system may show late what the job wrote.
         ended_well = running.exception() is None and running.result() == 0
@@ -88,20 +83,40 @@ class Slurm:
         while not (done := job.is_done()) and time.monotonic() < deadline:
             time.sleep(1)
         if not done:
-            log = running.paths.stdout
-            said = last_words(log) if log.is_file() else "it did not start"
-            more = "" if "the whole log is" in said else f"; the whole log is {log}"
-            raise RecipeError(f"{job.title} failed: {said}{more}.")
+            said = last_words(log) if (log := running.paths.stdout).is_file() else "it did not start"
+            raise RecipeError(f"{job.title} failed: {said}; the log of the job is {log}.")
+
+    def parameters(self, job: Job) -> dict[str, Any]:
+        """submitit's parameters for one job: those of --slurm, overridden by those of the job itself."""
+        known = SlurmExecutor._valid_parameters()
+        given = {**DEFAULTS, **(self.call.hardware.slurm or {})}
+        cpus = int(given.pop("cpus_per_task", self.call.hardware.cpus))
+        if job.gpus and not {"gpus", "gres", "gpus_per_node", "gpus_per_task", "num_gpus"} & given.keys():
+            given["gpus_per_node"] = job.gpus
+        # Since SLURM 22.05, srun does not inherit --cpus-per-task from sbatch.
+        given["srun_args"] = [f"--cpus-per-task={cpus}", *given.get("srun_args", [])]
+        paths = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
+        given["setup"] = [paths, *given.get("setup", [])]
+        others = {name.replace("_", "-"): value for name, value in given.items() if name not in known}
+        return {
+            **{f"slurm_{name}": value for name, value in given.items() if name in known},
+            "name": job.title.replace(" ", "."),
+            "cpus_per_task": cpus,
+            "nodes": 1,
+            "tasks_per_node": 1,
+            "stderr_to_stdout": True,
+            "slurm_additional_parameters": {"requeue": True, **others},
+        }
 
     def _submit(self, job: Job) -> Any:
         executor = submitit.AutoExecutor(job.directory, cluster="slurm", slurm_max_num_timeout=REQUEUES)
-        executor.update_parameters(**slurm_parameters(job, self.parameters))
+        executor.update_parameters(**self.parameters(job))
         try:
             with clean_env():  # this process may be of a job, too
                 return executor.submit(Command(job.command))
         except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
-            said = [line.strip() for line in str(error).split("\n") if line.strip()] or ["it says nothing"]
-            raise RecipeError(f"SLURM takes no job: {said[-1].rstrip('.')}; see --slurm and --jobs.") from None
+            said = str(error).strip().split("\n")[-1].strip(" .")
+            raise RecipeError(f"SLURM takes no job: {said}; see --slurm and --jobs.") from None
 
 
 def _earlier(job: Job) -> Any:
@@ -111,41 +126,18 @@ def _earlier(job: Job) -> Any:
     return None if found is None or found.done(force_check=True) else found
 
 
-def slurm_parameters(job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
-    """submitit's parameters for one job: those of --slurm, overridden by those of the job itself."""
-    known = SlurmExecutor._valid_parameters()
-    given = {**DEFAULTS, **parameters}
-    cpus = int(given.pop("cpus_per_task", job.cpus))
-    if job.gpus and not {"gpus", "gres", "gpus_per_node", "gpus_per_task", "num_gpus"} & given.keys():
-        given["gpus_per_node"] = job.gpus
-    # Since SLURM 22.05, srun does not inherit --cpus-per-task from sbatch.
-    given["srun_args"] = [f"--cpus-per-task={cpus}", *given.get("srun_args", [])]
-    paths = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}"
-    given["setup"] = [paths, *given.get("setup", [])]
-    others = {name.replace("_", "-"): value for name, value in given.items() if name not in known}
-    return {
-        **{f"slurm_{name}": value for name, value in given.items() if name in known},
-        "name": job.title.replace(" ", "."),
-        "cpus_per_task": cpus,
-        "nodes": 1,
-        "tasks_per_node": 1,
-        "stderr_to_stdout": True,
-        "slurm_additional_parameters": {"requeue": True, **others},
-    }
-
-
 def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
     """Parses the values of `--slurm`, such as `partition=gpu`; whole numbers and `true` get their Python types."""
     found: dict[str, Any] = {}
     for word in words:
-        name, _, text = (part.strip() for part in word.partition("="))
-        name = name.lstrip("-").replace("-", "_")
-        if not name or not text:
-            raise RecipeError(f"--slurm {word}: write KEY=VALUE, such as partition=gpu or time=1440 (minutes).")
-        if name in OWN:
-            raise RecipeError(f"--slurm {word}: each job sets this itself; leave it out.")
+        key, _, text = (part.strip() for part in word.partition("="))
+        name = key.lstrip("-").replace("-", "_")
         value: Any = int(text) if text.isdecimal() else True if text == "true" else text
-        if name in ("cpus_per_task", *DEFAULTS) and not isinstance(value, int):
-            raise RecipeError(f"--slurm {word}: write a whole number, of minutes or of seconds or of CPUs.")
+        is_number = isinstance(value, int) or name not in ("cpus_per_task", *DEFAULTS)
+        if not name or not text or not is_number or name in OWN:
+            raise RecipeError(
+                f"--slurm {word}: write KEY=VALUE, such as partition=gpu or time=1440 (minutes), and no key that each "
+                f"job sets itself ({', '.join(sorted(OWN))})."
+            )
         found[name] = [*found.get(name, []), text] if name in LISTS else value
     return found

@@ -3,7 +3,6 @@
 import threading
 from pathlib import Path
 
-from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
@@ -16,7 +15,6 @@ ONE_AT_A_TIME = threading.Lock()
 class AverageStage(Step):
     name = "average"
     after = TrainStage()
-    missing = "has no averaged checkpoint yet"
 
     def dry_run(self, experiment: Experiment) -> None:
         run = experiment.run
@@ -34,14 +32,11 @@ class AverageStage(Step):
             # Imported here, because it imports torch and fairseq, which would slow down --help.
             from fairseq_posenc import checkpoints
 
-            try:
-                paths = [experiment.last_checkpoint]
-                if recipe.average > 1:
-                    unit = "update" if recipe.average_by == "updates" else "epoch"
-                    paths = checkpoints.last_checkpoints(experiment.checkpoints, recipe.average, unit)
-                # The directory's fingerprint guarantees one training; its data may have another path since a resume.
-                checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
-            except checkpoints.CheckpointError as error:
-                raise RecipeError(f"Averaging {experiment.title} failed: {error}") from None
+            paths = [experiment.last_checkpoint]
+            if recipe.average > 1:
+                unit = "update" if recipe.average_by == "updates" else "epoch"
+                paths = checkpoints.last_checkpoints(experiment.checkpoints, recipe.average, unit)
+            # The directory's fingerprint guarantees one training; its data may have another path since a resume.
+            checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
         self.say(experiment, " ".join(path.name for path in paths))
         return [experiment.averaged]

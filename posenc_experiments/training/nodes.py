@@ -54,10 +54,10 @@ def _attempt(experiment: Experiment) -> str | None:
         return None
 
 
-def join(experiment: Experiment, which: str) -> None:
+def join(experiment: Experiment) -> None:
     """On the other nodes: takes part in a training until node 0 has finished it; RecipeError if this node fails."""
     run = experiment.run
-    title = f"train {which}: {experiment.title}, node {run.hardware.node_rank}"
+    title = f"train: {experiment.title}, node {run.hardware.node_rank}"
     log = experiment.node_log(run.hardware.node_rank)
     joined = None
     run.say(f"{title}: waits for node 0")

@@ -18,22 +18,12 @@ from posenc_experiments.training.train_log import TrainLog
 
 
 class TrainStage(Step):
-    """The stage `train`; `which` is the number of the experiment for messages, such as "2 of 7"."""
-
     name = "train"
-    missing = "is not trained yet"
-    says_done = True
     reads_data = True
-
-    def __init__(self, which: str = "1 of 1") -> None:
-        self.which = which
 
     def dry_run(self, experiment: Experiment) -> None:
         environment = train_environment(experiment.run)
         experiment.run.dry([*(f"{name}={value}" for name, value in environment.items()), *train_command(experiment)])
-
-    def say(self, experiment: Experiment, text: str) -> None:
-        experiment.run.say(f"train {self.which}: {experiment.title}: {text}")
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         run, (_, warning) = experiment.run, derive_batch(experiment)
@@ -48,37 +38,30 @@ class TrainStage(Step):
         resumed = prepare_checkpoints(experiment)
         about = experiment.description()
         if resumed and experiment.about.is_file():
-            earlier = read_json(experiment.about)
-            environment_then = earlier.get("environment") if isinstance(earlier, dict) else None
-            if isinstance(environment_then, dict):
-                about["environment"] = versions.all_environments(environment_then, about["environment"])
+            earlier = read_json(experiment.about)["environment"]
+            about["environment"] = versions.all_environments(earlier, about["environment"])
         write_json(experiment.about, about)
         write_command(experiment.command, command, environment)
         how = "resumes from its last checkpoint" if resumed else "starts"
         self.say(experiment, f"{how}, log {experiment.train_log}")
         log = TrainLog()
-        show = _Display(experiment, log, self.which).show
         what = f"Training {experiment.title}"
         with announced(experiment):
-            run_command(run, command, experiment.train_log, what, environment, locks, show)
+            run_command(run, command, experiment.train_log, what, environment, locks, _Display(experiment, log).show)
         log.follow(experiment.train_log)
         if not whole_checkpoint(experiment.last_checkpoint):
             raise RecipeError(f"{what} ended without a checkpoint: see {experiment.train_log}.")
-        rate = log.words_per_second
+        rate = log.words_per_second or 0.0
         summary = {
             "parameters": log.parameters,
-            "words_per_second": None if rate is None else round(rate, 1),
+            "words_per_second": round(rate, 1) or None,
             "updates": log.updates,
             "valid_loss": log.valid_loss,
             "vocabulary": prepare.vocabulary(binarized_dir(run), run.source, run.target),
         }
         write_json(experiment.summary, summary)
-        self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {_rate(rate)}")
+        self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {rate:,.0f} words/s")
         return [experiment.summary]
-
-
-def _rate(rate: float | None) -> str:
-    return "words/s not measured" if rate is None else f"{rate:,.0f} words/s"
 
 
 def whole_checkpoint(path: Path) -> bool:
@@ -111,36 +94,30 @@ def prepare_checkpoints(experiment: Experiment) -> bool:
 class _Display:
     """Follows the log of a running training: shows its state on a terminal, otherwise prints a line for each epoch."""
 
-    def __init__(self, experiment: Experiment, log: TrainLog, which: str) -> None:
-        self.run, self.path, self.log = experiment.run, experiment.train_log, log
-        self.title = f"train {which}: {experiment.title}"
-        flags = experiment.train_flags
-        self.by_updates = int(flags.get("max-update", 0)) > 0
-        self.goal = int(flags.get("max-update", 0)) or int(flags.get("max-epoch", 0)) or None
-        self.printed_epoch = 0
-        self.printed_left = False
+    def __init__(self, experiment: Experiment, log: TrainLog) -> None:
+        self.experiment, self.log = experiment, log
+        self.goal = int(experiment.train_flags.get("max-update", 0))
+        self.printed = (0, False)  # the last complete epoch, and whether the remaining time was known
 
     def show(self) -> None:
         """Reads new lines of the log and updates the display; called a few times a second."""
-        log = self.log
-        if not log.follow(self.path):
+        log, run = self.log, self.experiment.run
+        if not log.follow(self.experiment.train_log):
             return
-        epoch_ended = log.epoch_end == log.updates
-        if self.run.session.show is not None:
-            done = log.updates if self.by_updates else max(log.epoch - (not epoch_ended), 0)
-            share = f"{done / self.goal:.0%}, " if self.goal else ""
-            self.run.session.show(f"{share}{_state(log)}{self._left()}")
-        elif (log.epoch > self.printed_epoch and epoch_ended) or (self._left() and not self.printed_left):
-            self.printed_epoch = log.epoch if epoch_ended else self.printed_epoch
-            self.printed_left = bool(self._left())
-            self.run.say(f"{self.title}: {_state(log)}{self._left()}")
+        left, (epoch, was_known) = self._left(), self.printed
+        reached = (log.epoch if log.epoch_end == log.updates else epoch, was_known or bool(left))
+        if run.session.show is not None:
+            run.session.show(f"{_state(log)}{left}")
+        elif reached != self.printed:
+            self.printed = reached
+            run.say(f"train: {self.experiment.title}: {_state(log)}{left}")
 
     def _left(self) -> str:
         """The remaining time of the training at its current rate; empty until that is known."""
-        rate = self.log.recent_updates_per_second
-        if rate is None or not self.by_updates or self.goal is None or self.log.updates >= self.goal:
+        rate, left = self.log.recent_updates_per_second, self.goal - self.log.updates
+        if rate is None or left <= 0:
             return ""
-        minutes = (self.goal - self.log.updates) / rate / 60
+        minutes = left / rate / 60
         return f", about {max(1, minutes):.0f} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
 
 

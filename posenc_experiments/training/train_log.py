@@ -28,8 +28,7 @@ class TrainLog:
     recent_words_per_second: float | None = None
     recent_updates_per_second: float | None = None
     epoch_end: int = 0  # updates at the end of the last complete epoch
-    epoch_words: float = 0.0
-    epoch_seconds: float = 0.0
+    epoch_words_per_second: float | None = None  # fairseq's own, with the time of validation
     _clean_window: bool = False
     _offset: int = 0
     _rest: bytes = b""
@@ -76,9 +75,7 @@ class TrainLog:
 
     def _train(self, row: dict[str, Any]) -> None:
         updates = int(row["train_num_updates"])
-        if updates > self.epoch_end:
-            self.epoch_words += float(row["train_wpb"]) * (updates - self.epoch_end)
-            self.epoch_seconds += float(row["train_train_wall"])
+        self.epoch_words_per_second = float(row.get("train_wps", 0)) or None
         self.epoch, self.updates, self.epoch_end = int(row["epoch"]), updates, updates
 
     def _valid(self, row: dict[str, Any]) -> None:
@@ -95,7 +92,4 @@ class TrainLog:
     @property
     def words_per_second(self) -> float | None:
         """Target words per second, or None if the log is too short to measure them."""
-        if self.seconds:
-            return self.words / self.seconds
-        # There are too few log lines for a window: use fairseq's own time of its updates, in whole seconds per epoch.
-        return self.epoch_words / self.epoch_seconds if self.epoch_seconds else None
+        return self.words / self.seconds if self.seconds else self.epoch_words_per_second

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from unittest import mock
@@ -10,6 +12,7 @@ from unittest import mock
 from posenc_experiments.base.run import Hardware, Run
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data import download, prepare
+from posenc_experiments.training import train
 from tests import forked
 from tests.toy import make_corpus
 
@@ -87,14 +90,21 @@ def make_recipe(directory: Path, conf: str = CONF, lines: int = 120) -> tuple[Pa
 
 
 def prepare_data(run: Run) -> Run:
-    """Runs the stages download and prepare; returns the run. fairseq-preprocess runs in a fork, to save its start."""
+    """Runs the stages download and prepare; returns the run."""
     download.download(run)
-    with mock.patch.object(prepare, "run_command", _run_forked):
+    with forked_commands():
         prepare.prepare(run)
     return run
 
 
-def _run_forked(run: Run, words: list[str], log: Path, what: str) -> None:
+@contextmanager
+def forked_commands() -> Iterator[None]:
+    """Has stages that are called in this process run fairseq in a fork, to save its start."""
+    with mock.patch.object(prepare, "run_command", _run_forked), mock.patch.object(train, "run_command", _run_forked):
+        yield
+
+
+def _run_forked(run: Run, words: list[str], log: Path, what: str, *_: object) -> None:
     done = forked.run(words[3], words[4:], None, os.environ)  # after `python -P -m`
     log.write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stderr

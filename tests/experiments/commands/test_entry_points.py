@@ -1,11 +1,10 @@
 """Installed packages add encodings by entry points: their architectures and flags exist in every command."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULE = """
@@ -25,36 +24,39 @@ class Near(PositionEncoding):
 """
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Runs fairseq-posenc where a package with such an encoding is installed."""
+# Runs several calls of fairseq-posenc in one process, to save its start; prints the status and the output of each.
+CALLS = """
+import json, sys
+
+from click.testing import CliRunner
+
+from posenc_experiments.cli import group
+
+results = [CliRunner().invoke(group, words) for words in json.loads(sys.argv[1])]
+print(json.dumps([(result.exit_code, result.output) for result in results]))
+"""
+
+
+def test_commands_know_the_encoding_of_an_installed_package(tmp_path: Path) -> None:
     (tmp_path / "near.py").write_text(MODULE)
     information = tmp_path / "near-1.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: near\nVersion: 1\n")
     (information / "entry_points.txt").write_text("[fairseq_posenc.encodings]\nnear = near\n")
-
-    def run(*words):
-        command = [sys.executable, "-m", "posenc_experiments", *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-        return subprocess.run(
-            command, capture_output=True, encoding="utf-8", env=environment, cwd=tmp_path, check=False
-        )
-
-    return run
-
-
-def test_describe_knows_its_architecture_and_flags(run):
-    result = run("describe", "transformer_near_tiny", "--", "--near-slope", "2")
-    assert result.returncode == 0, result.stderr
-    assert "transformer_near_tiny" in result.stdout
-    result = run("describe", "transformer_near_tiny", "--", "--near-slope", "0")
-    assert result.returncode == 1
-    assert "--near-slope: must be more than 0 and finite, not 0" in result.stderr
-
-
-def test_recipes_run_it(run, tmp_path):
-    experiments = ["--experiments", "near --near-slope 1,2", "--stages", "train", "--gpus", "0"]
-    result = run("run", "--recipe", ROOT / "recipes/quickstart", *experiments, "--dry-run", "--output-dir", tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("--arch transformer_near_tiny") == 2
+    calls = [["describe", "transformer_near_tiny", "--", "--near-slope", slope] for slope in ("2", "0")]
+    recipe = ["--recipe", f"{ROOT}/recipes/quickstart", "--stages", "train", "--gpus", "0", "--dry-run"]
+    calls.append(["run", *recipe, "--experiments", "near --near-slope 1,2", "--output-dir", str(tmp_path)])
+    process = subprocess.run(
+        [sys.executable, "-c", CALLS, json.dumps(calls)],
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        cwd=tmp_path,
+        check=True,
+    )
+    described, refused, run = json.loads(process.stdout)
+    assert described[0] == run[0] == 0
+    assert "transformer_near_tiny" in described[1]
+    assert refused[0] == 1
+    assert "--near-slope: must be more than 0 and finite, not 0" in refused[1]
+    assert run[1].count("--arch transformer_near_tiny") == 2

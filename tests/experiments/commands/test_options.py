@@ -1,31 +1,37 @@
 """The hardware of a call is shared by its jobs."""
 
+from typing import Any
+
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Hardware
-from posenc_experiments.commands.options import choose_seeds, share_hardware
+from posenc_experiments.commands.options import choose_seeds, find_hardware
+
+
+def local(**options: Any) -> Hardware:
+    names = ("gpus", "gpus_per_job", "cpus", "jobs", "processes")
+    return find_hardware({**dict.fromkeys(names), "executor": "local", "slurm_words": (), "dry_run": False, **options})
 
 
 def test_cpus_are_shared() -> None:
-    assert share_hardware(0, 1, 6, 3) == Hardware(cpus=6, slots=("0", "1", "2"))
-    assert share_hardware(0, 1, 6, 3).job_cpus == 2
-    assert share_hardware(0, 1, 6, 0).jobs == 6
-    assert share_hardware(0, 1, 6, None).jobs == 1
+    assert local(gpus=0, cpus=6, jobs=3) == Hardware(cpus=6, slots=("0", "1", "2"))
+    assert local(gpus=0, cpus=6, jobs=3).job_cpus == 2
+    assert local(gpus=0, cpus=6, jobs=0).jobs == 6
+    assert local(gpus=0, cpus=6).jobs == 1
 
 
 def test_gpus_are_shared_as_the_user_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posenc_experiments.commands.options.count_gpus", lambda: 5)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,GPU-a,2,3,1")
-    shared = share_hardware(gpus=None, gpus_per_job=2, cpus=8, jobs=None)
-    assert shared == Hardware(gpus=2, cpus=8, slots=("7,GPU-a", "2,3"))
-    assert share_hardware(4, None, 8, None) == Hardware(gpus=4, cpus=8, slots=("7,GPU-a,2,3",))
+    assert local(gpus_per_job=2, cpus=8) == Hardware(gpus=2, cpus=8, slots=("7,GPU-a", "2,3"))
+    assert local(gpus=4, cpus=8) == Hardware(gpus=4, cpus=8, slots=("7,GPU-a,2,3",))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert share_hardware(3, 1, 8, 2).slots == ("0", "1")
+    assert local(gpus=3, gpus_per_job=1, jobs=2).slots == ("0", "1")
     with pytest.raises(RecipeError, match="--gpus-per-job 4: there are 3 GPUs"):
-        share_hardware(3, 4, 8, None)
+        local(gpus=3, gpus_per_job=4)
     with pytest.raises(RecipeError, match="--gpus 6: PyTorch sees 5"):
-        share_hardware(6, 1, 8, None)
+        local(gpus=6)
 
 
 @pytest.mark.parametrize("text", ["1,x", "-1", str(1 << 32)])

@@ -2,17 +2,17 @@
 
 import os
 import subprocess
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.jobs.job import Job, Show
+from posenc_experiments.base.run import Run
+from posenc_experiments.jobs.job import Job, Local, Show
 from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.progress import Progress
+from tests.experiments.tiny import make_run
 
 
 def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
@@ -28,64 +28,50 @@ def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
     return Job(name, work, [], made.is_file, directory / name, needs=list(needs))
 
 
-def run(jobs: list[Job], slots: int = 4, **options: Any) -> tuple[dict[str, str], str]:
+def run(jobs: list[Job], call: Run, slots: int = 4, earlier: Job | None = None, together: bool = False) -> str:
+    """Runs the jobs; returns what is printed, and then a line for each failure."""
     console = Console(record=True, width=1000, file=open(os.devnull, "w"))  # noqa: SIM115
-    with Progress(console, jobs, elsewhere=True) as progress:
-        names = [str(number) for number in range(slots)]
-        failures = run_jobs(jobs, names, lambda job, slot: job.work(slot, None), progress, threading.Event(), **options)
-    return {job.title: reason for job, reason in failures.items()}, console.export_text()
+    failures = {} if earlier is None else {earlier: "no network"}
+    names = [str(number) for number in range(slots)]
+    run_jobs(jobs, names, Local(call), Progress(console, jobs), call.session.stop, failures, together)
+    return console.export_text() + "".join(f"{job.title}! {reason}\n" for job, reason in failures.items())
 
 
-def test_a_failed_job_stops_only_jobs_that_need_it(tmp_path: Path) -> None:
+@pytest.fixture
+def call(recipe: Path) -> Run:
+    return make_run(recipe.parent, recipe / "tiny.yaml", None)
+
+
+def test_a_failed_job_stops_only_jobs_that_need_it(tmp_path: Path, call: Run) -> None:
     data, broken = shell_job(tmp_path, "data", "true"), shell_job(tmp_path, "broken", "echo no such corpus; exit 3")
-    poor = shell_job(tmp_path, "poor", "true", broken)
-    jobs = [
-        data,
-        broken,
-        shell_job(tmp_path, "good", "true", data),
-        poor,
-        shell_job(tmp_path, "last", "true", poor),
-    ]
-    failures, said = run(jobs)
-    assert failures == {"broken": "no such corpus"}
-    assert (tmp_path / "good.made").is_file()
-    assert not (tmp_path / "poor.made").exists()
-    assert "poor: failed (not started, because broken failed)" in said
-    assert "last: failed (not started, because poor failed)" in said
+    poor, download = shell_job(tmp_path, "poor", "true", broken), shell_job(tmp_path, "download", "true")
+    jobs = [data, broken, shell_job(tmp_path, "good", "true", data), poor, shell_job(tmp_path, "last", "true", poor)]
+    said = run([*jobs, shell_job(tmp_path, "lost", "true", download)], call, earlier=download)
+    assert sorted(path.name for path in tmp_path.glob("*.made")) == ["data.made", "good.made"]
+    assert said.endswith("download! no network\nbroken! no such corpus\n")
+    for name, need in (("poor", "broken"), ("last", "poor"), ("lost", "download")):
+        assert f"{name}: not started, because {need} failed [" in said
 
 
-def test_jobs_that_need_an_earlier_failure_are_not_started(tmp_path: Path) -> None:
-    before = shell_job(tmp_path, "download", "true")
-    between = shell_job(tmp_path, "prepare", "true", before)
-    job = shell_job(tmp_path, "training", "true", before, between)
-    failures, said = run([job], failures={before: "no network"})
-    assert failures == {"download": "no network"}
-    assert not (tmp_path / "training.made").exists()
-    assert "training: failed (not started, because download failed)" in said
-
-
-def test_machines_that_train_together_stop_together(tmp_path: Path) -> None:
+def test_machines_that_train_together_stop_together(tmp_path: Path, call: Run) -> None:
     jobs = [shell_job(tmp_path, "bad", "echo broken; exit 1"), shell_job(tmp_path, "next", "true")]
-    failures, _ = run(jobs, slots=1, together=True)
-    assert failures == {"bad": "broken"}
+    assert run(jobs, call, slots=1, together=True).endswith("bad! broken\n")
     assert not (tmp_path / "next.made").exists()
 
 
-def test_finished_jobs_are_skipped(tmp_path: Path) -> None:
+def test_finished_jobs_are_skipped(tmp_path: Path, call: Run) -> None:
     (tmp_path / "before.made").touch()
-    failures, said = run([shell_job(tmp_path, "before", "exit 1")])
-    assert failures == {}
-    assert "before: done (before) [1 done" in said
+    assert run([shell_job(tmp_path, "before", "exit 1")], call).startswith("before: done before [1 done, ")
 
 
-def test_slots_are_never_shared(tmp_path: Path) -> None:
+def test_slots_are_never_shared(tmp_path: Path, call: Run) -> None:
     script = f"mkdir {tmp_path}/busy$SLOT && sleep 0.1 && rmdir {tmp_path}/busy$SLOT"
-    failures, _ = run([shell_job(tmp_path, f"job{number}", script) for number in range(5)], slots=2)
-    assert failures == {}
+    said = run([shell_job(tmp_path, f"job{number}", script) for number in range(5)], call, slots=2)
+    assert "failed: " not in said
 
 
-def test_unexpected_errors_are_raised(tmp_path: Path) -> None:
+def test_unexpected_errors_are_raised(tmp_path: Path, call: Run) -> None:
     job = shell_job(tmp_path, "ours", "true")
     job.work = lambda slot, show: print(1 // 0)
     with pytest.raises(ZeroDivisionError):
-        run([job])
+        run([job], call)

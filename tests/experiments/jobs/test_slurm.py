@@ -10,18 +10,21 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import read_json
-from posenc_experiments.jobs.slurm import parse_slurm, slurm_parameters
+from posenc_experiments.jobs.slurm import Slurm, parse_slurm
+from tests import forked
 from tests.experiments.tables import HEADER, ROW, kill_when, plan, run_table, write_table
+from tests.experiments.tiny import command, directories
 
 
 def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     from submitit.slurm.slurm import _make_sbatch_string
 
     write_table(recipe, HEADER, ROW)
-    (job,) = plan(recipe, executor="slurm", gpus=None, gpus_per_job=2, cpus=6).experiment_jobs.values()
+    words = ("partition=gpu", "time=90", "reservation=mine", "srun-args=--cpu-bind=none", "exclusive=true")
+    made = plan(recipe, executor="slurm", gpus=None, gpus_per_job=2, cpus=6, slurm_words=words)
+    (job,), run = made.experiment_jobs.values(), made.experiments[0].run
     assert job.command[-4:] == ["--gpus", "2", "--gpus-per-job", "2"]  # all that it reserves
-    asked = parse_slurm(("partition=gpu", "time=90", "reservation=mine", "srun-args=--cpu-bind=none", "exclusive=true"))
-    found = {name.removeprefix("slurm_"): value for name, value in slurm_parameters(job, asked).items()}
+    found = {name.removeprefix("slurm_"): value for name, value in Slurm(run).parameters(job).items()}
     found["ntasks_per_node"] = found.pop("tasks_per_node")
     found["job_name"] = found.pop("name")
     text = _make_sbatch_string(command="true", folder="logs", **found)
@@ -31,17 +34,9 @@ def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     assert "#SBATCH --job-name=en-de.tiny.shaw-k2.seed.1\n" in text
 
 
-@pytest.mark.parametrize(
-    "word", ["partition", "=gpu", "time=", "time=1-00:00:00", "cpus_per_task=all", "signal_delay_s=x"]
-)
+@pytest.mark.parametrize("word", ["partition", "=gpu", "time=1-00:00:00", "cpus_per_task=all", "nodes=2"])
 def test_invalid_slurm_parameters_are_refused(word: str) -> None:
     with pytest.raises(RecipeError, match=f"^--slurm {word}: write "):
-        parse_slurm((word,))
-
-
-@pytest.mark.parametrize("word", ["job-name=x", "name=x", "nodes=2", "tasks_per_node=2", "requeue=false", "output=x"])
-def test_parameters_that_jobs_set_themselves_are_refused(word: str) -> None:
-    with pytest.raises(RecipeError, match=f"^--slurm {word}: .* leave it out"):
         parse_slurm((word,))
 
 
@@ -98,9 +93,13 @@ def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: P
 
 
 def test_failed_jobs_of_the_queue_are_reported(recipe: Path, queue: Path) -> None:
-    write_table(recipe, "# Paper", HEADER, ROW.replace("shaw-k2", "bad"))
-    process = run_table(recipe, "--executor", "slurm")
+    words = ["--conf", recipe / "tiny.yaml", "--stages", "score", "--executor", "slurm", *directories(recipe.parent)]
+    process = forked.run_command(command("run", *words))
     assert process.returncode == 1
     error = process.stderr.strip()
-    assert error.startswith("Error: en-de tiny bad seed 1 failed: Training bad en-de seed 1 failed (exit status 1): ")
+    assert error.startswith(
+        "Error: en-de tiny shaw-k2 seed 1 failed: shaw-k2 en-de seed 1: the stage translate is not done "
+    )
+    assert "; the log of the job is " in error
     assert "\n" not in error
+    assert len([*queue.glob("*.id")]) == 1

@@ -138,25 +138,3 @@ def test_two_nodes_train_the_same_model(root: Path) -> None:
     again = [start(conf, root, "nodes", *meet, "--node-rank", rank) for rank in ("0", "1")]
     finish(start(conf, root, "none", *meet, "--node-rank", "1", "--stages", "download,prepare"))
     assert ["joins" in finish(process) for process in again] == [False, False]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--nodes", "2"], "--rendezvous '': --nodes 2 need node 0's address, such as host0:29500"),
-        (["--nodes", "2", "--node-rank", "2", "--rendezvous", "a:1"], "--node-rank 2: with --nodes 2 ranks go from 0"),
-        (["--gpus", "2", "--processes", "4"], "--processes 4: on GPUs a training has one process on each"),
-        (["--precision", "fp16"], "--precision fp16 needs a GPU"),
-        (["--set", "train.lr"], "--set train.lr: write SECTION.KEY=VALUE"),
-        (["--set", "training.lr=1"], "--set training.lr=1: training is not a section"),
-        (["--set", "prepare.subwords=bytes"], "--set prepare.subwords: 'bytes' is not one of sentencepiece"),
-    ],
-)
-def test_invalid_options_are_refused_in_one_sentence(tmp_path: Path, options: list[str], words: str) -> None:
-    conf, _ = tiny.make_recipe(tmp_path)
-    process = start(conf, tmp_path, "output", *options)
-    said, _ = process.communicate(timeout=100)
-    assert process.returncode == 1
-    assert said.startswith(f"Error: {words}")
-    assert said.count("\n") == 1
-    assert not (tmp_path / "output").exists()

@@ -3,20 +3,22 @@
 import os
 from pathlib import Path
 
+import pytest
 import torch
 
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.training import train
+from tests.experiments.tiny import make_run
+
+
+@pytest.fixture
+def experiment(recipe: Path) -> Experiment:
+    return Experiment(make_run(recipe.parent, recipe / "tiny.yaml", None), "shaw-k2", 1)
 
 
 def save(path: Path, value: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"value": torch.tensor([value])}, path)
-
-
-def test_nothing(experiment: Experiment) -> None:
-    assert not train.prepare_checkpoints(experiment)
-    assert experiment.checkpoints.is_dir()
 
 
 def test_a_complete_checkpoint(experiment: Experiment) -> None:

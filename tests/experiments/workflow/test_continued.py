@@ -1,5 +1,6 @@
 """An experiment that continues another one of its recipe: each seed from the model of that seed."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -8,26 +9,27 @@ import torch
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.training.average import AverageStage
 from posenc_experiments.training.train import TrainStage
-from tests import forked
-from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, prepare_data
+from tests.experiments.tiny import CONF, forked_commands, make_recipe, make_run, prepare_data
 
 ROWS = CONF + "  after: shaw --clipping-distance 2 --finetune-from-model sinusoidal --max-epoch 2 --lr 1e-7\n"
 
 
 def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path, ROWS)
-    options = [*directories(tmp_path), "--source", corpus, "--experiments", "after,sinusoidal", "--seeds", "1,2"]
-    options += ["--stages", "download..average"]
-    process = forked.run_command(command("run", "--conf", conf, *options))
-    assert process.returncode == 0, process.stderr
-    assert "continues from" not in process.stdout
-    run = make_run(tmp_path, conf, corpus)
+    run = prepare_data(make_run(tmp_path, conf, corpus))
+    with pytest.raises(
+        RecipeError, match=r"^after en-de seed 1 continues from sinusoidal, which is not trained and av"
+    ):
+        TrainStage().run(Experiment(run, "after", 1))
+    with forked_commands():
+        for name, seed, stage in product(("sinusoidal", "after"), (1, 2), (TrainStage(), AverageStage())):
+            stage.run(Experiment(run, name, seed))
     weights = {}
     for seed in (1, 2):
         for name in ("after", "sinusoidal"):
             one = Experiment(run, name, seed)
-            assert one.is_done("average")
             weights[name, seed] = torch.load(one.averaged, weights_only=False)["model"]["encoder.layers.0.fc1.weight"]
         torch.testing.assert_close(weights["after", seed], weights["sinusoidal", seed], rtol=0, atol=1e-4)
     assert (weights["after", 1] - weights["after", 2]).abs().max() > 0.01
@@ -37,12 +39,3 @@ def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     # Another model to continue from is another experiment.
     conf.write_text(ROWS.replace("sinusoidal: sinusoidal", "sinusoidal: sinusoidal --dropout 0.2"))
     assert not Experiment(make_run(tmp_path, conf, corpus), "after", 1).is_done("train")
-
-
-def test_a_model_to_continue_from_must_be_trained(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path, ROWS)
-    run = prepare_data(make_run(tmp_path, conf, corpus))
-    with pytest.raises(
-        RecipeError, match=r"^after en-de seed 1 continues from sinusoidal, which is not trained and av"
-    ):
-        TrainStage().run(Experiment(run, "after", 1))

@@ -1,7 +1,6 @@
 """The whole pipeline as a user runs it: real fairseq, real SacreBLEU, on a tiny corpus; killed, resumed, misused."""
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -18,18 +17,20 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.evaluation import score, translate
 from posenc_experiments.evaluation.results import seal
-from posenc_experiments.experiment import check_flags
+from posenc_experiments.evaluation.score import ScoreStage
+from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.training import train
+from posenc_experiments.experiment.step import Step
+from posenc_experiments.jobs.job import Local
+from posenc_experiments.training.average import AverageStage
+from posenc_experiments.training.train import TrainStage
 from posenc_experiments.workflow import pipeline
 from tests import forked
 from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, write_sources
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-BAD = ("--eval-bleu", "--eval-bleu-args", "none")  # fail when the training starts: the second needs JSON
 
 
 def setting(root: Path, *overrides: str, seed: int = 1) -> Path:
@@ -125,14 +126,6 @@ def test_the_last_checkpoints_by_updates_are_kept_and_averaged(made: Path) -> No
     assert not torch.equal(average[name], states[-1][name])
 
 
-def test_the_historical_score_is_in_the_table_and_labelled(made: Path) -> None:
-    historical = read_json(made / "output" / setting(made) / "test.historical.json")[0]
-    assert historical["name"] == "tokenized BLEU (historical)"
-    said = (made / "said").read_text()
-    assert "tok. BLEU (historical)" in said
-    assert f"tok. BLEU: {historical['signature']}" in said
-
-
 def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: Path) -> None:
     lines = (made / "output" / setting(made) / "test.hyp").read_text().split("\n")
     assert len(lines) == 21  # 20 lines, and the empty text after the last newline
@@ -154,6 +147,9 @@ def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
     assert read_json(directory / "test.sacrebleu.json") == [{**row, "seal": seal(row)} for row in rows]
     said = (made / "said").read_text()
     assert "shaw-k2" in said
+    historical = read_json(directory / "test.historical.json")[0]
+    assert historical["name"] == "tokenized BLEU (historical)"
+    assert f"tok. BLEU: {historical['signature']}" in said
     assert read_json(directory / "test.sacrebleu.json")[0]["signature"] in said
     assert f"Plot: {made}/output/tiny/en-de/compare.png" in said
     assert (made / "output/tiny/en-de/compare.png").is_file()
@@ -204,169 +200,45 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
     )
 
 
-def test_a_score_of_earlier_translations_is_not_shown(made: Path, tmp_path: Path) -> None:
-    from posenc_experiments.base.errors import RecipeError
-    from posenc_experiments.evaluation.results import read_results
-
-    conf, output = made / "recipe" / "tiny.yaml", tmp_path / "output"
-    shutil.copytree(made / "output", output)
-    assert read_results([output])["verified"].all()
-    options: list[str | Path] = [*directories(made, output), "--stages", "translate"]
-    process = run_pipeline(conf, *options, "--set", "generate.max-len-b=1", "--set", "generate.beam=5")
-    assert process.returncode == 0, process.stderr
-    with pytest.raises(RecipeError, match=r"test\.hyp is not the file that was scored .*: run the stage score"):
-        read_results([output])
-
-
 @pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json"])
 def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str) -> None:
-    conf, output = made / "recipe" / "tiny.yaml", tmp_path / "output"
-    shutil.copytree(made / "output", output)
-    hypotheses, scores = output / setting(made) / "test.hyp", output / setting(made) / "test.sacrebleu.json"
-    before, path = read_json(scores), output / setting(made) / edited
+    shutil.copytree(made / "output", tmp_path / "output")
+    run = replace(make_run(made, made / "recipe" / "tiny.yaml", None), output_dir=tmp_path / "output")
+    experiment = Experiment(run, "shaw-k2", 1)
+    assert ScoreStage().is_done(experiment)
+    scores = experiment.test_file("test", "sacrebleu.json")
+    before, path = read_json(scores), experiment.directory / edited
     text = path.read_bytes()
     place = text.index(b'"score": ') + len(b'"score": ') if path == scores else 0
     path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
-    process = run_pipeline(conf, *directories(made, output), "--stages", "score,compare")
-    assert process.returncode == 0, process.stderr
+    assert not ScoreStage().is_done(experiment)
+    ScoreStage().run(experiment)
     after = read_json(scores)
-    assert after[0]["hypotheses"] == file_hash(hypotheses)
+    assert after[0]["hypotheses"] == file_hash(experiment.test_file("test", "hyp"))
     assert (after == before) == (path == scores)
-
-
-def test_a_failing_training_is_named_with_its_log(made: Path, tmp_path: Path) -> None:
-    conf = made / "recipe" / "tiny.yaml"
-    process = run_pipeline(conf, *directories(made, tmp_path), "--stages", "train", "--", *BAD)
-    assert process.returncode == 1
-    error = process.stderr.strip()
-    assert re.fullmatch(r"Error: Training shaw-k2 .* failed \(exit status 1\): .* log is .*train\.log\.", error)
-    log = Path(error.rsplit(" ", 1)[1].rstrip("."))
-    assert "JSONDecodeError" in log.read_text()
-
-
-def test_a_flag_that_fairseq_refuses_is_found_before_any_work(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path, CONF.replace("lr: 1e-2", "learning-rat: 1"))
-    process = run_pipeline(conf, *directories(tmp_path), "--source", corpus)
-    assert process.returncode == 1
-    assert process.stderr.startswith(f"Error: {conf}, train.learning-rat: ")
-    assert process.stderr.count("\n") == 1
-    assert not (tmp_path / "data").exists()
-    assert not (tmp_path / "output").exists()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        (
-            "lr: 1e-2",
-            "lr: 1e-2\n  warmup-updates: many\n  lr-scheduler: inverse_sqrt",
-            ["train.warmup-updates"],
-        ),
-        ("beam: 2", "beam: 2\n  beem: 3", ["generate.beem"]),
-        (": shaw --clipping", ": show --clipping", ["transformer_show_tiny", "shaw-k2"]),
-        ("--clipping-distance 2", "--clipping-distance far", ["experiments.shaw-k2", "far"]),
-        ("encoder-layers: 1", "encoder-layer-count: 1", ["model.encoder-layer-count"]),
-    ],
-)
-def test_a_refused_flags_origin_is_named(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
-    assert old in CONF
-    conf, _ = make_recipe(tmp_path, CONF.replace(old, new))
-    experiments = [Experiment(make_run(tmp_path, conf, None), name, 1) for name in ("sinusoidal", "shaw-k2")]
-    with pytest.raises(RecipeError) as refused:
-        check_flags.check_flags(experiments, ["train", "translate"])
-    said = str(refused.value)
-    assert said.startswith(str(conf))
-    for word in words:
-        assert word in said
 
 
 def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    options: list[str | Path] = [
-        "--source",
-        corpus,
-        "--dry-run",
-        "--experiments",
-        "shaw-k2,sinusoidal",
-        "--seeds",
-        "1,2",
-    ]
-    process = run_pipeline(conf, *directories(tmp_path), *options)
+    options = [*directories(tmp_path), "--source", corpus, "--dry-run", "--experiments", "shaw-k2,sinusoidal"]
+    process = run_pipeline(conf, *options, "--seeds", "1,2")
     assert process.returncode == 0
     lines = process.stdout.split("\n")
     counts = {"fairseq_cli.preprocess": 1, "fairseq_cli.train": 4, " average ": 4}
-    counts |= {"fairseq_cli.generate": 4, " compare ": 1}
-    assert sum(line.startswith("# copy ") for line in lines) == 6
-    assert sum(line.startswith("# SacreBLEU's ") for line in lines) == 4
-    for word, count in counts.items():
-        assert sum(word in line and not line.startswith("#") for line in lines) >= count, word
-    assert sum("fairseq_cli.train" in line for line in lines) == 4
+    counts |= {"fairseq_cli.generate": 4, " compare ": 1, "# copy ": 6, "# SacreBLEU's ": 4}
+    assert {word: sum(word in line for line in lines) for word in counts} == counts
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_dry_run_refuses_an_unknown_flag_before_it_prints_commands(tmp_path: Path) -> None:
-    conf, _ = make_recipe(tmp_path)
-    options = ["--dry-run", "--experiments", "shaw --clipping-distanc 8"]
-    process = run_pipeline(conf, *directories(tmp_path), *options)
-    assert process.returncode == 1
-    assert process.stderr == (
-        "Error: --experiments 'shaw --clipping-distanc 8': unrecognized arguments: --clipping-distanc 8; "
-        "did you mean --clipping-distance?\n"
-    )
-    assert "fairseq_cli" not in process.stdout
-
-
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--pair", "en-fr"], ["--pair en-fr", "en-de, de-en"]),
-        (["--stages", "score..train"], ["--stages", "first..last"]),
-        (["--stages", "tranlate"], ["'tranlate' is not a stage", "translate"]),
-        (["--source", "nowhere"], ["--source nowhere", "no such directory"]),
-        (["--slurm", "time=1"], ["--slurm needs --executor slurm"]),
-    ],
+    "stage", [TrainStage(), AverageStage(), TranslateStage(), ScoreStage()], ids=lambda one: one.name
 )
-def test_misuse_is_one_sentence(tmp_path: Path, options: list[str], words: list[str]) -> None:
-    from click.testing import CliRunner
-
-    from posenc_experiments.cli import group
-
-    conf, _ = make_recipe(tmp_path)
-    base = ["--conf", str(conf), "--gpus", "0", *map(str, directories(tmp_path)), "--dry-run"]
-    result = CliRunner().invoke(group, ["run", *base, *options])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
-
-
-@pytest.mark.parametrize("stage", ["train", "average", "translate", "score"])
-def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: str) -> None:
-    from posenc_experiments.training import average
-
-    conf, _ = make_recipe(tmp_path)
-    experiment = Experiment(make_run(tmp_path, conf, None), "shaw-k2", 1)
-    actions = {
-        "train": lambda: train.TrainStage().run(experiment),
-        "average": lambda: average.AverageStage().run(experiment),
-        "translate": lambda: translate.TranslateStage().run(experiment),
-        "score": lambda: score.ScoreStage().run(experiment),
-    }
+def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: Step) -> None:
+    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
     with pytest.raises(RecipeError, match=r"run the stages? (download\.\.prepare|train|average|translate)\."):
-        actions[stage]()
+        stage.run(Experiment(run, "shaw-k2", 1))
     assert not (tmp_path / "output").exists()
-
-
-def test_source_is_refused_for_generated_text(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path, CONF.replace("sources: sources.tsv", "generator: make.py"))
-    (conf.parent / "make.py").touch()
-    process = run_pipeline(conf, *directories(tmp_path), "--source", corpus, "--dry-run")
-    assert (process.returncode, process.stderr) == (
-        1,
-        "Error: --source: the text of tiny is generated; leave the option out.\n",
-    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -375,7 +247,7 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
     run = make_run(tmp_path, conf, corpus)
 
     def work() -> None:
-        with pipeline._interruptible(run.session.stop):
+        with pipeline._interruptible(run, Local(run)):
             with suppress(KeyboardInterrupt):  # as the import of a compiled module may
                 signal.raise_signal(number)
             run_command(run, ["sleep", "60"], tmp_path / "log", "sleep")
@@ -383,9 +255,9 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
     # A background job of a shell ignores SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(pipeline.Interrupted) as interrupted:
+        with pytest.raises(SystemExit) as ended:
             work()
-        assert interrupted.value.number == number
+        assert ended.value.code == 128 + number
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.alarm(0)
