@@ -61,4 +61,5 @@ def make_metric(name: str, lowercase: bool, tokenizer: str = "13a", asian: bool 
 
 def sacrebleu_metric(name: str, signature: str) -> Any:
     """SacreBLEU's object for a metric with this signature: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|...`."""
-    return make_metric(name, "|case:lc|" in signature, tokenizer_of(signature), "|asian:yes|" in signature)
+    facts = signature.split("|")
+    return make_metric(name, "case:lc" in facts, tokenizer_of(signature), "asian:yes" in facts)
