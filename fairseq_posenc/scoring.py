@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from fairseq.data import data_utils
 from torch import Tensor
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from .trained import Trained
 
@@ -44,7 +45,6 @@ def log_probabilities(
     sources: Sequence[Tensor],
     targets: Sequence[Tensor],
     suppressed: Sequence[int] = (),
-    progress: Callable[[int, int], None] | None = None,
     max_tokens: int = BATCH_TOKENS,
 ) -> list[np.ndarray]:
     """Log-probability of each target token given its prefix, in nats.
@@ -55,7 +55,6 @@ def log_probabilities(
         sources: one for each target; each ends in </s>.
         targets: may end in </s>.
         suppressed: indices that are excluded from the softmax.
-        progress: is called with the number of targets done, and of all.
         max_tokens: of a batch, see :func:`batches`.
 
     Returns:
@@ -63,7 +62,7 @@ def log_probabilities(
     """
     found: dict[int, np.ndarray] = {}
     pad, eos = trained.target.pad(), trained.target.eos()
-    for numbers in batches(sources, targets, max_tokens):
+    for numbers in tqdm(list(batches(sources, targets, max_tokens)), unit="batch", leave=False, disable=None):
         chosen = [targets[number] for number in numbers]
         previous, wanted = (
             data_utils.collate_tokens(chosen, pad, eos, left_pad=False, move_eos_to_beginning=shifted).to(
@@ -82,6 +81,4 @@ def log_probabilities(
         scores = trained.model.get_normalized_probs(output, log_probs=True).gather(2, wanted[:, :, None])[:, :, 0]
         for number, row, target in zip(numbers, scores.cpu(), chosen, strict=True):
             found[number] = row[: len(target)].numpy()
-        if progress is not None:
-            progress(len(found), len(targets))
     return [found[number] for number in range(len(targets))]

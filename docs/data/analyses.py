@@ -1,7 +1,6 @@
 """The tables of docs/analysis.md, from the analyses of Multi30k that are kept in results/."""
 
 import json
-import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -15,11 +14,13 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 MULTI30K = RESULTS / "multi30k" / "en-de"
 NAMES = ("sinusoidal", "shaw-k16", "diet_rel", "diet_rel-gain")
 SHORT = RESULTS / "multi30k-short" / "en-de"
-#: the pictures of docs/analysis.md
-PICTURES = (
-    *("analysis-learned-vectors-shaw-k16-norm", "analysis-learned-vectors-shaw-k16-cosine-similarity"),
-    *("analysis-learned-scalars-diet_rel", "analysis-learned-scalars-diet_rel-gain"),
-)
+#: the pictures of docs/analysis.md: the key of a figure, and the heading of its drawing
+PICTURES = {
+    "analysis-learned-vectors-shaw-k16-norm": ("learned-vectors", "shaw-k16"),
+    "analysis-learned-vectors-shaw-k16-cosine-similarity": ("learned-cosines", "shaw-k16"),
+    "analysis-learned-scalars-diet_rel": ("learned-scalars", "diet_rel"),
+    "analysis-learned-scalars-diet_rel-gain": ("learned-scalars", "diet_rel-gain"),
+}
 Model = dict[str, Any]
 Rows = tuple[list[str], list[list[str]]]
 
@@ -42,12 +43,10 @@ def draw(directory: Path) -> None:
     """Draws the pictures of docs/analysis.md and docs/results.md, as the page of `analyse` has them."""
     texts = {name: [record["text"]["tests"]["test_2018_flickr"]] for name, record in records(SHORT).items()}
     drawings = {"lengths-by-length": length_figure(texts).drawings[""]}
-    for figure in learned_figures(models()):
-        for heading, drawing in figure.drawings.items():
-            name = f"analysis-{figure.key.partition('-by-')[0]}-{heading}"
-            drawings[re.sub(r"[^\w-]+", "-", name)] = drawing
-    for name in ("lengths-by-length", *PICTURES):
-        drawings[name].savefig(directory / f"{name}.png", dpi=110)
+    figures = {figure.key: figure for figure in learned_figures(models())}
+    drawings |= {name: figures[key].drawings[heading] for name, (key, heading) in PICTURES.items()}
+    for name, drawing in drawings.items():
+        drawing.savefig(directory / f"{name}.png", dpi=110)
 
 
 def attention() -> Rows:

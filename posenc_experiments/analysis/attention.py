@@ -8,6 +8,7 @@ is a token like others.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -20,62 +21,57 @@ from fairseq_posenc.positions import relative_distances
 FURTHEST = 32
 
 
+#: distances at which the share of attention is reported
+SHARES = {"-1": -1, "0": 0, "+1": 1}
+#: what heads have besides
+STATISTICS = (
+    *("mean_distance", "mean_absolute_distance", "entropy", "relative_entropy", "logit_rank"),
+    *("locality", "symmetry"),
+)
+
+
 def distances_of(matrices: Tensor) -> Tensor:
     """The distance of every query and key in matrices of attention, (..., T, S): (T, S), int64."""
     return relative_distances(matrices.shape[-2], matrices.shape[-1], first=0)
 
 
-def mean_distance(weights: Tensor) -> Tensor:
-    """The attended distance of each query, weighted by attention, (H, T)."""
-    return attended_distance(weights, distances_of(weights))
+def sharpness(weights: Tensor, logits: Tensor, visible: Tensor) -> dict[str, Tensor]:
+    """Statistics of each query, or of the sentence, without distances: (H, n) each.
 
-
-def mean_absolute_distance(weights: Tensor) -> Tensor:
-    """The attended distance of each query without its sign, (H, T)."""
-    return attended_distance(weights, distances_of(weights).abs())
-
-
-def share_at(weights: Tensor, distance: int) -> Tensor:
-    """The share of each query's attention that the key at this distance gets, (H, T); 0 where there is no such key."""
-    return (weights * (distances_of(weights) == distance)).sum(-1)
-
-
-def entropy(weights: Tensor) -> Tensor:
-    """Entropy of each query's attention in nats, (H, T)."""
-    return torch.special.entr(weights).sum(-1)
-
-
-def relative_entropy(weights: Tensor, visible: Tensor) -> Tensor:
-    """Entropy relative to that of uniform attention to the visible keys, log n, (H, queries with two keys or more)."""
+    Relative entropy is that of queries with two visible keys or more. The rank (DIET, figure 2) is relative to the
+    highest that is possible; singular values count from ``torch.linalg.matrix_rank``'s own tolerance on.
+    """
+    entropy = torch.special.entr(weights).sum(-1)
     choices = visible.sum(-1)
     free = choices > 1
-    return entropy(weights)[:, free] / choices[free].log()
+    return {
+        "entropy": entropy,
+        "relative_entropy": entropy[:, free] / choices[free].log(),
+        "logit_rank": torch.linalg.matrix_rank(logits)[:, None].double() / min(logits.shape[1:]),
+    }
 
 
-def logit_rank(logits: Tensor) -> Tensor:
-    """Rank of the logits before masks (DIET, figure 2) relative to the highest that is possible, min(T, S); (H, 1).
-
-    Singular values count from ``torch.linalg.matrix_rank``'s own tolerance on, that of the logits' precision.
-    """
-    return torch.linalg.matrix_rank(logits)[:, None].double() / min(logits.shape[1:])
-
-
-def locality(weights: Tensor) -> Tensor:
-    """Chen et al. (2023): how much of each query's attention stays near it, sum_j w_ij / 2^|j - i|; (H, T)."""
-    return (weights * 0.5 ** distances_of(weights).abs()).sum(-1)
+def direction(weights: Tensor) -> dict[str, Tensor]:
+    """Statistics of each query by the distances of its keys, (H, T) each; locality is that of Chen et al. (2023)."""
+    distances = distances_of(weights)
+    return {
+        "mean_distance": attended_distance(weights, distances),
+        "mean_absolute_distance": attended_distance(weights, distances.abs()),
+        "locality": (weights * 0.5 ** distances.abs()).sum(-1),
+        **{name: (weights * (distances == distance)).sum(-1) for name, distance in SHARES.items()},
+    }
 
 
-def symmetry(weights: Tensor) -> Tensor | None:
+def symmetry(weights: Tensor) -> Tensor:
     """Chen et al. (2023): how alike attention is to the left and to the right, as their code computes it; (H, 1).
 
     For each query the differences |w_(i, i-o) - w_(i, i+o)| of as many offsets o as have keys on both sides are scaled
     so that the least is 0 and the largest 1 (all to 0 where they are equal). One minus their mean over queries and
-    offsets is the symmetry of a sentence. None where no query has keys on both sides.
+    offsets is the symmetry of a sentence. The sentence has
+    three tokens or more.
     """
     length = weights.size(1)
     offsets = torch.arange(1, (length - 1) // 2 + 1)
-    if len(offsets) == 0:
-        return None
     i = torch.arange(length)[:, None]
     inside = (i >= offsets) & (i + offsets < length)
     left, right = (weights[:, i, (i + side * offsets).clamp(0, length - 1)] for side in (-1, 1))
@@ -85,32 +81,6 @@ def symmetry(weights: Tensor) -> Tensor | None:
     equal = spread < 10 * torch.finfo(weights.dtype).eps
     scaled = torch.where(equal | ~inside, 0, (differences - least) / spread)
     return 1 - scaled.sum((1, 2))[:, None] / inside.sum()
-
-
-class Means:
-    """Running means of several numbers, each for every head, in double precision."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._counts: dict[str, int] = {}
-
-    def add(self, name: str, values: Tensor | None) -> None:
-        """Adds values (H, n); None is nothing to add."""
-        if values is not None and values.size(1):
-            self._sums[name] = self._sums.get(name, 0) + values.double().sum(1)
-            self._counts[name] = self._counts.get(name, 0) + values.size(1)
-
-    def of(self, name: str) -> list[float | None]:
-        """The mean of each head; empty where nothing was added."""
-        return (self._sums[name] / self._counts[name]).tolist() if name in self._sums else []
-
-
-#: distances at which the share of attention is reported
-SHARES = {"-1": -1, "0": 0, "+1": 1}
-STATISTICS = (
-    *("mean_distance", "mean_absolute_distance", "entropy", "relative_entropy", "logit_rank"),
-    *("locality", "symmetry"),
-)
 
 
 class LayerStatistics:
@@ -126,7 +96,8 @@ class LayerStatistics:
         self.heads = heads
         self.keys_are_words = keys_are_words
         self.is_bidirectional = is_bidirectional
-        self._means = Means()
+        self._sums: dict[str, Any] = defaultdict(int)  # over queries or sentences
+        self._counts: dict[str, int] = defaultdict(int)
         self._added = torch.zeros(heads, 2 * FURTHEST + 1, dtype=torch.float64)
         self._pairs = torch.zeros(2 * FURTHEST + 1, dtype=torch.float64)
         self._adds = False
@@ -134,19 +105,15 @@ class LayerStatistics:
     def add(self, weights: Tensor, logits: Tensor, plain: Tensor, visible: Tensor) -> None:
         """Adds one sentence without padding; ``plain`` are the logits without positions."""
         weights = weights.double()
-        self._means.add("entropy", entropy(weights))
-        self._means.add("relative_entropy", relative_entropy(weights, visible))
-        self._means.add("logit_rank", logit_rank(logits))
-        if not self.keys_are_words:
-            return
-        self._means.add("mean_distance", mean_distance(weights))
-        self._means.add("mean_absolute_distance", mean_absolute_distance(weights))
-        self._means.add("locality", locality(weights))
-        for name, distance in SHARES.items():
-            self._means.add(name, share_at(weights, distance))
-        if self.is_bidirectional:
-            self._means.add("symmetry", symmetry(weights))
-        self._add_effect((logits - plain).double(), visible)
+        found = sharpness(weights, logits, visible)
+        if self.keys_are_words:
+            found |= direction(weights)
+            self._add_effect((logits - plain).double(), visible)
+        if self.keys_are_words and self.is_bidirectional and len(visible) > 2:
+            found["symmetry"] = symmetry(weights)
+        for name, values in found.items():
+            self._sums[name] += values.sum(1)
+            self._counts[name] += values.size(1)
 
     def _add_effect(self, effect: Tensor, visible: Tensor) -> None:
         self._adds = self._adds or bool(effect[:, visible].any())
@@ -158,14 +125,13 @@ class LayerStatistics:
 
     def attention(self) -> dict[str, Any]:
         """The statistics of each head; None where one has no meaning or no sentence was long enough."""
-        values = {name: self._means.of(name) or [None] * self.heads for name in (*STATISTICS, *SHARES)}
-        return {
-            "heads": [
-                {name: values[name][head] for name in STATISTICS}
-                | {"share": {at: values[at][head] for at in SHARES} if self.keys_are_words else None}
-                for head in range(self.heads)
-            ]
-        }
+        means = {name: (self._sums[name] / count).tolist() for name, count in self._counts.items() if count}
+        heads = []
+        for head in range(self.heads):
+            of_head = {name: means[name][head] if name in means else None for name in (*STATISTICS, *SHARES)}
+            share = {name: of_head.pop(name) for name in SHARES}
+            heads.append({**of_head, "share": share if self.keys_are_words else None})
+        return {"heads": heads}
 
     def position_logits(self) -> dict[str, Any] | None:
         """The mean of what positions add to the logits by distance, for each head; None where they add nothing."""

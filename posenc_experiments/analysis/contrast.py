@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 import pandas as pd
 from scipy.stats import binomtest
 
-from posenc_experiments.analysis.contrastive_sets import ALL, Contrast
+from posenc_experiments.analysis.contrastive_sets import Contrast
 from posenc_experiments.analysis.pairs import Pair
-from posenc_experiments.analysis.targets import Model, score_targets, unknown_words
+from posenc_experiments.analysis.targets import Model, score_targets
 from posenc_experiments.evaluation.metrics import CONFIDENCE
 from posenc_experiments.evaluation.report import Report, Table
 
-#: the highest distance of each bucket but the last, and the buckets' names
-ENDS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
+#: the phenomenon of the row of the whole set, and the distance of a row of all distances
+ALL = "all"
+#: the highest distance of each bucket, and the buckets' names
+ENDS = (0, 1, 2, 3, 4, 5, 7, 10, 15, float("inf"))
 BUCKETS = ("0", "1", "2", "3", "4", "5", "6-7", "8-10", "11-15", ">15")
 
 
@@ -24,7 +25,6 @@ def preferences(
     contrasts: Sequence[Contrast],
     normalize: bool,
     say: Callable[[str], None],
-    progress: Callable[[int, int], None] | None = None,
     cpu: bool = False,
 ) -> list[bool]:
     """Whether the model prefers each correct target: it must be more probable, not as probable.
@@ -39,16 +39,10 @@ def preferences(
         for target in (one.correct, one.contrastive):
             pairs.setdefault((one.source, target), Pair(one.source, target, one.where))
     wanted = list(pairs.values())
-    scored = score_targets(model, wanted, progress, cpu)
-    if warning := unknown_words(wanted, scored):
-        say(warning)
-    scores = {key: one.mean if normalize else one.sum for key, one in zip(pairs, scored, strict=True)}
-    return [scores[one.source, one.correct] > scores[one.source, one.contrastive] for one in contrasts]
-
-
-def bucket(distance: float) -> str:
-    """The name of a distance's bucket."""
-    return BUCKETS[bisect_left(ENDS, distance)]
+    scored = score_targets(model, wanted, say, cpu)
+    values = [one.log_probabilities for one in scored]
+    scores = {key: one.mean() if normalize else one.sum() for key, one in zip(pairs, values, strict=True)}
+    return [bool(scores[one.source, one.correct] > scores[one.source, one.contrastive]) for one in contrasts]
 
 
 def report(
@@ -61,13 +55,13 @@ def report(
         names: of the models.
         found: for each model, its `preferences`.
     """
-    pairs = pd.DataFrame([(one.phenomenon, one.distance) for one in contrasts], columns=["phenomenon", "distance"])
-    pairs = pd.concat([pairs, pd.DataFrame(dict(enumerate(found)))], axis=1)
+    pairs = pd.DataFrame(dict(enumerate(found)))
+    distances = [float("nan") if one.distance is None else one.distance for one in contrasts]
+    pairs["bucket"] = pd.cut(distances, (-1, *ENDS), labels=BUCKETS)
     parts = []
-    for phenomenon, mine in pairs.groupby("phenomenon", sort=False):
-        known = mine.dropna(subset="distance").sort_values("distance", kind="stable")
-        buckets = known.groupby(known["distance"].map(bucket), sort=False)
-        parts += [(phenomenon, ALL, mine), *((phenomenon, name, part) for name, part in buckets)]
+    for phenomenon, mine in pairs.groupby([one.phenomenon for one in contrasts], sort=False):
+        parts += [(phenomenon, ALL, mine)]
+        parts += [(phenomenon, name, part) for name, part in mine.groupby("bucket", observed=True)]
     parts.append((ALL, ALL, pairs))
     data = pd.DataFrame(
         [

@@ -16,8 +16,6 @@ from posenc_experiments.data.tsv import read_rows
 COLUMNS = ("phenomenon", "distance", "source", "correct", "contrastive")
 #: files of a DistilLingEval set, without the languages that their names end in
 DISTIL = ("src", "tgt.correct", "tgt.incorrect")
-#: the phenomenon of the row of the whole set, and the distance of a row of all distances
-ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,8 @@ def read_set(path: Path) -> list[Contrast]:
     else:
         raise RecipeError(f"{path}: there is no such contrastive set: name a .tsv, a .json or a directory.")
     if not found:
-        raise RecipeError(f"{path} holds no contrastive pair: write one on each line below the header.")
+        raise RecipeError(f"{path} holds no contrastive pair: name one of the sets in docs/analysis.md.")
     for one in found:
-        if one.phenomenon == ALL:
-            raise RecipeError(f"{one.where}: its phenomenon is '{ALL}', the name of the whole set's row; rename it.")
         if one.correct.split() == one.contrastive.split():
             raise RecipeError(f"{one.where}: its correct and its contrastive target are equal; fix or remove it.")
     return found
@@ -77,38 +73,20 @@ def _lingeval97(path: Path) -> Iterator[Contrast]:
     try:
         for number, entry in enumerate(json.loads("\n".join(lines_of(path))), 1):
             where = f"{path}, entry {number}"
-            source, correct = (entry[key] for key in ("source", "reference"))
-            for count, error in enumerate(entry["errors"], 1):
-                where = f"{path}, entry {number}, error {count}"
+            for error in entry["errors"]:
                 distance = None if error.get("distance") is None else int(error["distance"])
-                yield Contrast(error["type"], distance, source, correct, error["contrastive"], where)
-    except json.JSONDecodeError as error:
-        raise RecipeError(f"{path} is not JSON ({error}): download it again.") from None
+                texts = entry["source"], entry["reference"], error["contrastive"]
+                yield Contrast(error["type"], distance, *texts, where)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise RecipeError(f"{where}: this is not as LingEval97 has it ({error!r}): download it again.") from None
 
 
 def _distil_lingeval(path: Path) -> Iterator[Contrast]:
-    directories = [path] if _is_distil(path) else sorted(one for one in path.iterdir() if _is_distil(one))
-    if not directories:
-        files = ", ".join(f"{name}.*" for name in DISTIL)
-        raise RecipeError(f"{path} is not DistilLingEval: neither it nor a directory in it has {files}.")
-    for directory in directories:
-        paths = []
-        for name in DISTIL:
-            candidates = sorted(directory.glob(f"{name}.*"))
-            if len(candidates) != 1:
-                raise RecipeError(f"{directory} has {len(candidates)} files {name}.* instead of one: leave one.")
-            paths.append(candidates[0])
+    for directory in (path, *sorted(one for one in path.iterdir() if one.is_dir())):
+        paths = [file for name in DISTIL for file in sorted(directory.glob(f"{name}.*"))]
         texts = [lines_of(file) for file in paths]
-        for file, lines in zip(paths[1:], texts[1:], strict=True):
-            if len(lines) != len(texts[0]):
-                raise RecipeError(
-                    f"{file} has {len(lines):,} lines and {paths[0]} has {len(texts[0]):,}: download the set again."
-                )
+        if paths and (len(paths) != len(DISTIL) or len(set(map(len, texts))) > 1):
+            files = ", ".join(f"{name}.*" for name in DISTIL)
+            raise RecipeError(f"{directory} must have one file each {files}, of equally many lines: download it again.")
         for number, (source, correct, contrastive) in enumerate(zip(*texts, strict=True), 1):
             yield Contrast(directory.resolve().name, None, source, correct, contrastive, f"{paths[2]}, line {number}")
-
-
-def _is_distil(path: Path) -> bool:
-    return path.is_dir() and any(any(path.glob(f"{name}.*")) for name in DISTIL)

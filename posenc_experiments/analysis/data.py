@@ -32,25 +32,25 @@ class Data:
         """fairseq's index file of a split."""
         return index_file(self.directory, split, f"{self.source}-{self.target}", side)
 
-    def missing(self) -> Path | None:
-        """The first file that is not there."""
-        index = [self.index(self.subset, side) for side in (self.source, self.target)]
-        dictionaries = prepare.dictionaries(self.directory, self.source, self.target)
-        needed = [*dictionaries, *index, *(path.with_suffix(".bin") for path in index)]
-        return next((path for path in needed if not path.is_file()), None)
-
     def vocabulary(self) -> list[str]:
         """Checksums of the dictionaries."""
         return prepare.vocabulary(self.directory, self.source, self.target)
-
-    def has_vocabulary_of(self, result: Result) -> bool:
-        """Whether an experiment was trained with these dictionaries, as far as it records them."""
-        return result.vocabulary in (None, self.vocabulary())
 
     def contents(self) -> list[Any]:
         """What identifies this data and subset."""
         index = [self.index(self.subset, side) for side in (self.source, self.target)]
         return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in index]]
+
+    def problem(self, vocabulary: list[str] | None = None) -> str | None:
+        """What a model of these dictionaries, as far as they are known, cannot use of it, and the fix."""
+        index = [self.index(self.subset, side) for side in (self.source, self.target)]
+        dictionaries = prepare.dictionaries(self.directory, self.source, self.target)
+        for path in (*dictionaries, *index, *(path.with_suffix(".bin") for path in index)):
+            if not path.is_file():
+                return f"{path.name} is missing; name the directory of fairseq-preprocess."
+        if vocabulary not in (None, self.vocabulary()):
+            return "these are not the dictionaries of the training; name the data of the training."
+        return None
 
     def longer_than_training(self, lines: int) -> NDArray[np.bool_] | None:
         """Of each sentence of the subset, whether its source has more tokens than any in the training data; None if the
@@ -71,34 +71,15 @@ def data_of(result: Result, binarized: Path | None) -> Data | None:
         RecipeError: `binarized` lacks a file, or its dictionaries are not those of the experiment's training.
     """
     source, _, target = result.pair.partition("-")
-    words = script_words(text_file(result, GENERATE_SCRIPT))
-    subset = words[words.index("--gen-subset") + 1] if "--gen-subset" in words[:-1] else "test"
-    if binarized is None:
-        named = [following for word, following in pairwise(words) if word == "fairseq_cli.generate"]
-        if not named:
-            return None
-        data = Data(Path(named[0]), source, target, subset)
-        return None if data.missing() or not data.has_vocabulary_of(result) else data
-    data = required(Data(binarized, source, target, subset))
-    if not data.has_vocabulary_of(result):
-        raise RecipeError(
-            f"--data {binarized}: these are not the dictionaries that {result.directory} was trained with; name the "
-            "data of its training."
-        )
-    return data
-
-
-def required(data: Data) -> Data:
-    """The same data, all of whose files are there.
-
-    Raises:
-        RecipeError: one is missing.
-    """
-    if missing := data.missing():
-        raise RecipeError(
-            f"--data {data.directory}: {missing.name} is missing; name the directory of fairseq-preprocess."
-        )
-    return data
+    following = dict(pairwise(script_words(text_file(result, GENERATE_SCRIPT))))
+    directory = binarized or following.get("fairseq_cli.generate")
+    if directory is None:
+        return None
+    data = Data(Path(directory), source, target, following.get("--gen-subset", "test"))
+    problem = data.problem(result.vocabulary)
+    if problem and binarized is not None:
+        raise RecipeError(f"--data {binarized}, for {result.directory}: {problem}")
+    return None if problem else data
 
 
 def script_words(script: Path) -> list[str]:

@@ -34,19 +34,16 @@ def learned(encodings: Mapping[Place, PositionEncoding]) -> list[dict[str, Any]]
     users = Counter(
         (stack, id(parameter)) for (stack, _), encoding in encodings.items() for parameter in encoding.parameters()
     )
-    found: list[dict[str, Any]] = []
-    reported: set[tuple[str, tuple[int, ...]]] = set()
+    found: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
     for (stack, layer), encoding in encodings.items():
         parameters = dict(encoding.named_parameters())
         for names, data in _described(encoding, goes_right=stack != "decoder"):
             # The parameters that make it; of a module inside the encoding, all of its parameters.
             made_of = tuple(id(parameters[name]) for name in names)
-            if (stack, made_of) in reported:
-                continue
-            reported.add((stack, made_of))
             shared = all(users[stack, parameter] > 1 for parameter in made_of)
-            found.append({"stack": stack, "layer": None if shared else layer, "name": ", ".join(names), **data})
-    return found
+            about = {"stack": stack, "layer": None if shared else layer, "name": ", ".join(names)}
+            found.setdefault((stack, made_of), about | data)
+    return list(found.values())
 
 
 @torch.no_grad()
@@ -73,20 +70,21 @@ def _described(encoding: PositionEncoding, goes_right: bool) -> Iterator[tuple[l
     length = min(LENGTH, getattr(encoding, "max_positions", LENGTH))
     device = next((parameter.device for parameter in encoding.parameters()), None)
     positions = Positions(length, length, device=device)
-    rest = dict(effective_parameters(encoding))
+    parameters = dict(effective_parameters(encoding))
+    described: list[str] = []
     if isinstance(encoding, PairBias):
-        names = [name for name in rest if not name.startswith(ADDED)]
-        yield names, {"kind": "matrix", "heads": encoding.matrix(length, length).tolist()}
-        rest = {name: rest[name] for name in rest if name not in names}
+        described = [name for name in parameters if not name.startswith(ADDED)]
+        yield described, {"kind": "matrix", "heads": encoding.matrix(length, length).tolist()}
     by_distance = encoding.learned_by_distance(positions)
     if encoding.urpe is not None:
         by_distance["urpe.factors"] = encoding.urpe.by_distance(positions)
     for joined, values in by_distance.items():
         names = joined.split(", ")
+        described = described + names
         yield names, _by_distance(positions.span, values, goes_right)
-        rest = {name: rest[name] for name in rest if name not in names}
-    for name, parameter in rest.items():
-        yield [name], _alone(parameter)
+    for name, parameter in parameters.items():
+        if name not in described:
+            yield [name], _alone(parameter)
 
 
 def _by_distance(distances: Tensor, values: Tensor, goes_right: bool) -> dict[str, Any]:
@@ -97,12 +95,9 @@ def _by_distance(distances: Tensor, values: Tensor, goes_right: bool) -> dict[st
     if values.dim() == 3:
         reported &= distances.abs() <= FURTHEST_VECTOR
     distances, values = distances[reported], values[:, reported]
-    same_as_next = (values[:, 1:] == values[:, :-1]).movedim(1, 0).flatten(1).all(1).tolist()
-    first, last, zero = 0, len(distances) - 1, distances.tolist().index(0)
-    while first < zero and same_as_next[first]:
-        first += 1
-    while last > zero and same_as_next[last - 1]:
-        last -= 1
+    changes = (values[:, 1:] != values[:, :-1]).movedim(1, 0).flatten(1).any(1).nonzero()[:, 0].tolist()
+    zero = distances.tolist().index(0)
+    first, last = min([zero, *changes]), max([zero, *(place + 1 for place in changes)])
     distances, values = distances[first : last + 1], values[:, first : last + 1]
     if values.dim() == 2:
         return {"kind": "scalar by distance", "distances": distances.tolist(), "heads": values.tolist()}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +10,27 @@ import numpy as np
 import torch
 from fairseq.data import data_utils
 from torch import Tensor
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from fairseq_posenc.attention.module import PositionAttention
 from fairseq_posenc.attention.observing import Observed, Place, attentions, observing, real_tokens
-from fairseq_posenc.errors import brief, few
+from fairseq_posenc.errors import brief
 from fairseq_posenc.trained import Trained, load_trained
 from posenc_experiments.analysis.attention import LayerStatistics
 from posenc_experiments.analysis.learned import learned, learned_at_input
 from posenc_experiments.analysis.shift import ShiftTest, forced
 from posenc_experiments.base.errors import RecipeError
 
+#: source or target tokens in a batch, padding included
+BATCH_TOKENS = 1000
 STACKS = ("encoder", "decoder", "cross")
 
 
 def analyse_model(
     checkpoint: Path,
     binarized: Path,
-    source: str,
-    target: str,
     subset: str = "test",
     sentences: int | None = None,
-    batch_tokens: int = 1000,
-    progress: Callable[[int, int], None] | None = None,
     cpu: bool = False,
 ) -> dict[str, Any]:
     """Analyses a checkpoint of this package on pairs of a binarized subset, with the references as the decoder's input.
@@ -42,11 +40,8 @@ def analyse_model(
     Args:
         checkpoint: trained or averaged.
         binarized: the directory of fairseq-preprocess, with the dictionaries.
-        source, target: the languages.
         subset: such as "test" or "valid".
         sentences: how many, spread evenly over the subset; all by default.
-        batch_tokens: source or target tokens in a batch, padding included.
-        progress: is called with the number of sentences done, and of all.
         cpu: whether the model computes on the CPU even where there is a GPU.
 
     Returns:
@@ -57,26 +52,22 @@ def analyse_model(
         RecipeError: the subset cannot be used.
     """
     trained = load_trained(checkpoint, binarized, cpu=cpu)
-    languages = trained.task.cfg.source_lang, trained.task.cfg.target_lang
-    if languages != (source, target):
+    try:
+        trained.task.load_dataset(subset)
+    except Exception as error:  # of many kinds, by what is missing or cut off
         raise RecipeError(
-            f"{checkpoint} translates {' to '.join(languages)}, not {source} to {target}: name its own languages."
-        )
-    dataset = _load_subset(trained, subset)
+            f"{binarized}: the subset {subset!r} cannot be read ({brief(error)}): binarize it with fairseq-preprocess."
+        ) from None
+    dataset = trained.task.dataset(subset)
     chosen, skipped = _choose(trained, dataset, sentences)
     if not len(chosen):
         raise RecipeError(f"{binarized}: {subset} has no sentence that {checkpoint} can take: name another subset.")
-    return _rounded(_analyse(trained, dataset, chosen, batch_tokens, progress) | {"skipped": skipped})
+    found = _analyse(trained, dataset, chosen) | {"skipped": skipped}
+    return dict(json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}")))
 
 
 @torch.no_grad()
-def _analyse(
-    trained: Trained,
-    dataset: Any,
-    chosen: np.ndarray,
-    batch_tokens: int,
-    progress: Callable[[int, int], None] | None,
-) -> dict[str, Any]:
+def _analyse(trained: Trained, dataset: Any, chosen: np.ndarray) -> dict[str, Any]:
     model = trained.model
     modules = attentions(model)
     encodings = {place: m.position_encoding for place, m in modules.items() if isinstance(m, PositionAttention)}
@@ -89,35 +80,30 @@ def _analyse(
         for (stack, number), module in modules.items()
     }
     shift = ShiftTest(model)
-    done, tokens = 0, {"source": 0, "target": 0}
-    for numbers in _batches(dataset, chosen, batch_tokens):
+    tokens = {"source": 0, "target": 0}
+    for numbers in tqdm(_batches(dataset, chosen), unit="batch", leave=False, disable=None):
         inputs = dataset.collater([dataset[number] for number in numbers])["net_input"]
         inputs = {name: tensor.to(trained.device) for name, tensor in inputs.items()}
         real = real_tokens(model, inputs)
         target_is_real, source_is_real = real["cross"]
-        with observing(modules, partial(_see, layers, real)):
+
+        def see(place: Place, seen: Observed, real: dict[str, tuple[Tensor, Tensor]] = real) -> None:
+            add_sentences(layers[place], seen, *real[place[0]])
+
+        with observing(modules, see):
             output = forced(model, inputs)
         shift.add(inputs, output, source_is_real, target_is_real)
         tokens["source"] += int(source_is_real.sum())
         tokens["target"] += int(target_is_real.sum())
-        done += len(numbers)
-        if progress is not None:
-            progress(done, len(chosen))
     of_stacks = {stack: [layers[place] for place in layers if place[0] == stack] for stack in STACKS}
     return {
-        "sentences": done,
+        "sentences": len(chosen),
         "tokens": tokens,
         "attention": {stack: [layer.attention() for layer in found] for stack, found in of_stacks.items()},
         "position_logits": {stack: [layer.position_logits() for layer in found] for stack, found in of_stacks.items()},
         "learned": [*learned_at_input(model), *learned(encodings)],
         "shift": shift.result(),
     }
-
-
-def _see(
-    layers: dict[Place, LayerStatistics], real: dict[str, tuple[Tensor, Tensor]], place: Place, seen: Observed
-) -> None:
-    add_sentences(layers[place], seen, *real[place[0]])
 
 
 def add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, keys: Tensor) -> None:
@@ -136,31 +122,6 @@ def add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, k
         layer.add(shares, logits, plain, visible[0])
 
 
-def _load_subset(trained: Trained, subset: str) -> Any:
-    """fairseq's data set of pairs.
-
-    Raises:
-        RecipeError: it is missing, damaged or has no references.
-    """
-    try:
-        trained.task.load_dataset(subset)
-    except FileNotFoundError:
-        config = trained.task.cfg
-        names = (path.name.split(".")[0] for path in trained.data.glob(f"*.*-*.{config.source_lang}.idx"))
-        raise RecipeError(
-            f"{trained.data} has no binarized subset {subset!r}: name one of {few(sorted(set(names)))}, or binarize it "
-            "with fairseq-preprocess."
-        ) from None
-    except Exception as error:  # of many kinds, by what is cut off
-        raise RecipeError(
-            f"{trained.data}: the subset {subset!r} cannot be read ({brief(error)}): binarize the data again."
-        ) from None
-    dataset = trained.task.dataset(subset)
-    if dataset.tgt is None:
-        raise RecipeError(f"{trained.data}: the subset {subset!r} has no references: binarize both languages of it.")
-    return dataset
-
-
 def _choose(trained: Trained, dataset: Any, sentences: int | None) -> tuple[np.ndarray, int]:
     """Numbers of pairs, spread evenly over those that the model can take; and how many pairs it cannot."""
     most_source, most_target = trained.model.max_positions()
@@ -171,19 +132,9 @@ def _choose(trained: Trained, dataset: Any, sentences: int | None) -> tuple[np.n
     return taken, skipped
 
 
-def _batches(dataset: Any, chosen: np.ndarray, batch_tokens: int) -> Iterator[list[int]]:
+def _batches(dataset: Any, chosen: np.ndarray) -> list[Any]:
     """Numbers of pairs of about one length."""
     longer = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
     order = chosen[np.lexsort((dataset.src_sizes[chosen], longer[chosen]))].astype(np.int64)
-    most = max(batch_tokens, int(longer[chosen].max()))
-    for batch in data_utils.batch_by_size(order, lambda number: longer[number], max_tokens=most):
-        yield [int(number) for number in batch]
-
-
-def _rounded(value: Any) -> Any:
-    """The same with floats of 6 significant digits."""
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_rounded(inner) for inner in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    most = max(BATCH_TOKENS, int(longer[chosen].max()))
+    return list(data_utils.batch_by_size(order, lambda number: longer[number], max_tokens=most))

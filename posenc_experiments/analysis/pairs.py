@@ -47,17 +47,12 @@ def lines_of(path: Path) -> list[str]:
     """Reads the lines of a text file, split at newlines only.
 
     Raises:
-        RecipeError: the file cannot be read, or a line is not UTF-8.
+        RecipeError: the file cannot be read, or is not UTF-8.
     """
     try:
-        content = path.read_bytes()
+        content = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise RecipeError(f"{path} cannot be read ({error.strerror}): name a text file.") from None
-    lines = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n") if content else []
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append(line.decode("utf-8").removesuffix("\r"))
-        except UnicodeDecodeError as error:
-            raise RecipeError(f"{path}, line {number}: this is not UTF-8 ({error.reason}); fix the line.") from None
-    return found
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not UTF-8 ({error}): save it as UTF-8.") from None
+    return [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")] if content else []

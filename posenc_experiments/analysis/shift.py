@@ -4,10 +4,10 @@ are in a longer text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,67 +17,52 @@ from fairseq_posenc.augmentation.modes import FixedShift
 from fairseq_posenc.errors import FlagError
 
 SHIFTS = (1, 10, 100)
-
-
-class Output(NamedTuple):
-    """What a model computes of one batch.
-
-    Args:
-        states: the encoder's, (B, S, C).
-        logits: of the next target token, (B, T, vocabulary).
-    """
-
-    states: Tensor
-    logits: Tensor
+#: what a model computes of a batch: the encoder's states (B, S, C), and logits of the next target token
+Output = tuple[Tensor, Tensor]
 
 
 def forced(model: Any, inputs: dict[str, Tensor]) -> Output:
     """The model's output where the references are the decoder's input."""
     encoded = model.encoder(inputs["src_tokens"], src_lengths=inputs["src_lengths"])
     logits, _ = model.decoder(inputs["prev_output_tokens"], encoder_out=encoded)
-    return Output(encoded["encoder_out"][0].transpose(0, 1), logits)
+    return encoded["encoder_out"][0].transpose(0, 1), logits
 
 
 class ShiftTest:
-    """Adds up, over batches, how much of the output changes and how alike the encoder's states stay.
+    """Adds up, over batches, how much of the output of a model changes, and how alike the encoder's states stay.
 
-    Args:
-        model: in evaluation mode.
-        shifts: each k.
+    The model is in evaluation mode.
     """
 
-    def __init__(self, model: Any, shifts: Sequence[int] = SHIFTS) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
-        self._sums = {k: torch.zeros(2, dtype=torch.float64) for k in shifts}
+        # By k; None where a table is too short.
+        self._sums: dict[int, Tensor | None] = {k: torch.zeros(2, dtype=torch.float64) for k in SHIFTS}
         self._tokens = torch.zeros(2, dtype=torch.float64)
-        self._beyond: set[int] = set()  # shifts for which a table is too short
 
     def add(self, inputs: dict[str, Tensor], output: Output, source_is_real: Tensor, target_is_real: Tensor) -> None:
         """Adds one batch, whose ``output`` is that without a shift; masks are (B, S) and (B, T)."""
         self._tokens += torch.tensor([target_is_real.sum(), source_is_real.sum()])
-        predicted = output.logits.argmax(-1)
+        states, logits = output
         for k, sums in self._sums.items():
-            if k in self._beyond:
+            if sums is None:
                 continue
             try:
                 with shifted(self.model, k):
-                    moved = forced(self.model, inputs)
+                    moved_states, moved_logits = forced(self.model, inputs)
             except FlagError:  # how encodings say that their tables end
-                self._beyond.add(k)
+                self._sums[k] = None
                 continue
-            changed = (moved.logits.argmax(-1) != predicted) & target_is_real
-            cosine = F.cosine_similarity(moved.states.double(), output.states.double(), dim=-1)
+            changed = (moved_logits.argmax(-1) != logits.argmax(-1)) & target_is_real
+            cosine = F.cosine_similarity(moved_states.double(), states.double(), dim=-1)
             sums += torch.stack([changed.sum(), cosine[source_is_real].sum()]).cpu()
 
     def result(self) -> list[dict[str, Any]]:
         """For each k the share of target tokens whose most probable word changes, and the mean cosine of the states of
         source tokens; None where a table is too short.
         """
-        found: list[dict[str, Any]] = []
-        for k, sums in self._sums.items():
-            changed, cosine = (None, None) if k in self._beyond else (sums / self._tokens).tolist()
-            found.append({"k": k, "changed_outputs": changed, "cosine": cosine})
-        return found
+        means = {k: [None, None] if sums is None else (sums / self._tokens).tolist() for k, sums in self._sums.items()}
+        return [{"k": k, "changed_outputs": changed, "cosine": cosine} for k, (changed, cosine) in means.items()]
 
 
 @contextmanager

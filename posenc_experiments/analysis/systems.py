@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posenc_experiments.analysis.texts import Texts
 
@@ -18,57 +17,41 @@ SENTENCES = 5  # of each side
 
 
 def compare_systems(systems: Sequence[Texts]) -> dict[str, Any]:
-    """For each two systems (`"0 1"`), sentences and n-grams of either's advantage, the largest first.
+    """Of each two systems, in both orders (`"0 1"`, `"1 0"`), what the first does better, the largest advantage first.
 
-    `pairs` names sentences by their numbers, whose texts are in `sentences`: source, reference, and of each system its
-    translation and its chrF.
+    `pairs` has n-grams with the counts of both, and sentences by their numbers, whose texts are in `sentences`: source,
+    reference, and of each system its translation and its chrF.
     """
     scores = np.array([one.sentence_chrf for one in systems])
-    ngrams, counts = correct_ngrams(systems)
-    sides = {
-        pair: [differing(scores[list(order)], SENTENCES) for order in (pair, pair[::-1])]
-        for pair in combinations(range(len(systems)), 2)
-    }
-    shown = sorted({number for two in sides.values() for side in two for number in side})
-    pairs = {}
-    for (one, other), sentences in sides.items():
-        more = [
-            [[ngrams[number], int(counts[first, number]), int(counts[second, number])] for number in best]
-            for first, second in ((one, other), (other, one))
-            for best in [more_often(counts[first], counts[second])]
-        ]
-        pairs[f"{one} {other}"] = {"sentences": sentences, "ngrams": more}
-    return {"pairs": pairs, "sentences": {str(number): _sentence(systems, scores, number) for number in shown}}
-
-
-def _sentence(systems: Sequence[Texts], scores: NDArray[np.float64], number: int) -> dict[str, Any]:
-    return {
-        "source": systems[0].sources[number],
-        "reference": systems[0].shown(systems[0].references[number]),
-        "systems": [
-            [one.shown(one.hypotheses[number]), round(float(score), 1)]
-            for one, score in zip(systems, scores[:, number], strict=True)
-        ],
-    }
-
-
-def differing(scores: NDArray[np.float64], most: int) -> list[int]:
-    """The sentences on which the first of two systems is better than the second, the largest advantage first."""
-    advantage = scores[0] - scores[1]
-    order = np.argsort(-advantage, kind="stable")[:most]
-    return [int(number) for number in order if advantage[number] > 0]
-
-
-def correct_ngrams(systems: Sequence[Texts]) -> tuple[list[str], NDArray[np.int64]]:
-    """All n-grams that a system gets right, and how often each does (systems, n-grams): in a sentence at most as often
-    as the reference has them.
-    """
     counters = [_correct(one) for one in systems]
     names = sorted(set().union(*counters))
-    return [" ".join(name) for name in names], np.array([[counter[name] for name in names] for counter in counters])
+    counts = np.array([[counter[name] for name in names] for counter in counters])
+    pairs = {}
+    for one, other in permutations(range(len(systems)), 2):
+        # In compare-mt's order: by the share of both counts, each plus one. Of equal shares that with the larger
+        # difference: one right in 9 of 9 before one in 1 of 1.
+        more = counts[one] - counts[other]
+        order = np.lexsort((-more, -(counts[one] + 1) / (counts[one] + counts[other] + 2)))[:NGRAMS]
+        ngrams = [[" ".join(names[at]), *counts[[one, other], at].tolist()] for at in order if more[at] > 0]
+        advantage = scores[one] - scores[other]
+        best = np.argsort(-advantage, kind="stable")[:SENTENCES]
+        pairs[f"{one} {other}"] = {"sentences": best[advantage[best] > 0].tolist(), "ngrams": ngrams}
+    sentences = {
+        str(number): {
+            "source": systems[0].sources[number],
+            "reference": systems[0].shown(systems[0].references[number]),
+            "systems": [
+                [one.shown(one.hypotheses[number]), round(float(score), 1)]
+                for one, score in zip(systems, scores[:, number], strict=True)
+            ],
+        }
+        for number in sorted({number for pair in pairs.values() for number in pair["sentences"]})
+    }
+    return {"pairs": pairs, "sentences": sentences}
 
 
 def _correct(texts: Texts) -> Counter[tuple[str, ...]]:
+    """How often a system gets each n-gram right: in a sentence at most as often as the reference has it."""
     found: Counter[tuple[str, ...]] = Counter()
     for hypothesis, reference in zip(*texts.words, strict=True):
         found.update(_ngrams(hypothesis) & _ngrams(reference))
@@ -78,13 +61,3 @@ def _correct(texts: Texts) -> Counter[tuple[str, ...]]:
 def _ngrams(words: Sequence[str]) -> Counter[tuple[str, ...]]:
     sizes = range(1, LONGEST + 1)
     return Counter(tuple(words[start : start + size]) for size in sizes for start in range(len(words) - size + 1))
-
-
-def more_often(counts: NDArray[np.int64], others: NDArray[np.int64]) -> list[int]:
-    """The n-grams that one system gets right more often than the other, by their share of both counts, each plus one
-    (compare-mt's order).
-    """
-    share = (counts + 1) / (counts + others + 2)
-    # Of equal shares that with the larger difference: one right in 9 of 9 before one in 1 of 1.
-    order = np.lexsort((others - counts, -share))[:NGRAMS]
-    return [int(number) for number in order if counts[number] > others[number]]

@@ -57,29 +57,22 @@ class Texts:
         return sacrebleu_metric(BLEU, self.signature)
 
     @cached_property
-    def bleu(self) -> Numbers:
-        """The numbers of each sentence from which BLEU is computed; those of length first."""
-        return np.array(self._bleu._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
-
-    @cached_property
     def chrf(self) -> Numbers:
         """The numbers of each sentence from which chrF is computed."""
         metric = chrf.CHRF(lowercase=self._bleu.lowercase)
         return np.array(metric._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
 
     @cached_property
-    def ribes(self) -> Numbers:
-        """RIBES of each sentence, in %."""
-        return np.array([100 * ribes(one, other) for one, other in zip(*self.words, strict=True)])
-
-    @cached_property
     def sentence_chrf(self) -> Numbers:
         """chrF of each sentence, in %."""
         return np.array([COMPUTE[CHRF](row, 1) for row in self.chrf])
 
+    @cached_property
     def numbers(self) -> dict[str, Numbers]:
         """By metric, the numbers of each sentence, (sentences, n); COMPUTE makes a score of their sums."""
-        return {BLEU: self.bleu, CHRF: self.chrf, RIBES: self.ribes[:, None], RATIO: self.bleu[:, :2]}
+        bleu = np.array(self._bleu._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
+        of_order = np.array([[100 * ribes(one, other)] for one, other in zip(*self.words, strict=True)])
+        return {BLEU: bleu, CHRF: self.chrf, RIBES: of_order, RATIO: bleu[:, :2]}  # BLEU's begin with the lengths
 
 
 #: by metric, what makes a score of the sums of sentences' numbers and of how many sentences there are
@@ -126,7 +119,7 @@ def by_length(
         inside = (first <= texts.source_lengths) & (texts.source_lengths <= last)
         longer = None if longer_than_training is None else int(longer_than_training[inside].sum())
         bucket: dict[str, Any] = {"from": first, "to": last, "sentences": int(inside.sum()), "longer": longer}
-        for name, numbers in texts.numbers().items():
+        for name, numbers in texts.numbers.items():
             score, samples = resample_statistics(numbers[inside], COMPUTE[name])
             ends = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
             bucket[name] = [score, *map(float, ends)]

@@ -1,11 +1,14 @@
 """`fairseq-posenc analyse`: what experiments learned and where they differ, as analysis.json and a page."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.run import Run
 from posenc_experiments.commands.model_options import cpu_option, data_option
+from posenc_experiments.experiment.experiment import Experiment
 
 
 @click.command()
@@ -27,10 +30,10 @@ from posenc_experiments.commands.model_options import cpu_option, data_option
 )
 @click.option(
     "--checkpoint",
-    "paths",
+    "checkpoints",
     multiple=True,
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A checkpoint without an experiment directory; needs --data and --pair. May be repeated.",
 )
 @data_option
@@ -42,19 +45,8 @@ from posenc_experiments.commands.model_options import cpu_option, data_option
     help="Models read N, spread over the test set.  [default: all]",
 )
 @cpu_option
-@click.option("--no-models", is_flag=True, help="Analyse texts and logs only.")
-def main(
-    directories: tuple[Path, ...],
-    output: Path,
-    baseline: str | None,
-    test: str | None,
-    paths: tuple[Path, ...],
-    binarized: Path | None,
-    pair: str | None,
-    sentences: int | None,
-    cpu: bool,
-    no_models: bool,
-) -> None:
+@click.option("--no-models", is_flag=True, help="Analyse texts only.")
+def main(directories: tuple[Path, ...], checkpoints: tuple[Path, ...], no_models: bool, **options: Any) -> None:
     """Analyses scored experiments and their models: writes a page, and analysis.json into each experiment's directory.
 
     \b
@@ -64,21 +56,25 @@ def main(
     DIRECTORIES are experiment directories (seedN), or directories that hold them at any depth, of one corpus and pair.
     What is unchanged since the last call is not analysed again. docs/analysis.md says what the page shows.
     """
-    if not directories and not paths:
+    if not directories and not checkpoints:
         raise RecipeError("Name directories of experiments, or a --checkpoint.")
-    if paths and no_models:
+    if checkpoints and no_models:
         raise RecipeError("--no-models leaves nothing of a --checkpoint: leave one of them out.")
-    from posenc_experiments.analysis.analyse import analyse, checkpoints_of
+    from posenc_experiments.analysis.analyse import analyse
 
-    analyse(
-        directories,
-        output,
-        click.echo,
-        baseline=baseline,
-        test=test,
-        checkpoints=checkpoints_of(paths, binarized, pair, test),
-        binarized=binarized,
-        sentences=sentences,
-        models=not no_models,
-        cpu=cpu,
-    )
+    analyse(directories, say=click.echo, checkpoints=checkpoints, models=not no_models, **options)
+
+
+def analyse_run(run: Run, experiments: list[Experiment]) -> None:
+    """The last stage of a recipe, `--analyse`: the page of one call's experiments."""
+    directories = [experiment.directory for experiment in experiments]
+    page, cpu = run.pair_results_dir / "analysis.html", not run.hardware.gpus
+    if run.dry_run:
+        run.dry(
+            [*run.module("posenc_experiments"), "analyse", *(["--cpu"] if cpu else []), "--output", page, *directories]
+        )
+        return
+    # Here, because it imports sacrebleu and matplotlib, which --help and --dry-run need not wait for.
+    from posenc_experiments.analysis.analyse import analyse
+
+    analyse(directories, page, run.say, cpu=cpu)

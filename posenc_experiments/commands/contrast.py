@@ -10,7 +10,7 @@ from posenc_experiments.evaluation.report import FORMATS
 
 
 @click.command()
-@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option(
     "--source",
     "contrastive_set",
@@ -40,7 +40,6 @@ def main(
     logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.analysis.contrast import preferences, report
     from posenc_experiments.analysis.contrastive_sets import read_set
-    from posenc_experiments.analysis.progress import every_ten_seconds
     from posenc_experiments.analysis.targets import find_models
 
     contrasts = read_set(contrastive_set)
@@ -51,6 +50,6 @@ def main(
         def say(words: str, title: str = f"{model.name} ({number} of {len(found)})") -> None:
             click.echo(f"contrast: {title}: {words}", err=True)
 
-        results.append(preferences(model, contrasts, normalize, say, every_ten_seconds(say, "targets"), cpu))
+        results.append(preferences(model, contrasts, normalize, say, cpu))
     names = [model.name for model in found]
     click.echo(report(contrastive_set.name, names, contrasts, results, normalize).format(style), nl=False)

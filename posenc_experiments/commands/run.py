@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from posenc_experiments.analysis.stage import analyse_run
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.base.settings import conf_in, read_recipe, words
+from posenc_experiments.commands.analyse import analyse_run
 from posenc_experiments.commands.options import Call, Command, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments

@@ -11,7 +11,7 @@ from posenc_experiments.commands.model_options import cpu_option, data_option
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path, exists=True))
 @click.argument("pairs", type=click.Path(path_type=Path))
 @data_option
 @cpu_option
@@ -32,8 +32,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     """
     logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.analysis.pairs import read_pairs
-    from posenc_experiments.analysis.progress import every_ten_seconds
-    from posenc_experiments.analysis.targets import find_models, score_targets, unknown_words
+    from posenc_experiments.analysis.targets import find_models, score_targets
 
     models = find_models([model], binarized)
     if len(models) > 1:
@@ -47,13 +46,12 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     def say(words: str) -> None:
         click.echo(f"score-targets: {words}", err=True)
 
-    scores = score_targets(models[0], wanted, every_ten_seconds(say, "targets"), cpu)
-    if warning := unknown_words(wanted, scores):
-        say(warning)
+    scores = score_targets(models[0], wanted, say, cpu)
     lines = ["line\ttarget\tlog_probability\tlength\ttokens\ttoken_log_probabilities"]
     for pair, score in zip(wanted, scores, strict=True):
-        of_tokens = " ".join(f"{value:.6f}" for value in score.log_probabilities)
-        cells = [pair.line, pair.number, f"{score.sum:.6f}", len(score.tokens), " ".join(score.tokens), of_tokens]
+        tokens, values = score
+        of_tokens = " ".join(f"{value:.6f}" for value in values)
+        cells = [pair.line, pair.number, f"{values.sum():.6f}", len(tokens), " ".join(tokens), of_tokens]
         lines.append("\t".join(map(str, cells)))
     table = "".join(f"{line}\n" for line in lines)
     if output is None:

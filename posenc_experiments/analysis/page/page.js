@@ -14,11 +14,9 @@ function make(kind, text, ...children) {
 const baseline = document.getElementById("baseline");
 function showBaseline() {
   for (const row of body.rows) {
-    const cell = row.querySelector(".p");
+    const cell = row.lastElementChild;
     const p = data.p[baseline.value][row.dataset.row];
     cell.textContent = typeof p === "number" ? p.toFixed(3) : p;
-    if (typeof p === "number") cell.dataset.value = p;
-    else delete cell.dataset.value;
   }
 }
 baseline.addEventListener("change", showBaseline);
@@ -36,15 +34,15 @@ table.querySelectorAll("thead th").forEach((header, column) => {
     rows.sort((one, other) => {
       const [left, right] = [one.cells[column], other.cells[column]];
       if (column === 0) return sign * left.textContent.localeCompare(right.textContent, undefined, { numeric: true });
-      const [first, second] = [left.dataset.value, right.dataset.value];
-      if (first === undefined || second === undefined) return (first === undefined) - (second === undefined);
+      const [first, second] = [left, right].map((cell) => parseFloat(cell.textContent.replaceAll(",", "")));
+      if (isNaN(first) || isNaN(second)) return isNaN(first) - isNaN(second);
       return sign * (first - second);
     });
     body.append(...rows);
   });
 });
 
-// Two systems: each pair is stored once, the smaller number first.
+// Two systems: data.pairs has what the first of each two does better.
 const [one, other] = ["one", "other"].map((name) => document.getElementById(name));
 const place = document.getElementById("difference");
 
@@ -87,21 +85,17 @@ function showDifference() {
     place.append(make("p", "Choose two different systems."));
     return;
   }
-  const turned = Number(chosen[0]) > Number(chosen[1]);
-  const pair = data.pairs[(turned ? [...chosen].reverse() : chosen).join(" ")];
   const sides = make("div");
   sides.className = "sides";
-  [0, 1].forEach((side) => {
-    const stored = turned ? 1 - side : side;
-    const systems = side ? [...chosen].reverse() : chosen;
+  for (const systems of [chosen, [...chosen].reverse()]) {
+    const pair = data.pairs[systems.join(" ")];
     const [better, worse] = systems.map((system) => data.names[system]);
     place.append(make("h4", `Sentences that ${better} translates better than ${worse}`));
-    const sentences = pair.sentences[stored];
+    const { sentences, ngrams: counts } = pair;
     place.append(...(sentences.length ? sentences.map((number) => sentence(number, chosen)) : [make("p", "None.")]));
-    const counts = pair.ngrams[stored];
     const heading = make("h4", `N-grams that ${better} gets right more often`);
     sides.append(make("div", "", heading, counts.length ? ngrams(counts, systems) : make("p", "None.")));
-  });
+  }
   place.append(sides);
 }
 if (place) {

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,29 +20,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return binarize(corpus, directory / "binarized")
 
 
-@pytest.fixture(scope="session")
-def build(data: Path) -> Callable[..., tuple[Any, Any]]:
-    """``build(arch, *flags)`` is a tiny model with large position parameters, and its arguments."""
+@pytest.fixture
+def checkpoint(data: Path, tmp_path: Path) -> Callable[..., Path]:
+    """``checkpoint(arch, *flags)`` is the file of a tiny model with large position parameters."""
 
-    def make(arch: str, *flags: str) -> tuple[Any, Any]:
+    def write(arch: str, *flags: str) -> Path:
         languages = ("--source-lang", SOURCE, "--target-lang", TARGET)
         arguments = options.parse_args_and_arch(
             options.get_training_parser(),
-            [str(data), "--arch", arch, *TINY, "--dropout", "0", "--task", "translation", *languages, *flags],
+            [str(data), "--arch", arch, *TINY, "--task", "translation", *languages, *flags],
         )
         torch.manual_seed(1)
-        model = tasks.setup_task(arguments).build_model(arguments).eval()
-        return enlarge_positions(model), arguments
-
-    return make
-
-
-@pytest.fixture
-def checkpoint(build: Callable[..., tuple[Any, Any]], tmp_path: Path) -> Callable[..., Path]:
-    """``checkpoint(arch, *flags)`` is the file of such a model."""
-
-    def write(arch: str, *flags: str) -> Path:
-        model, arguments = build(arch, *flags)
+        model = enlarge_positions(tasks.setup_task(arguments).build_model(arguments))
         history = [{"criterion_name": "", "num_updates": 0, "lr_scheduler_state": {}}]
         state = {"args": arguments, "model": model.state_dict(), "extra_state": {}, "optimizer_history": history}
         torch.save(state, tmp_path / "untrained.pt")

@@ -100,20 +100,3 @@ def test_what_positions_add_is_the_mean_by_distance(shape, causal):
     for head, values in enumerate(found["heads"]):
         expected = [sum(pair[head] for pair in by_distance[d]) / len(by_distance[d]) for d in sorted(by_distance)]
         assert values == pytest.approx(expected, abs=1e-6)
-
-
-def test_positions_that_add_nothing_have_no_logits():
-    weights, logits, _, visible = sentence(4, 4, 1)
-    layer = LayerStatistics(HEADS)
-    layer.add(weights, logits, logits, visible)
-    assert layer.position_logits() is None
-
-
-def test_mixtures_have_no_distances():
-    layer = LayerStatistics(HEADS, keys_are_words=False)
-    layer.add(*sentence(6, 3, 1))
-    found = layer.attention()["heads"][0]
-    assert [name for name, value in found.items() if value is None] == [
-        *("mean_distance", "mean_absolute_distance", "locality", "symmetry", "share")
-    ]
-    assert layer.position_logits() is None

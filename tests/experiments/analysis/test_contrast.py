@@ -8,25 +8,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from posenc_experiments.analysis.contrast import bucket, report
+from posenc_experiments.analysis.contrast import report
 from posenc_experiments.analysis.contrastive_sets import COLUMNS, Contrast, read_set
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 
 #: as in LingEval97's README
 ENTRY: dict[str, Any] = {
-    "source": "Prague Stock Market falls to minus by the end of the trading day",
-    "reference": "Die Prager Börse stürzt gegen Geschäftsschluss ins Minus.",
-    "origin": "newstest2009.1",
+    "source": "Prague Stock Market falls",
+    "reference": "Die Prager Börse stürzt.",
     "errors": [
-        {
-            **{"type": "np_agreement", "distance": 2, "frequency": 2020},
-            "contrastive": "Der Prager Börse stürzt gegen Geschäftsschluss ins Minus.",
-        },
-        {
-            "type": "polarity_particle_nicht_ins",
-            "contrastive": "Die Prager Börse stürzt gegen Geschäftsschluss nicht ins Minus.",
-        },
+        {"type": "np_agreement", "distance": 2, "frequency": 2020, "contrastive": "Der Prager Börse stürzt."},
+        {"type": "polarity_particle_nicht_ins", "contrastive": "Die Prager Börse stürzt nicht."},
     ],
 }
 
@@ -76,58 +69,33 @@ def test_distil_lingeval(tmp_path):
     assert values(read_set(tmp_path)) == [("clause_omission.human", None, "d", "ja ja", "ja"), *two]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("case\t3\ta\tb\tc\n", "set.tsv: the first row must name the columns phenomenon, distance, source, correct"),
-        ("\t".join(COLUMNS) + "\ncase\tfar\ta\tb\tc\n", "set.tsv, line 2: its distance is 'far'"),
-        ("\t".join(COLUMNS) + "\ncase\t3\ta\tb\tb\n", "set.tsv, line 2: .* are equal"),
-        ("\t".join(COLUMNS) + "\nall\t3\ta\tb\tc\n", "set.tsv, line 2: its phenomenon is 'all'"),
-        ("\t".join(COLUMNS) + "\n", "set.tsv holds no contrastive pair"),
-    ],
-)
-def test_bad_tables(content, message, tmp_path):
-    (tmp_path / "set.tsv").write_text(content)
-    with pytest.raises(RecipeError, match=message):
-        read_set(tmp_path / "set.tsv")
+HEADER = "\t".join(COLUMNS)
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("name", "content", "message"),
     [
-        ([ENTRY, {"source": "s", "errors": []}], r"set.json, entry 2: .*'reference'"),
-        ([{**ENTRY, "errors": [{"type": "compound"}]}], r"set.json, entry 1, error 1: .*'contrastive'"),
-        (["text"], "set.json, entry 1: "),
-        ({}, "set.json holds no contrastive pair"),
+        ("set.tsv", "case\t3\ta\tb\tc\n", "set.tsv: the first row must name the columns phenomenon, distance"),
+        ("set.tsv", f"{HEADER}\ncase\tfar\ta\tb\tc\n", "set.tsv, line 2: its distance is 'far'"),
+        ("set.tsv", f"{HEADER}\ncase\t3\ta\tb\tb\n", "set.tsv, line 2: .* are equal"),
+        ("set.tsv", f"{HEADER}\n", "set.tsv holds no contrastive pair"),
+        ("set.json", json.dumps([ENTRY, {"errors": [{}]}]), r"set.json, entry 2: .*'source'"),
+        ("set.json", json.dumps([ENTRY])[:-1], "set.json, entry 1: |set.json: "),
+        ("set/src.en", "a\n", r"set must have one file each src\.\*, tgt"),
+        ("empty/README", "not a set", "empty holds no contrastive pair"),
+        ("none", "", "there is no such contrastive set"),
     ],
 )
-def test_bad_lingeval97(value, message, tmp_path):
-    (tmp_path / "set.json").write_text(json.dumps(value))
+def test_bad_sets(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if content:
+        path.write_text(content)
     with pytest.raises(RecipeError, match=message):
-        read_set(tmp_path / "set.json")
-
-
-def test_bad_distil_lingeval(tmp_path):
-    directory = write_distil(tmp_path / "one", ("a", "b", "c"))
-    (directory / "tgt.incorrect.de").write_text("c\nd\n")
-    with pytest.raises(RecipeError, match=r"tgt\.incorrect\.de has 2 lines and .*src\.en has 1"):
-        read_set(directory)
-    (directory / "tgt.incorrect.de").unlink()
-    with pytest.raises(RecipeError, match=r"one has 0 files tgt\.incorrect\.\* instead of one"):
-        read_set(directory)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(RecipeError, match="is not DistilLingEval: neither it nor a directory in it has src"):
-        read_set(tmp_path / "empty")
-    with pytest.raises(RecipeError, match="there is no such contrastive set"):
-        read_set(tmp_path / "none.tsv")
+        read_set(path if path.parent == tmp_path else path.parent)
 
 
 # --- Accuracy ---
-
-
-def test_every_distance_has_one_bucket():
-    names = [bucket(distance) for distance in range(20)]
-    assert list(dict.fromkeys(names)) == ["0", "1", "2", "3", "4", "5", "6-7", "8-10", "11-15", ">15"]
 
 
 def test_the_table_counts_by_phenomenon_and_distance():

@@ -5,23 +5,15 @@ import math
 import pytest
 import torch
 
+from fairseq_posenc.attention.observing import attentions
 from posenc_experiments.analysis.learned import learned, learned_at_input
+from tests.models import build_model, enlarge_positions
 
 
-@pytest.fixture
-def encodings(build):
-    """``encodings(name, *flags)``: those of a model's self-attention, by stack and layer."""
-
-    def make(name, *flags):
-        model, _ = build(f"transformer_{name}_tiny", *flags)
-        stacks = {"encoder": model.encoder.layers, "decoder": model.decoder.layers}
-        return {
-            (stack, number): layer.self_attn.position_encoding
-            for stack, layers in stacks.items()
-            for number, layer in enumerate(layers)
-        }
-
-    return make
+def encodings(name, *flags):
+    """Those of a model's self-attention, by stack and layer."""
+    model = enlarge_positions(build_model(f"transformer_{name}_tiny", *flags).float())
+    return {place: module.position_encoding for place, module in attentions(model).items() if place[0] != "cross"}
 
 
 def entry(found, stack, layer, name):
@@ -29,7 +21,7 @@ def entry(found, stack, layer, name):
     return one
 
 
-def test_vectors_of_clipped_distances(encodings):
+def test_vectors_of_clipped_distances():
     of = encodings("shaw", "--clipping-distance", "2")
     found = learned(of)
     assert len(found) == 8
@@ -47,7 +39,7 @@ def test_vectors_of_clipped_distances(encodings):
             assert reported["cosine"][row][other] == pytest.approx(sum(cosines) / 2, abs=1e-6)
 
 
-def test_scalars_are_reported_as_they_act(encodings):
+def test_scalars_are_reported_as_they_act():
     of = encodings("huang2", "--clipping-distance", "1", "--bias-gain", "4")
     reported = entry(learned(of), "encoder", 0, "relative_factors")
     assert reported["kind"] == "scalar by distance"
@@ -56,17 +48,8 @@ def test_scalars_are_reported_as_they_act(encodings):
     assert torch.tensor(reported["heads"]).allclose(1 + 4 * (theta - 1))
 
 
-def test_buckets_are_reported_by_distance(encodings):
-    of = encodings("t5", "--position-sharing", "none", "--num-buckets", "4", "--max-distance", "3")
-    reported = entry(learned(of), "encoder", 0, "relative_bias")
-    # four buckets: 0, 1 and more to the left, then 1 and more to the right, of which the first is for no distance
-    bias = of["encoder", 0].relative_bias
-    assert reported["distances"] == [-1, 0, 1]
-    assert torch.tensor(reported["heads"]).allclose(bias[:, [1, 0, 3]])
-
-
 @pytest.mark.parametrize(("sharing", "layers"), [("none", {0, 1}), ("layer", {None})])
-def test_a_matrix_of_positions(sharing, layers, encodings):
+def test_a_matrix_of_positions(sharing, layers):
     of = encodings("diet_abs", "--position-sharing", sharing)
     found = learned(of)
     assert {(e["stack"], e["layer"]) for e in found} == {(s, n) for s in ("encoder", "decoder") for n in layers}
@@ -78,7 +61,7 @@ def test_a_matrix_of_positions(sharing, layers, encodings):
     assert {(len(head), len(head[0])) for head in reported["heads"]} == {(64, 64)}
 
 
-def test_what_layers_share_in_part_is_reported_once(encodings):
+def test_what_layers_share_in_part_is_reported_once():
     found = learned(encodings("transformer_xl"))
     layers = {
         e["name"]: [o["layer"] for o in found if (o["stack"], o["name"]) == ("encoder", e["name"])] for e in found
@@ -87,7 +70,7 @@ def test_what_layers_share_in_part_is_reported_once(encodings):
     assert entry(found, "encoder", 0, "relative_projection")["distances"] == list(range(-32, 33))
 
 
-def test_other_parameters_are_reported_as_they_are(encodings):
+def test_other_parameters_are_reported_as_they_are():
     reported = entry(learned(encodings("xlnet")), "encoder", 0, "content_bias")
     assert reported["kind"] == "scalars"
     assert torch.tensor(reported["values"]).allclose(encodings("xlnet")["encoder", 0].content_bias)
@@ -97,8 +80,8 @@ def test_other_parameters_are_reported_as_they_are(encodings):
     assert reported["norm"] == pytest.approx(float(of["encoder", 0].projection.keys.norm()))
 
 
-def test_vectors_at_the_input_are_reported_by_position(build):
-    model, _ = build("transformer_learned_tiny", "--bias-gain", "3", "--max-target-positions", "9")
+def test_vectors_at_the_input_are_reported_by_position():
+    model = build_model("transformer_learned_tiny", "--bias-gain", "3", "--max-target-positions", "9")
     torch.nn.init.normal_(model.decoder.embed_positions.weight)
     encoder, decoder = learned_at_input(model)
     assert (encoder["stack"], len(encoder["positions"])) == ("encoder", 64)

@@ -3,13 +3,13 @@
 import csv
 import json
 import math
-import os
 import shutil
 from dataclasses import asdict
 
 import pytest
 from click.testing import CliRunner
 
+from posenc_experiments.analysis.data import Data
 from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
@@ -55,18 +55,16 @@ def test_equal_to_fairseqs_score_reference(checkpoint, data, pairs, tmp_path):
     assert result.stdout == ""
     rows = [row for row in table(output.read_text()) if row["target"] == "1"]
     lines = generate(data, path, "--score-reference", user_dir=PACKAGE).stdout.splitlines()
-    # fairseq prints the mean over tokens and </s>, in bits; ours are sums in nats.
-    means = {int(line.split("\t")[0][2:]): float(line.split("\t")[1]) for line in lines if line.startswith("H-")}
+    # fairseq's are in bits, ours in nats
     tokens = {int(line.split("\t")[0][2:]): line.split("\t")[1].split() for line in lines if line.startswith("P-")}
-    assert len(rows) == len(means) == len(tokens) == 12
+    assert len(rows) == len(tokens) == 12
     for number, (row, (_, target)) in enumerate(zip(rows, read_test_set(data), strict=True)):
         assert row["tokens"] == f"{target} </s>"
         assert int(row["line"]) == number + 1
         assert int(row["length"]) == len(target.split()) + 1
         positional = [float(value) / math.log(2) for value in row["token_log_probabilities"].split()]
         assert positional == pytest.approx([float(value) for value in tokens[number]], abs=2e-4)
-        mean = float(row["log_probability"]) / math.log(2) / int(row["length"])
-        assert mean == pytest.approx(means[number], abs=2e-4)
+        assert sum(positional) * math.log(2) == pytest.approx(float(row["log_probability"]), abs=2e-4)
 
 
 def test_words_that_the_dictionary_lacks_are_told(checkpoint, data, tmp_path):
@@ -81,35 +79,26 @@ def test_words_that_the_dictionary_lacks_are_told(checkpoint, data, tmp_path):
     ("content", "message"),
     [
         (b"s1\tt1\ns1\n", "pairs.tsv, line 2: there is no target; put a tab between the source and each target."),
-        (b"\tt1\n", "pairs.tsv, line 1: its source is empty"),
-        (b"s1\tt1\ns1\t\xff\n", "pairs.tsv, line 2: this is not UTF-8"),
+        (b"\tt1\n", "pairs.tsv, line 1: its source has 1 tokens"),
+        (b"s1\tt1\ns1\t\xff\n", "pairs.tsv is not UTF-8"),
         (b"s1\tt1\ns1\t" + 1024 * b"t1 ", "pairs.tsv, line 2: its target has 1025 tokens with </s>, and "),
         (b"", "pairs.tsv is empty: write a source, a tab and a target on each line."),
     ],
 )
 def test_bad_lines_are_named_and_leave_nothing(content, message, checkpoint, data, tmp_path):
     (tmp_path / "pairs.tsv").write_bytes(content)
-    output = tmp_path / "scores.tsv"
-    output.write_text("of an earlier call")
     path = checkpoint("transformer_nopos_tiny")
-    result = run("score-targets", path, tmp_path / "pairs.tsv", "--data", data, "--output", output, code=1)
+    result = run("score-targets", path, tmp_path / "pairs.tsv", "--data", data, "--output", tmp_path / "out", code=1)
     assert message in result.output
-    assert output.read_text() == "of an earlier call"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["pairs.tsv", "scores.tsv", "untrained.pt"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["pairs.tsv", "untrained.pt"]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("pipe", "is a device or a pipe"), ("pairs.tsv", "is the file of the pairs: name another.")]
-)
-def test_an_output_that_would_destroy_something_is_refused(name, message, data, tmp_path):
-    (tmp_path / "pairs.tsv").write_text("s1\tt1\n")
-    (tmp_path / "model.pt").touch()
-    os.mkfifo(tmp_path / "pipe")
-    paths = tmp_path / "model.pt", tmp_path / "pairs.tsv"
-    result = run("score-targets", *paths, "--data", data, "--output", tmp_path / name, code=1)
-    assert f"--output {tmp_path / name} {message}" in result.output
-    assert (tmp_path / "pairs.tsv").read_text() == "s1\tt1\n"
-    assert (tmp_path / "pipe").is_fifo()
+def test_an_output_that_would_destroy_the_pairs_is_refused(data, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("s1\tt1\n")
+    result = run("score-targets", pairs, pairs, "--data", data, "--output", pairs, code=1)
+    assert f"--output {pairs} is the file of the pairs: name another." in result.output
+    assert pairs.read_text() == "s1\tt1\n"
 
 
 def make_experiment(root, seed, data, checkpoint):
@@ -147,18 +136,25 @@ def test_dictionaries_of_another_training_are_refused(checkpoint, data, pairs, t
     vocabulary = [file_hash(data / f"dict.{side}.txt") for side in ("en", "de")]
     summary.write_text(json.dumps({**json.loads(summary.read_text()), "vocabulary": vocabulary}))
     assert find_models([directory])[0].data == data
-    message = f"--data {other}: these are not the dictionaries that {directory} was trained with; name the data"
+    message = f"--data {other}, for {directory}: these are not the dictionaries of the training"
     assert message in run("score-targets", directory, pairs, "--data", other, code=1).output
     (directory / "test.generate.sh").write_text(f"exec python -m fairseq_cli.generate {other} --gen-subset test\n")
-    message = f"{directory}: the binarized data that it was trained on is not there, or was prepared again with other"
-    assert message in run("score-targets", directory, pairs, code=1).output
+    assert f"{directory}: averaged.pt, or the binarized data" in run("score-targets", directory, pairs, code=1).output
 
 
-def test_a_checkpoint_needs_data(checkpoint, tmp_path):
-    with pytest.raises(RecipeError, match="is a checkpoint: name the directory of fairseq-preprocess with --data"):
-        find_models([checkpoint("transformer_nopos_tiny")])
-    with pytest.raises(RecipeError, match="there is no such experiment directory or checkpoint"):
-        find_models([tmp_path / "none.pt"])
+def test_sources_longer_than_all_of_the_training(data):
+    train, test = (
+        [len(line.split()) for line in (data.parent / "text" / f"{split}.en").read_text().splitlines()]
+        for split in ("train", "test")
+    )
+    found = Data(data, "en", "de")
+    assert found.longer_than_training(12).tolist() == [size > max(train) for size in test]
+    assert found.longer_than_training(11) is None
+
+
+def test_a_checkpoint_needs_data(pairs):
+    result = run("score-targets", pairs, pairs, code=1)
+    assert f"{pairs} is a checkpoint: name the directory of fairseq-preprocess with --data" in result.output
 
 
 def test_text_is_split_as_the_prepared_data_says(tmp_path):

@@ -30,13 +30,7 @@ def real() -> list[Texts]:
     [
         ("the cat sat on the mat", "the cat sat on the mat", 1.0),
         ("on the mat the cat sat", "the cat sat on the mat", 0.4),
-        (
-            "he was interested in world history because he read the book",
-            "he read the book because he was interested in world history",
-            0.381818181818,
-        ),
         ("a b", "a b c d", 0.904837418036),
-        ("x y", "a b", 0.0),
         ("c b a", "a b c", 0.0),
         ("a", "a", 1.0),
         ("the the dog", "the dog the", 0.90360200361),
@@ -85,18 +79,6 @@ def test_scores_of_a_bucket_are_sacrebleus_of_its_sentences(real: list[Texts]) -
     assert by_length(one, None)[0]["longer"] is None
 
 
-def test_case_counts_only_if_the_score_says_so(real: list[Texts]) -> None:
-    one = real[0]
-    capitals = [line.upper() for line in one.hypotheses]
-
-    def score(hypotheses: list[str], signature: str = "") -> float:
-        return texts.COMPUTE["BLEU"](Texts(one.sources, one.references, hypotheses, signature).bleu.sum(0), 500)
-
-    assert score(capitals) < 1
-    cased = [score(side, "case:lc") for side in (capitals, one.hypotheses)]
-    assert cased[0] == cased[1]
-
-
 def test_sentences_that_differ_are_those_of_the_largest_difference(real: list[Texts]) -> None:
     found = systems.compare_systems(real)
     scores = [
@@ -104,7 +86,7 @@ def test_sentences_that_differ_are_those_of_the_largest_difference(real: list[Te
         for one in real
     ]
     difference = [first - second for first, second in zip(*scores, strict=True)]
-    best, worst = found["pairs"]["0 1"]["sentences"]
+    best, worst = (found["pairs"][pair]["sentences"] for pair in ("0 1", "1 0"))
     assert [difference[number] for number in best] == pytest.approx(sorted(difference, reverse=True)[:5])
     assert [difference[number] for number in worst] == pytest.approx(sorted(difference)[:5])
     assert set(found["sentences"]) == {str(number) for number in (*best, *worst)}
@@ -113,8 +95,7 @@ def test_sentences_that_differ_are_those_of_the_largest_difference(real: list[Te
     assert shown["systems"] == [
         [one.hypotheses[best[0]], round(side[best[0]], 1)] for one, side in zip(real, scores, strict=True)
     ]
-    more, _ = found["pairs"]["0 1"]["ngrams"]
-    for words, *counts in more:
+    for words, *counts in found["pairs"]["0 1"]["ngrams"]:
         assert counts == [
             sum(correct(words, *two) for two in zip(one.hypotheses, one.references, strict=True)) for one in real
         ]
