@@ -39,9 +39,7 @@ def test_scores_are_those_without_a_batch(name):
     sources, targets = pairs()
     expected = [alone(one.model, source, target) for source, target in zip(sources, targets, strict=True)]
     assert not np.allclose(expected[0][:1], expected[2][:1])
-    calls = []
     for max_tokens in (30, 2000):
-        found = log_probabilities(one, sources, targets, (), lambda *done: calls.append(done), max_tokens)
-        assert calls[-1] == (6, 6)
+        found = log_probabilities(one, sources, targets, (), max_tokens)
         for value, score in zip(expected, found, strict=True):
             np.testing.assert_allclose(score, value, rtol=0, atol=1e-6)

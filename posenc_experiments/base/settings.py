@@ -183,7 +183,8 @@ def _make_recipe(
         problem = f"'{test}' is not one of corpus.tests, {', '.join(corpus.tests)}"
         require(test in corpus.tests, "score.testsets", problem)
     for key in flags["train"].keys() & flags["model"].keys():
-        raise Fault(f"train.{key}", f"is set by model.{key}, too: leave one out")
+        other = where_written(origins["model", key], "model", key)
+        raise Fault(f"train.{key}", f"is set by {other}, too: leave one out")
     problem = "needs documents, which only generated text has: leave it out"
     require(not prepare.context or corpus.generator, "prepare.context", problem)
     problem = "is not a whole number; batch-tokens needs it, to derive --update-freq"

@@ -58,5 +58,5 @@ def test_commands_know_the_encoding_of_an_installed_package(tmp_path: Path) -> N
     assert described[0] == run[0] == 0
     assert "transformer_near_tiny" in described[1]
     assert refused[0] == 1
-    assert "--near-slope: must be more than 0 and finite, not 0" in refused[1]
+    assert "--near-slope '0': must be more than 0 and finite, not 0" in refused[1]
     assert run[1].count("--arch transformer_near_tiny") == 2

@@ -130,7 +130,7 @@ def test_the_reason_of_a_missing_score_is_shown(recipe: Path) -> None:
         ([], ["first row", "row, pair, conf"]),
         ([HEADER], ["has no rows"]),
         ([HEADER, ROW, ROW.replace("\ttest", "")], ["line 3", "6 columns instead of 7"]),
-        ([HEADER, ROW.replace("shaw-k2", " ")], ["line 2", "'experiment' is empty"]),
+        ([HEADER, ROW.replace("shaw-k2", " ")], ["line 2", "no experiment ''"]),
         ([HEADER, ROW.replace("sacrebleu", "bleu")], ["line 2", "'bleu'"]),
         ([HEADER, ROW.replace("25.8", "nan")], ["line 2", "'nan'"]),
         ([HEADER, ROW.replace("en-de", "en-fr")], ["line 2", "tiny.yaml has no pair 'en-fr'", "en-de, de-en"]),

@@ -114,7 +114,7 @@ def test_the_command_prints_the_table():
     ("words", "message"),
     [
         (["transformer_shw_tiny"], "transformer_shw_tiny"),
-        (["transformer_shaw_tiny", "--", "--clipping-distance", "-1"], "--clipping-distance: must be 0 or more"),
+        (["transformer_shaw_tiny", "--", "--clipping-distance", "-1"], "--clipping-distance '-1': must be 0 or more"),
         (["transformer_shaw_tiny", "--", "--clip", "3"], "--clip 3"),
         (["transformer_shaw_tiny", "--", "--encoder-attention-heads", "7"], "with these flags"),
         (["transformer_shaw_tiny", "--", "--bias-gain", "auto"], "--bias-gain"),
