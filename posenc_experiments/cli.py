@@ -41,9 +41,6 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            sys.exit(130)
         except click.ClickException as error:
             error.exit_code = 1  # type: ignore[misc]
             raise

@@ -76,9 +76,8 @@ class Corpus(Section):
     sources: Path | None = None
     archives: Path | None = None  # where the files named in `sources` are
     downloads: str = ""  # a directory under --data-dir; two recipes may share one
-    generator: Path | None = None
+    generator: Path | None = None  # gets --source, if that is given: a directory with what it makes the text from
     generator_options: str = ""
-    takes_source: bool = False  # the generator has an option --source DIR, a directory with what it makes the text from
     text: Path | None = None  # a directory of the user's own text: train.en, train.de...
     checksums: dict[str, str] = field(default_factory=dict)  # of the user's own text, by split
 

@@ -70,12 +70,11 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Session:
-    """What jobs of one call share in this process, and the place of the job at hand."""
+    """What jobs of one call share in this process, and the GPUs of the job at hand."""
 
     console: Console = field(default_factory=Console)
     stop: threading.Event = field(default_factory=threading.Event)  # set on an interrupt, to end all commands
     devices: str | None = None  # the GPUs of this job, as CUDA_VISIBLE_DEVICES names them; None: all
-    show: Callable[[str], None] | None = None  # displays the state of this job's training on a terminal
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,6 @@ def main(directories: tuple[Path, ...], checkpoints: tuple[Path, ...], no_models
     """
     if not directories and not checkpoints:
         raise RecipeError("Name directories of experiments, or a --checkpoint.")
-    if checkpoints and no_models:
-        raise RecipeError("--no-models leaves nothing of a --checkpoint: leave one of them out.")
     from posenc_experiments.analysis.analyse import analyse
 
     analyse(directories, say=click.echo, checkpoints=checkpoints, models=not no_models, **options)

@@ -48,22 +48,17 @@ def main(
     batches, optimization and data; its hardware and length may differ). fairseq-generate and --finetune-from-model
     accept the result; it holds no optimizer state. Averaging needs the memory of two models.
     """
-    if last_epochs is not None and last_updates is not None:
-        raise click.UsageError("--last-epochs and --last-updates exclude each other; give one of them.")
-    last = last_epochs if last_epochs is not None else last_updates
-    if last is None and up_to is not None:
-        raise click.UsageError("--up-to needs --last-epochs or --last-updates.")
-    if last is not None and len(paths) != 1:
-        raise click.UsageError(f"--last-epochs and --last-updates take one directory, not {len(paths)} paths.")
-    directories = [path for path in paths if path.is_dir()]
-    if last is None and directories:
-        raise click.UsageError(
-            f"{directories[0]} is a directory; say which of its checkpoints with --last-epochs or --last-updates."
-        )
+    last = last_epochs or last_updates
+    if last is None:
+        fits = up_to is None and not any(path.is_dir() for path in paths)
+    else:
+        fits = len(paths) == 1 and None in (last_epochs, last_updates)
+    if not fits:
+        raise click.UsageError("name one DIRECTORY and --last-epochs or --last-updates, or FILEs without such options.")
     from fairseq_posenc import checkpoints
 
     if last is not None:
-        unit = "epoch" if last_epochs is not None else "update"
+        unit = "epoch" if last_epochs else "update"
         paths = tuple(checkpoints.last_checkpoints(paths[0], last, unit, up_to=up_to))
     checkpoints.average_checkpoints(
         paths,

@@ -1,6 +1,5 @@
 """`fairseq-posenc compare`: a table of scored experiments, and a plot of BLEU against clipping distance."""
 
-import math
 from pathlib import Path
 
 import click
@@ -52,8 +51,6 @@ def main(
     DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold experiments at any
     depth, which are sorted in natural order, k2 before k16. Seeds of one setting are pooled.
     """
-    if margin is not None and not math.isfinite(margin):
-        raise click.BadParameter(f"{margin} is not a number above 0, such as 0.5.", param_hint="--margin")
     if plot is not None:
         require_output(plot, "compare.png", "--plot")
     import pandas as pd

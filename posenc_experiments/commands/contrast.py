@@ -44,12 +44,10 @@ def main(
 
     contrasts = read_set(contrastive_set)
     found = find_models(models, binarized)
-    results = []
-    for number, model in enumerate(found, 1):
 
-        def say(words: str, title: str = f"{model.name} ({number} of {len(found)})") -> None:
-            click.echo(f"contrast: {title}: {words}", err=True)
+    def say(words: str) -> None:
+        click.echo(f"contrast: {words}", err=True)
 
-        results.append(preferences(model, contrasts, normalize, say, cpu))
+    results = [preferences(model, contrasts, normalize, say, cpu) for model in found]
     names = [model.name for model in found]
     click.echo(report(contrastive_set.name, names, contrasts, results, normalize).format(style), nl=False)

@@ -17,7 +17,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import conf_in, read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
 
-MEASURED = {"size": "wmt_en_de"}
+MEASURED = "wmt_en_de"  # the size of the model whose words/s are given
 WORDS_PER_UPDATE = 25_000  # real target words of the papers' batches
 
 
@@ -49,13 +49,10 @@ def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Esti
     """Estimates the cost of each table of the recipes.
 
     Raises:
-        RecipeError: there is no table, or a training has no number of updates.
+        RecipeError: a training has no number of updates.
     """
     for folder in recipes:
-        tables = sorted((folder / "tables").glob("*.tsv"))
-        if not tables:
-            raise RecipeError(f"{folder} has no tables: name a directory that has, such as recipes/wmt14.")
-        for path in tables:
+        for path in sorted((folder / "tables").glob("*.tsv")):
             trainings = {(row.pair, row.conf, row.experiment) for row in read_table(folder, path.stem).rows}
             hours = words = 0.0
             for _, conf, _ in trainings:
@@ -63,9 +60,8 @@ def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Esti
                 if "max-update" not in recipe.train:
                     raise RecipeError(f"{recipe.path} has no max-update in `train`: add it, the estimate needs it.")
                 vocabulary = recipe.prepare.vocabulary
-                relative = multiplications(recipe.size, recipe.model, vocabulary) / multiplications(
-                    MEASURED["size"], {}, vocabulary
-                )
+                measured = multiplications(MEASURED, {}, vocabulary)
+                relative = multiplications(recipe.size, recipe.model, vocabulary) / measured
                 target_words = float(recipe.train["max-update"]) * WORDS_PER_UPDATE
                 words += target_words
                 hours += target_words * relative / words_per_second / 3600

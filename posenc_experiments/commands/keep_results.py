@@ -42,7 +42,6 @@ def main(output: Path, results: Path) -> None:
     if output.is_relative_to(target) or target.is_relative_to(output):
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
     read_results(finished)  # refuses damaged files
-    commands = {experiment: _command(experiment, output) for experiment in finished}  # refuses those without one
     for place, seeds in groupby(finished, lambda one: one.parent.relative_to(output)):
         kept: dict[str, bytes] = {}
         for experiment in seeds:
@@ -50,24 +49,16 @@ def main(output: Path, results: Path) -> None:
             for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
                 if file.is_file():
                     kept[f"{experiment.name}/{file.name}"] = file.read_bytes()
-            kept[f"{experiment.name}/{files.command.name}"] = commands[experiment].encode()
+            kept[f"{experiment.name}/{files.command.name}"] = _command(experiment, output).encode()
         pack(results / f"{place}{SUFFIX}", kept)
     click.echo(f"{len(finished)} experiments kept in {results}")
 
 
 def _command(experiment: Path, output: Path) -> str:
-    """The command of an experiment's training with the paths of a run from the repository.
-
-    Raises:
-        RecipeError: it cannot be read.
-    """
-    path = ExperimentDirectory(experiment).command
-    try:
-        *lines, command = path.read_text(encoding="utf-8").splitlines()
-        words = shlex.split(command)
-        checkpoints = Path(words[words.index("--save-dir") + 1])
-    except (FileNotFoundError, ValueError, IndexError):  # not UTF-8, or no --save-dir
-        raise RecipeError(f"{path} is missing or damaged: run the experiment again, or move it away.") from None
+    """The command of an experiment's training with the paths of a run from the repository."""
+    *lines, command = ExperimentDirectory(experiment).command.read_text(encoding="utf-8").splitlines()
+    words = shlex.split(command)
+    checkpoints = Path(words[words.index("--save-dir") + 1])
     root = checkpoints.parents[len(experiment.relative_to(output).parts)]  # the output directory, as the user named it
     return "\n".join([*lines, shlex.join(_portable(word, root) for word in words)]) + "\n"
 

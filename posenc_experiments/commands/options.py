@@ -131,9 +131,6 @@ class Call:
     def run(self, recipe: Recipe, pair: str) -> Run:
         """The `Run` of one recipe and pair with the options of this call."""
         options = self.options
-        if options["source"] is not None and recipe.corpus.sources is None and not recipe.corpus.takes_source:
-            how = "is taken from --text" if recipe.corpus.text is not None else "is generated"
-            raise RecipeError(f"--source: the text of {recipe.corpus.name} {how}; leave the option out.")
         return Run(
             recipe=recipe,
             pair=pair,
@@ -197,15 +194,11 @@ def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hard
         else:
             slots = [str(number) for number in range(min(1 if jobs is None else jobs or cpus, cpus))]
         slots = slots if nodes == 1 else slots[:1]
-    if gpus and options["processes"] is not None:
+    meets = nodes == 1 or re.fullmatch(r".+:\d+", several["rendezvous"])
+    if several.get("node_rank", 0) >= nodes or not meets:
         raise RecipeError(
-            f"--processes {options['processes']}: on GPUs a training has one process on each; leave it out."
-        )
-    if several.get("node_rank", 0) >= nodes:
-        raise RecipeError(f"--node-rank {several['node_rank']}: with --nodes {nodes} ranks go from 0 to {nodes - 1}.")
-    if nodes > 1 and not re.fullmatch(r".+:\d+", several["rendezvous"]):
-        raise RecipeError(
-            f"--rendezvous '{several['rendezvous']}': --nodes {nodes} need node 0's address, such as host0:29500."
+            f"--nodes {nodes}: give a --node-rank from 0 to {nodes - 1}, and node 0's address, such as --rendezvous "
+            "host0:29500."
         )
     slurm = parse_slurm(options["slurm_words"]) if options["executor"] == "slurm" else None
     processes = options["processes"] or 1

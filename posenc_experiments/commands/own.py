@@ -9,7 +9,6 @@ import click
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Fault, require_name
 from posenc_experiments.base.run import ROOT
-from posenc_experiments.base.settings import parse_override
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.own_text import TRAIN, VALID, find_splits, read_set
 
@@ -31,16 +30,6 @@ def choose_name(name: str | None, text: Path) -> str:
     except Fault as error:
         raise RecipeError(f"--name: {error}; give another one.") from None
     return name or text.name
-
-
-def check_pair(pair: str) -> str:
-    """The value of --pair; RecipeError unless it names two different languages that can end the names of files."""
-    source, _, target = pair.partition("-")
-    if not (source.isidentifier() and target.isidentifier()) or source == target or "tsv" in (source, target):
-        raise RecipeError(
-            f"--pair {pair}: name two languages as the files do, such as en-de for train.en and train.de."
-        )
-    return pair
 
 
 @click.command()
@@ -85,15 +74,12 @@ def main(
     noticed by its content. Give the same command again to resume what was stopped. recipes/own/README.md has the
     settings for each size of text.
     """
-    text, pair = Path(os.path.abspath(text)), check_pair(pair)
+    text = Path(os.path.abspath(text))
     splits = find_splits(text, pair)
     name = choose_name(name, text)
     found = {split: read_set(files) for split, files in splits.items()}
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
     path = find_conf(folder, chosen)
-    for section, key, _ in map(parse_override, overrides):
-        if section == "corpus":
-            raise RecipeError(f"--set corpus.{key}: --text, --name and --pair say what the corpus is; leave it out.")
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     checksums = ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items())
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}

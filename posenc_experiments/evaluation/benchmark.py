@@ -33,7 +33,7 @@ from fairseq_posenc import architectures
 from fairseq_posenc.encodings import find_encoding
 from fairseq_posenc.encodings.contract.options import flag
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.experiment.fairseq_flags import Refused, read
+from posenc_experiments.experiment.fairseq_flags import read
 
 #: the name of stock fairseq's model, with which all others are compared
 STOCK = "stock"
@@ -59,7 +59,7 @@ TRAINING = (
 #: what is measured, and its unit: whole updates, cached beam search; an update at each of some lengths
 MEASURES = {"training": "words/s", "generation": "sentences/s", "time": "s", "memory": "MiB"}
 #: errors of encodings, fairseq and torch for a model that cannot be built or run; out of memory is a RuntimeError
-_REFUSALS = (Refused, ValueError, AssertionError, RuntimeError)
+_REFUSALS = (ValueError, AssertionError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def configure(model: str, settings: Settings, task: TranslationTask) -> Any:
     """fairseq's configuration of a training of STOCK, or of an encoding with options.
 
     Raises:
-        Refused: the flags are invalid for this model.
+        ValueError: the flags are invalid for this model.
     """
     size, size_flags = SIZES[settings.size]
     encoding, _, options = model.partition(":")
@@ -282,7 +282,7 @@ def configure(model: str, settings: Settings, task: TranslationTask) -> Any:
         *(flag(option) for option in options.split(",") if option),
         *("--arch", arch),
     ]
-    return convert_namespace_to_omegaconf(Namespace(**read("train", words)))
+    return convert_namespace_to_omegaconf(Namespace(**read("train", tuple(words))))
 
 
 def build_update(model: str, settings: Settings, task: TranslationTask) -> Callable[[Any], Any]:
@@ -353,7 +353,7 @@ def load_corpus(data: Path | None) -> tuple[str, TranslationTask, Any]:
         pairs = random_pairs(task, lengths.round().clamp(2, LONGEST).long().tolist())
         return "synthetic", task, pairs
     try:
-        found = read("train", [str(data), "--task", "translation", "--arch", "transformer"])
+        found = read("train", (str(data), "--task", "translation", "--arch", "transformer"))
         task = TranslationTask.setup_task(convert_namespace_to_omegaconf(Namespace(**found)).task)
         task.load_dataset("train")
     except Exception as error:  # fairseq raises plain Exceptions here

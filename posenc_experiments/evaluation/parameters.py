@@ -13,10 +13,11 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_posenc.architectures import SIZES
 from fairseq_posenc.arguments import SIDES, encoding_of
 from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionTransformer
 from posenc_experiments.evaluation.report import Report, Table
-from posenc_experiments.experiment.fairseq_flags import Refused, read
-from posenc_experiments.experiment.unallocated import ModelError, build_unallocated
+from posenc_experiments.experiment.fairseq_flags import read
+from posenc_experiments.experiment.unallocated import build_unallocated
 
 VOCABULARY = 32768
 #: the parts of a model that position parameters are counted in, and the whole
@@ -70,18 +71,18 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
         vocabulary: entries of each language's dictionary, fairseq's four special ones included.
 
     Raises:
-        ModelError: there is no such architecture, or no model can be built with these flags.
+        FlagError: there is no such architecture, or no model can be built with these flags.
     """
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
-        raise ModelError(
+        raise FlagError(
             f"there is no architecture {arch!r} here; it is transformer_ENCODING_SIZE with ENCODING one of "
             f"{', '.join(sorted(ENCODINGS))} and SIZE one of {', '.join(SIZES)}."
         )
     try:
-        args = Namespace(**read("train", ["no-data", *flags, "--arch", arch]))
+        args = Namespace(**read("train", ("no-data", *flags, "--arch", arch)))
         model = build_unallocated(args, vocabulary)
-    except (Refused, ValueError) as error:
-        raise ModelError(f"{arch}: {error}") from error
+    except (ValueError, NotImplementedError) as error:
+        raise FlagError(f"{arch}: {error}") from error
     source, target = (encoding_of(args, side) for side in SIDES)
     return Description(arch=arch, source_encoding=source, target_encoding=target, **count(model))
 

@@ -8,7 +8,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.fairseq_flags import package_directory
+from posenc_experiments.experiment.fairseq_flags import PLUGIN
 
 # Flags of every training, unless it sets them itself.
 TRAIN_DEFAULTS = {
@@ -25,7 +25,7 @@ TRAIN_DEFAULTS = {
 def common_words(run: Run, task: str) -> list[str]:
     """The words that training and generation share: data, plugin, task and languages."""
     return [
-        *(str(binarized_dir(run)), "--user-dir", str(package_directory()), "--task", task),
+        *(str(binarized_dir(run)), "--user-dir", str(PLUGIN), "--task", task),
         *("--source-lang", run.source, "--target-lang", run.target, "--required-batch-size-multiple", "1"),
     ]
 

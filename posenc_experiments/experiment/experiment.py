@@ -58,7 +58,7 @@ class Experiment(ExperimentDirectory):
         return f"{self.name} {self.run.pair} seed {self.seed}"
 
     @cached_property
-    def directory(self) -> Path:
+    def directory(self) -> Path:  # type: ignore[override] # it follows from the settings
         name, folder = re.sub(r"[^A-Za-z0-9._+-]+", "_", self.name)[:100], self.run.pair_results_dir
         # It may have been trained under another name.
         found = sorted(folder.glob(f"*-{self.fingerprint[:8]}"))
@@ -95,16 +95,6 @@ class Experiment(ExperimentDirectory):
             if 0 <= whole(flags, key, -1) < recipe.average:
                 flags[key] = str(recipe.average)
         return flags
-
-    def where_set(self, flag: str) -> str | None:
-        """The place where a flag of the training was set; None if it was not."""
-        recipe = self.run.recipe
-        if flag in self.run.extra:
-            return f"--{flag} after --"
-        if flag in self.flags:
-            return recipe.where("experiments", self.name)
-        sections = {"train": recipe.train, "model": recipe.model}
-        return next((recipe.where(name, flag) for name, flags in sections.items() if flag in flags), None)
 
     @property
     def start(self) -> Self | None:
@@ -200,8 +190,7 @@ class Experiment(ExperimentDirectory):
         if flag == "finetune-from-model" and self.start is not None:
             return f"experiment:{fingerprint([self.start.made_from, self._averaging])}"
         if not Path(name).is_file():
-            where = f"{self.where_set(flag)}: --{flag} {name}"
-            raise RecipeError(f"{where}: there is no such file; name another, or leave the flag out.")
+            raise RecipeError(f"--{flag} {name}: there is no such file; name another, or leave the flag out.")
         return _hash_of(Path(name))
 
     @cached_property
@@ -285,8 +274,6 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if "update-freq" in flags:
         raise RecipeError("--update-freq follows from train.batch-tokens: change that in the recipe instead.")
     max_tokens = whole(flags, "max-tokens", 0)
-    if max_tokens < 1:
-        raise RecipeError(f"--max-tokens {max_tokens}: write at least 1.")
     if workers > 1 and max_tokens * workers > wanted:
         # One step of all processes is already a larger batch: each takes a smaller part. Whether it holds the longest
         # sentence is checked with the prepared data.

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import re
 import runpy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NoReturn
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import Flags, literal
+from posenc_experiments.base.run import ROOT
 
-
-def package_directory() -> Path:
-    """The plugin's directory, for --user-dir, found without importing the plugin, which would take seconds."""
-    spec = importlib.util.find_spec("fairseq_posenc")
-    if spec is None or spec.origin is None:
-        raise RecipeError(
-            "fairseq_posenc is not installed: run `source scripts/env.sh`, or `pip install .` in the repository."
-        )
-    return Path(spec.origin).parent
+PLUGIN = ROOT / "fairseq_posenc"  # for --user-dir
 
 
 @cache
 def _hardware() -> dict[str, Any]:
     # Executed as a file, because importing its package imports torch, which would slow down --help.
-    return runpy.run_path(str(package_directory() / "hardware.py"))
+    return runpy.run_path(str(PLUGIN / "hardware.py"))
 
 
 def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,39 +56,28 @@ def normalized(flags: Flags) -> dict[str, Any]:
     return {name.replace("-", "_"): value_of(value) if value else True for name, value in sorted(flags.items())}
 
 
-class Refused(Exception):
-    """fairseq refuses a command line; the text is its message."""
-
-
-def read(kind: str, words: Iterable[str]) -> dict[str, Any]:
+@cache
+def read(stage: str, words: tuple[str, ...]) -> dict[str, Any]:
     """The arguments of a command line and their values, as fairseq parses it.
 
     Args:
-        kind: "train" or "generate", for fairseq-train or fairseq-generate.
+        stage: "train" or "translate", for fairseq-train or fairseq-generate.
         words: the command line after the program's name.
 
     Raises:
-        Refused: fairseq or the plugin refuses the command line.
+        ValueError: fairseq or the plugin refuses the command line.
     """
-    return _read(kind, tuple(words))
-
-
-@cache
-def _read(kind: str, words: tuple[str, ...]) -> dict[str, Any]:
     # Imported here, because it imports torch, which would slow down --help.
     from fairseq import options
 
-    import fairseq_posenc  # noqa: F401 - registers the architectures
+    from fairseq_posenc.errors import FlagError  # also registers the architectures
 
     def refuse(message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
         near = difflib.get_close_matches(unknown[1], parser._option_string_actions, 1) if unknown else []
         message = message.replace("invalid <lambda> value", "invalid value")
-        raise Refused(" ".join(message.split()) + "".join(f"; did you mean {flag}?" for flag in near))
+        raise FlagError(" ".join(message.split()) + "".join(f"; did you mean {flag}?" for flag in near))
 
-    parser = options.get_training_parser() if kind == "train" else options.get_generation_parser()
+    parser = options.get_training_parser() if stage == "train" else options.get_generation_parser()
     parser.error = refuse
-    try:
-        return vars(options.parse_args_and_arch(parser, list(words)))
-    except ValueError as error:  # raised by the plugin
-        raise Refused(" ".join(str(error).split())) from None
+    return vars(options.parse_args_and_arch(parser, list(words)))

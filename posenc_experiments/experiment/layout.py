@@ -42,13 +42,8 @@ class ExperimentDirectory:
     tensorboard = _Inside("tensorboard")
     analysis = _Inside(ANALYSIS)  # figures of `analyse`
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @property
-    def directory(self) -> Path:
-        """The path of the experiment directory."""
-        return self._path
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
 
     def node_log(self, rank: int) -> Path:
         """The log of its training on a node other than node 0."""

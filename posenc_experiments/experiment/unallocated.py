@@ -13,14 +13,6 @@ from fairseq.data import Dictionary
 from fairseq_posenc.errors import FlagError
 
 
-class ModelError(FlagError):
-    """An error for an architecture or flags that no model can be built with: its text is one sentence for the user."""
-
-
-class ReadsValues(ModelError):
-    """A model cannot be built without memory: the constructor of one of its modules reads values of tensors."""
-
-
 def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> Any:
     """The model that fairseq-train would build; its parameters have shapes, but no memory.
 
@@ -30,8 +22,8 @@ def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> 
         joined: whether the languages have one dictionary.
 
     Raises:
-        ModelError: no model can be built with these arguments.
-        ReadsValues: it may be possible, but not without memory.
+        ValueError: no model can be built with these arguments; its text is a sentence, by this package or by fairseq.
+        NotImplementedError: the constructor of a module reads values of tensors, which needs memory.
     """
     # fairseq would read these files here, only to fill tensors whose shapes are known.
     args = Namespace(**vars(args) | {"encoder_embed_path": None, "decoder_embed_path": None})
@@ -40,13 +32,11 @@ def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> 
     try:
         with torch.device("meta"):
             return fairseq.models.build_model(args, task)
-    except NotImplementedError as error:
-        raise ReadsValues(f"the model cannot be built without memory ({error}).") from error
-    except ValueError as error:  # its text is a sentence, by this package or by fairseq
-        raise ModelError(str(error)) from error
+    except NotImplementedError:
+        raise
     except (AssertionError, RuntimeError, TypeError, ZeroDivisionError, AttributeError) as error:
         # fairseq and torch raise any of these for values that do not fit together.
-        raise ModelError(f"no model can be built with these flags ({type(error).__name__}: {error}).") from error
+        raise FlagError(f"no model can be built with these flags ({type(error).__name__}: {error}).") from error
 
 
 def _dictionary(size: int, separator: str | None) -> Dictionary:

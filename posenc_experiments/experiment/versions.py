@@ -3,7 +3,7 @@
 import subprocess
 from typing import Any
 
-from posenc_experiments.experiment.fairseq_flags import package_directory
+from posenc_experiments.experiment.fairseq_flags import PLUGIN
 
 # The files with the code of a training, as patterns of git.
 CODE = (":/fairseq_posenc/*.py", ":/posenc_experiments/*.py", ":/recipes/*.py")
@@ -46,9 +46,7 @@ def as_list(value: Any) -> list[Any]:
 def _git(*words: str) -> str:
     """The output of git in the plugin's directory; empty if it is in no checkout, or git is not installed."""
     try:
-        process = subprocess.run(
-            ["git", *words], cwd=package_directory(), capture_output=True, encoding="utf-8", check=False
-        )
+        process = subprocess.run(["git", *words], cwd=PLUGIN, capture_output=True, encoding="utf-8", check=False)
     except OSError:
         return ""
     return process.stdout.strip() if process.returncode == 0 else ""

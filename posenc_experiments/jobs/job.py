@@ -16,9 +16,8 @@ class Job:
     """One piece of work for a scheduler."""
 
     title: str
-    #: runs the job in this process, in a slot (its GPUs, separated by commas, or a number on the CPU); the second
-    #: argument, if any, shows its state
-    work: Callable[[str, Show | None], None]
+    #: runs the job in this process, in a slot (its GPUs, separated by commas, or a number on the CPU)
+    work: Callable[[str], None]
     #: runs the job in another process or on another machine
     command: list[str]
     is_done: Callable[[], bool]
@@ -57,11 +56,10 @@ class Local(Scheduler):
     interrupted = "run again to resume."
 
     def run(self, job: Job, slot: str, show: Show) -> None:
-        # Without a terminal, trainings print lines of their own.
-        job.work(slot, show if self.call.session.console.is_terminal else None)
+        job.work(slot)
 
     def dry_run(self, job: Job) -> None:
         hardware = self.call.hardware
         several = f": with CUDA_VISIBLE_DEVICES={' or '.join(hardware.slots)}" if hardware.jobs > 1 and job.gpus else ""
         self.call.say(f"# {job.title}{several}")
-        job.work("", None)
+        job.work("")

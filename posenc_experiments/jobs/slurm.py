@@ -10,7 +10,7 @@ from typing import Any
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
-from submitit.helpers import DelayedSubmission, clean_env
+from submitit.helpers import Checkpointable, clean_env
 from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob
 
 from posenc_experiments.base.errors import RecipeError
@@ -31,8 +31,8 @@ OWN = {
 SlurmJob.watcher = SlurmInfoWatcher(delay_s=60)  # asks sacct once a minute, not in ten
 
 
-class Command:
-    """The function of a job in the queue: runs a command."""
+class Command(Checkpointable):
+    """The function of a job in the queue: runs a command, which resumes if submitit requeues the job."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
@@ -40,10 +40,6 @@ class Command:
     def __call__(self) -> int:
         """The exit status of the command, whose own message is the last error in the log."""
         return subprocess.run(self.words, stdin=subprocess.DEVNULL, preexec_fn=_prepare_child, check=False).returncode
-
-    def checkpoint(self) -> DelayedSubmission:
-        """What submitit requeues before a job's time is up: the same, because every stage resumes."""
-        return DelayedSubmission(self)
 
 
 def _prepare_child() -> None:

@@ -92,36 +92,29 @@ def prepare_checkpoints(experiment: Experiment) -> bool:
 
 
 class _Display:
-    """Follows the log of a running training: shows its state on a terminal, otherwise prints a line for each epoch."""
+    """Prints a line for each epoch of a running training, and one as soon as the remaining time is known."""
 
     def __init__(self, experiment: Experiment, log: TrainLog) -> None:
         self.experiment, self.log = experiment, log
-        self.goal = int(experiment.train_flags.get("max-update", 0))
         self.printed = (0, False)  # the last complete epoch, and whether the remaining time was known
 
     def show(self) -> None:
-        """Reads new lines of the log and updates the display; called a few times a second."""
-        log, run = self.log, self.experiment.run
-        if not log.follow(self.experiment.train_log):
-            return
-        left, (epoch, was_known) = self._left(), self.printed
-        reached = (log.epoch if log.epoch_end == log.updates else epoch, was_known or bool(left))
-        if run.session.show is not None:
-            run.session.show(f"{_state(log)}{left}")
-        elif reached != self.printed:
+        """Reads new lines of the log; called a few times a second."""
+        log, experiment = self.log, self.experiment
+        log.follow(experiment.train_log)
+        left = _left(log, int(experiment.train_flags.get("max-update", 0)))
+        reached = (log.complete_epoch, self.printed[1] or bool(left))
+        if reached != self.printed:
             self.printed = reached
-            run.say(f"train: {self.experiment.title}: {_state(log)}{left}")
-
-    def _left(self) -> str:
-        """The remaining time of the training at its current rate; empty until that is known."""
-        rate, left = self.log.recent_updates_per_second, self.goal - self.log.updates
-        if rate is None or left <= 0:
-            return ""
-        minutes = left / rate / 60
-        return f", about {max(1, minutes):.0f} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
+            loss = "" if log.valid_loss is None else f", valid loss {log.valid_loss}"
+            rate = "" if log.words_per_second is None else f", {log.words_per_second:,.0f} words/s"
+            text = f"epoch {log.epoch}, {log.updates:,} updates{loss}{rate}{left}"
+            experiment.run.say(f"train: {experiment.title}: {text}")
 
 
-def _state(log: TrainLog) -> str:
-    loss = "" if log.valid_loss is None else f", valid loss {log.valid_loss}"
-    rate = "" if log.recent_words_per_second is None else f", {log.recent_words_per_second:,.0f} words/s"
-    return f"epoch {log.epoch}, {log.updates:,} updates{loss}{rate}"
+def _left(log: TrainLog, goal: int) -> str:
+    """The remaining time of a training until `goal` updates, at its current rate; empty until that is known."""
+    if log.updates_per_second is None or log.updates >= goal:
+        return ""
+    minutes = (goal - log.updates) / log.updates_per_second / 60
+    return f", about {max(1, minutes):.0f} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +21,29 @@ class TrainLog:
 
     epoch: int = 0
     updates: int = 0
-    valid_losses: dict[int, float] = field(default_factory=dict)  # by updates, in the order in which they were printed
+    valid_loss: float | None = None  # of the last validation
     parameters: int | None = None
     words: float = 0.0
     seconds: float = 0.0
-    recent_words_per_second: float | None = None
-    recent_updates_per_second: float | None = None
-    epoch_end: int = 0  # updates at the end of the last complete epoch
+    updates_per_second: float | None = None  # between the last two lines
+    complete_epoch: int = 0  # the last one
     epoch_words_per_second: float | None = None  # fairseq's own, with the time of validation
     _clean_window: bool = False
     _offset: int = 0
     _rest: bytes = b""
 
-    def follow(self, path: Path) -> bool:
-        """Reads what was written to the log since the last call; returns whether there was anything."""
+    def follow(self, path: Path) -> None:
+        """Reads what was written to the log since the last call."""
         try:
             with open(path, "rb") as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
-            return False
+            return
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self.feed(line)
-        return bool(data)
 
     def feed(self, line: bytes) -> None:
         """Updates the state by one line."""
@@ -68,26 +66,18 @@ class TrainLog:
             words = float(row["wpb"]) * (updates - self.updates)
             self.words += words
             self.seconds += words / rate
-            self.recent_words_per_second = rate
-            self.recent_updates_per_second = rate / float(row["wpb"])
+            self.updates_per_second = rate / float(row["wpb"])
         self._clean_window = True
         self.epoch, self.updates = int(row["epoch"]), updates
 
     def _train(self, row: dict[str, Any]) -> None:
-        updates = int(row["train_num_updates"])
         self.epoch_words_per_second = float(row.get("train_wps", 0)) or None
-        self.epoch, self.updates, self.epoch_end = int(row["epoch"]), updates, updates
+        self.epoch = self.complete_epoch = int(row["epoch"])
+        self.updates = int(row["train_num_updates"])
 
     def _valid(self, row: dict[str, Any]) -> None:
-        updates = int(row["valid_num_updates"])
-        self.valid_losses.pop(updates, None)  # of a process before the resume
-        self.valid_losses[updates] = float(row["valid_loss"])
-        self.updates = max(self.updates, updates)
-
-    @property
-    def valid_loss(self) -> float | None:
-        """The loss of the last validation."""
-        return next(reversed(self.valid_losses.values()), None)
+        self.valid_loss = float(row["valid_loss"])
+        self.updates = max(self.updates, int(row["valid_num_updates"]))
 
     @property
     def words_per_second(self) -> float | None:

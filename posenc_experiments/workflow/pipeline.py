@@ -11,8 +11,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.jobs.job import Job, Local, Scheduler
-from posenc_experiments.jobs.pool import reason, run_jobs
-from posenc_experiments.jobs.progress import Progress
+from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.slurm import Slurm
 from posenc_experiments.training.nodes import forget_attempts, join
 from posenc_experiments.workflow.plan import Plan
@@ -40,30 +39,13 @@ def run_plan(plan: Plan) -> dict[Job, str]:
             forget_attempts(plan.experiments)
         for directory in (run.data_dir, run.output_dir):
             directory.mkdir(parents=True, exist_ok=True)
-        return _run_jobs(run, plan.to_do, scheduler)
+        return run_jobs(plan.to_do, scheduler)
 
 
 def finish(failures: dict[Job, str]) -> None:
     """RecipeError with the reasons of all jobs that failed, if any did."""
     if failures:
         raise RecipeError("\nError: ".join(failures.values()))
-
-
-def _run_jobs(run: Run, jobs: list[Job], scheduler: Scheduler) -> dict[Job, str]:
-    others, failures = [job for job in jobs if not job.here], dict[Job, str]()
-    for job in jobs:
-        if job.here and not any(need in failures for need in job.needs):
-            try:
-                job.work("", None)
-            except Exception as error:
-                failures[job] = reason(error)
-    if others:
-        slots = run.hardware.slots or [str(number) for number in range(len(others))]
-        progress = Progress(run.session.console, others)
-        with scheduler.ready(), progress.live:
-            together = run.hardware.nodes > 1
-            run_jobs(others, slots, scheduler, progress, run.session.stop, failures, together)
-    return failures
 
 
 @contextmanager

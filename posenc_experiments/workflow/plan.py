@@ -14,7 +14,7 @@ from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
-from posenc_experiments.jobs.job import Job, Show
+from posenc_experiments.jobs.job import Job
 from posenc_experiments.training.average import AverageStage
 from posenc_experiments.training.train import TrainStage
 from posenc_experiments.workflow.sweep import as_option
@@ -83,13 +83,13 @@ def _data_jobs(experiments: list[Experiment], stages: list[str]) -> list[Job]:
     """The jobs for `download` and `prepare`; the stages themselves skip what is done."""
     run = experiments[0].run
 
-    def fetch(slot: str, show: Show | None) -> None:
+    def fetch(slot: str) -> None:
         # Archives may have been deleted after the preparation.
         made = "train" in stages and run.recipe.corpus.sources is not None and is_prepared(run)
         if run.dry_run or not made:
             download.download(run)
 
-    def prepare_and_check(slot: str, show: Show | None) -> None:
+    def prepare_and_check(slot: str) -> None:
         checked = is_prepared(run) or run.dry_run
         prepare.prepare(run)
         if not checked:
@@ -122,9 +122,9 @@ def _data_jobs(experiments: list[Experiment], stages: list[str]) -> list[Job]:
 def _training_job(experiment: Experiment, steps: list[Step], needs: list[Job]) -> Job:
     run = experiment.run
 
-    def work(slot: str, show: Show | None) -> None:
+    def work(slot: str) -> None:
         devices = slot if run.hardware.gpus and run.hardware.jobs > 1 else None
-        placed = replace(experiment, run=replace(run, session=replace(run.session, devices=devices, show=show)))
+        placed = replace(experiment, run=replace(run, session=replace(run.session, devices=devices)))
         for step in steps:
             step.run(placed)
 

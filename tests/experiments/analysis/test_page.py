@@ -197,7 +197,6 @@ def change_source(root: Path) -> None:
         (None, ["--test", "test9"], "has no scores of test9; there are test"),
         (None, ["--baseline", "nope"], "--baseline nope"),
         (None, ["--output", "."], "--output . is a directory"),
-        (None, ["--no-models", "--checkpoint", __file__], "--no-models leaves nothing of a --checkpoint"),
         (None, ["--checkpoint", __file__], "--checkpoint needs --data"),
     ],
 )

@@ -23,8 +23,6 @@ def test_a_training_costs_its_words_at_the_speed_of_its_size() -> None:
 
 
 def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=rf"^{tmp_path} has no tables: name a directory that has"):
-        list(estimates([tmp_path], 1))
     conf, _ = make_recipe(tmp_path)  # it trains by epochs
     (conf.parent / "tables").mkdir()
     header, row = "row\tpair\tconf\texperiment\ttest\tmetric\tpaper", "*\ten-de\ttiny\t*\ttest\tsacrebleu\t-"

@@ -33,10 +33,9 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--text", "TEXT", "--pair", "en-../x"], "--pair en-../x: name"),
+        (["--text", "TEXT", "--pair", "ende"], "has no train.ende, valid.ende, test.ende for --pair ende"),
         (["--text", "TEXT", "--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
         (["--text", "TEXT", "--pair", "en-de", "--conf", "huge"], "--conf huge"),
-        (["--text", "TEXT", "--pair", "en-de", "--set", "corpus.downloads=."], "--set corpus.downloads: --text"),
         (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
     ],
 )

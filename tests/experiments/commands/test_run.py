@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from posenc_experiments.cli import group
-from tests.experiments.tiny import CONF, command, directories, make_recipe
+from tests.experiments.tiny import command, directories, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -85,9 +85,8 @@ def test_a_value_may_be_given_twice_and_override_the_conf(tmp_path: Path) -> Non
     ("options", "refusal"),
     [
         (["--nodes", "2", "--rendezvous", "host:1", "--executor", "slurm"], "--nodes: jobs .*/slurm.sbatch"),
-        (["--nodes", "2"], "--rendezvous '': --nodes 2 need node 0's address, such as host0:29500"),
-        (["--nodes", "2", "--node-rank", "2", "--rendezvous", "a:1"], "--node-rank 2: with --nodes 2 ranks go from 0"),
-        (["--gpus", "2", "--dry-run", "--processes", "4"], "--processes 4: on GPUs a training has one process on each"),
+        (["--nodes", "2"], "--nodes 2: give a --node-rank from 0 to 1, and node 0's address, such as --rendezvous"),
+        (["--nodes", "2", "--node-rank", "2", "--rendezvous", "a:1"], "--nodes 2: give a --node-rank from 0 to 1"),
         (["--wandb", "mine"], "--wandb mine: the package wandb is not installed; run `pip install wandb` and log in."),
         (["--slurm", "time=1"], "--slurm needs --executor slurm"),
         (["--set", "train.lr"], "--set train.lr: write SECTION.KEY=VALUE"),
@@ -109,16 +108,6 @@ def test_options_that_do_not_go_together_are_refused_in_one_sentence(
     assert re.match(f"Error: (--stages .*)?{refusal}", result.stderr)
     assert result.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "recipe"]
-
-
-def test_source_is_refused_for_generated_text(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path, CONF.replace("sources: sources.tsv", "generator: make.py"))
-    (conf.parent / "make.py").touch()
-    result = CliRunner().invoke(group, ["run", "--conf", str(conf), "--gpus", "0", "--source", str(corpus)])
-    assert (result.exit_code, result.output) == (
-        1,
-        "Error: --source: the text of tiny is generated; leave the option out.\n",
-    )
 
 
 def test_a_missing_package_is_named_in_one_sentence() -> None:

@@ -42,7 +42,7 @@ def check(run: Run, *overrides: str, sweep: str = "shaw-k2", stage: str = "train
         (["train.max-epoch=0"], "the training would never end"),
         (["train.patience=3", "train.disable-validation=", "train.max-epoch=0"], "would never end"),
         (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], "requires a joined dictionary"),
-        (["train.finetune-from-model=no/such.pt"], "--set train.finetune-from-model: .* there is no such file"),
+        (["train.finetune-from-model=no/such.pt"], "--finetune-from-model no/such.pt: there is no such file"),
         (["train.lr=high"], "--set train.lr: .*high"),
     ],
 )

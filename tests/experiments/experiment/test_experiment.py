@@ -324,11 +324,11 @@ def test_words_per_second_excludes_validation() -> None:
     assert log.valid_loss == 3.5
     assert log.updates == 40
     assert log.words_per_second == pytest.approx(2000 / 3)  # 1,000 words in 1 s and 1,000 in 2 s
-    assert log.recent_updates_per_second == pytest.approx(5)
+    assert log.updates_per_second == pytest.approx(5)
 
 
 def test_the_remaining_time_is_printed_once_it_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """5 updates a second, of 6,040; without a terminal, only the ends of epochs are printed too."""
+    """5 updates a second, of 6,040; only the ends of epochs are printed, too."""
     one = experiment(tmp_path, conf=CONF.replace("max-epoch: 4", "max-update: 6040"))
     display = train._Display(one, TrainLog())
     one.train_log.parent.mkdir(parents=True)

@@ -2,16 +2,16 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.run import Run
-from posenc_experiments.jobs.job import Job, Local, Show
+from posenc_experiments.base.run import Run, Session
+from posenc_experiments.jobs.job import Job, Local
 from posenc_experiments.jobs.pool import run_jobs
-from posenc_experiments.jobs.progress import Progress
 from tests.experiments.tiny import make_run
 
 
@@ -19,7 +19,7 @@ def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
     """A job that writes a file of its name."""
     made = directory / f"{name}.made"
 
-    def work(slot: str, show: Show | None) -> None:
+    def work(slot: str) -> None:
         words = ["sh", "-c", f"{script} && touch {made}"]
         process = subprocess.run(words, env={**os.environ, "SLOT": slot}, capture_output=True, check=False)
         if process.returncode != 0:
@@ -28,12 +28,11 @@ def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
     return Job(name, work, [], made.is_file, directory / name, needs=list(needs))
 
 
-def run(jobs: list[Job], call: Run, slots: int = 4, earlier: Job | None = None, together: bool = False) -> str:
+def run(jobs: list[Job], call: Run, slots: int = 4, nodes: int = 1) -> str:
     """Runs the jobs; returns what is printed, and then a line for each failure."""
     console = Console(record=True, width=1000, file=open(os.devnull, "w"))  # noqa: SIM115
-    failures = {} if earlier is None else {earlier: "no network"}
-    names = [str(number) for number in range(slots)]
-    run_jobs(jobs, names, Local(call), Progress(console, jobs), call.session.stop, failures, together)
+    hardware = replace(call.hardware, slots=tuple(map(str, range(slots))), nodes=nodes)
+    failures = run_jobs(jobs, Local(replace(call, hardware=hardware, session=Session(console))))
     return console.export_text() + "".join(f"{job.title}! {reason}\n" for job, reason in failures.items())
 
 
@@ -44,9 +43,13 @@ def call(recipe: Path) -> Run:
 
 def test_a_failed_job_stops_only_jobs_that_need_it(tmp_path: Path, call: Run) -> None:
     data, broken = shell_job(tmp_path, "data", "true"), shell_job(tmp_path, "broken", "echo no such corpus; exit 3")
-    poor, download = shell_job(tmp_path, "poor", "true", broken), shell_job(tmp_path, "download", "true")
+    poor, download = (
+        shell_job(tmp_path, "poor", "true", broken),
+        shell_job(tmp_path, "download", "echo no network; exit 1"),
+    )
+    download.here = True
     jobs = [data, broken, shell_job(tmp_path, "good", "true", data), poor, shell_job(tmp_path, "last", "true", poor)]
-    said = run([*jobs, shell_job(tmp_path, "lost", "true", download)], call, earlier=download)
+    said = run([download, *jobs, shell_job(tmp_path, "lost", "true", download)], call)
     assert sorted(path.name for path in tmp_path.glob("*.made")) == ["data.made", "good.made"]
     assert said.endswith("download! no network\nbroken! no such corpus\n")
     for name, need in (("poor", "broken"), ("last", "poor"), ("lost", "download")):
@@ -55,7 +58,7 @@ def test_a_failed_job_stops_only_jobs_that_need_it(tmp_path: Path, call: Run) ->
 
 def test_machines_that_train_together_stop_together(tmp_path: Path, call: Run) -> None:
     jobs = [shell_job(tmp_path, "bad", "echo broken; exit 1"), shell_job(tmp_path, "next", "true")]
-    assert run(jobs, call, slots=1, together=True).endswith("bad! broken\n")
+    assert run(jobs, call, slots=1, nodes=2).endswith("bad! broken\n")
     assert not (tmp_path / "next.made").exists()
 
 
@@ -72,6 +75,6 @@ def test_slots_are_never_shared(tmp_path: Path, call: Run) -> None:
 
 def test_unexpected_errors_are_raised(tmp_path: Path, call: Run) -> None:
     job = shell_job(tmp_path, "ours", "true")
-    job.work = lambda slot, show: print(1 // 0)
+    job.work = lambda slot: print(1 // 0)
     with pytest.raises(ZeroDivisionError):
         run([job], call)
