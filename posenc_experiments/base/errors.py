@@ -8,17 +8,11 @@ class RecipeError(Exception):
     """An error that the user can fix: its text is one sentence that names the file, line or flag, and the fix."""
 
 
-FIXES = {
-    errno.ENOSPC: "free some space and run again, or name another directory",
-    errno.EDQUOT: "delete some of your files there and run again, or name another directory",
-    errno.EACCES: "change its permissions, or name another directory",
-    errno.EPERM: "change its permissions, or name another directory",
-    errno.ENOTDIR: "this must be a directory, but it is a file: name another",
-    errno.EEXIST: "this must be a directory, but it is a file: name another",
-    errno.EISDIR: "this must be a file, but it is a directory: move it away",
-    errno.ENAMETOOLONG: "give a shorter path",
-    errno.EROFS: "name a directory that can be written",
-}
+#: errors of files and disks that the user can fix
+OF_FILES = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG),
+)
 
 
 def sentence(error: Exception) -> str | None:
@@ -30,8 +24,8 @@ def sentence(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         return f"the package {package} is not installed: run pip install '.[recipes]' in the repository."
-    if isinstance(error, OSError) and error.errno in FIXES:
+    if isinstance(error, OSError) and error.errno in OF_FILES:
         path = error.filename2 or error.filename  # of a renamed file, the name that it should have
         where = f"{path}: " if path else ""
-        return f"{where}{error.strerror}: {FIXES[error.errno]}."
+        return f"{where}{error.strerror}: name another path, free some space, or change its permissions."
     return None

@@ -1,8 +1,6 @@
 """Flags of fairseq, as written in a recipe and on a command line."""
 
-import ast
 import re
-from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 
@@ -67,11 +65,3 @@ def flag_words(flags: Flags) -> list[str]:
     for name, value in flags.items():
         words += [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", *([value] if value else [])]
     return words
-
-
-def literal(text: str) -> Any:
-    """The value of a Python literal; ValueError if the text is none."""
-    try:
-        return ast.literal_eval(text.strip())
-    except (SyntaxError, TypeError, MemoryError, RecursionError):
-        raise ValueError(f"'{text}' is not a Python literal") from None

@@ -6,7 +6,6 @@ complete outputs, and a run that was killed at any time can be started again.
 
 import errno
 import fcntl
-import glob
 import hashlib
 import json
 import os
@@ -14,9 +13,9 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from posenc_experiments.base.errors import RecipeError
 
@@ -65,56 +64,20 @@ def require_output(path: Path, example: str, option: str = "--output") -> None:
         ) from None
 
 
-@cache
-def _processes() -> str:
-    """A name for the processes among which numbers are unique: those of this boot of this machine or container."""
-    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), os.stat("/proc/self/ns/pid").st_ino
-    return fingerprint([boot.read_text(), namespace])[:10]
-
-
-def _own_name(path: Path) -> Path:
-    """A name beside `path` that no other process uses; deletes what killed ones left, except those of other machines.
-
-    Only a process of the same machine and container can tell by its number whether the writer still runs.
-    """
-    own = f"{path.name}.{_processes()}-"
-    for left in path.parent.glob(f"{glob.escape(own)}*{TEMPORARY}"):
-        if not Path("/proc", left.name.removeprefix(own).removesuffix(TEMPORARY)).exists():
-            _delete(left)
-    return path.with_name(f"{own}{os.getpid()}{TEMPORARY}")
-
-
-def _delete(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-@contextmanager
-def naming_full_disk(path: Path) -> Iterator[None]:
-    """Puts `path` into the error of a full disk, unless that names a file in it.
-
-    A failed write names no file, a failed copy the source, and others the temporary file.
-    """
-    try:
-        yield
-    except OSError as error:
-        is_inside = error.filename is not None and Path(error.filename).is_relative_to(path)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT) and not is_inside:
-            error.filename = str(path)
-            del error.filename2
-        raise
-
-
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`; renames what is there if the block succeeds, deletes it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _own_name(path)
+    # No other process uses this name, on this machine or on others with the same disk.
+    temporary = path.with_name(f"{path.name}.{uuid4().hex[:8]}{TEMPORARY}")
     try:
-        with naming_full_disk(path):
-            yield temporary
-            os.replace(temporary, path)
-    except BaseException:
-        _delete(temporary)
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.filename = str(path)  # a failed write names no file, and a failed copy the source
+            del error.filename2
         raise
 
 

@@ -89,9 +89,6 @@ class Corpus(Section):
             source, _, target = pair.partition("-")
             good = source and target and source != target and "-" not in target
             require(good, "pairs", f"'{pair}' is not a pair of two languages such as en-de")
-        known = {*self.pairs, *("-".join(reversed(pair.split("-"))) for pair in self.pairs)}
-        for pair in self.train_by_pair:
-            require(pair in known, "train-by-pair", f"'{pair}' is not one of the pairs, {', '.join(self.pairs)}")
         if self.sources is not None and self.archives is None:
             object.__setattr__(self, "archives", self.sources.with_name("archives.tsv"))
         object.__setattr__(self, "downloads", self.downloads or f"{self.name}/download")
@@ -147,11 +144,12 @@ class Prepare(Section):
 
 @dataclass(frozen=True)
 class Model(Section):
-    """What the model is, beside fairseq's flags."""
+    """What the model is."""
 
     size: str = MISSING
     setup: str | None = None  # part of the experiments' names, so that several recipes may share a corpus
     pairs: list[str] = field(default_factory=list)  # the corpus's pairs that it is for; by default all
+    flags: Flags = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_name(self.setup or "none", "setup")
@@ -159,19 +157,21 @@ class Model(Section):
 
 @dataclass(frozen=True)
 class Train(Section):
-    """The batch, from which --update-freq follows."""
+    """How the model is trained."""
 
-    batch_tokens: int = limited(0, least=0)
+    batch_tokens: int = limited(0, least=0)  # --update-freq follows from it; 0: it does not
+    flags: Flags = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Generate(Section):
-    """Which checkpoints translate, and the length penalty."""
+    """Which checkpoints translate, and how."""
 
     average: int = limited(1, least=1)  # number of checkpoints that are averaged; 1: only the last is used
     #: average checkpoints of the last epochs, or of the last --save-interval-updates
     average_by: str = limited("epochs", choices=SAVE_INTERVAL)
     length_penalty: str = limited("power", choices=GENERATION_TASKS)  # fairseq's, or that of Wu et al. 2016, as papers
+    flags: Flags = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,6 @@ class Scoring(Section):
                 problem = f"'{name}' is not a test set of SacreBLEU; `sacrebleu --list` names them all"
                 require(name in DATASETS, "testsets", problem)
 
-    @property
-    def historical(self) -> bool:
-        """Whether a tokenized BLEU is computed, too."""
-        return bool(self.tokenized)
-
 
 #: the sections of a recipe, but `experiments`
 TYPES: dict[str, type[Section]] = {
@@ -225,16 +220,9 @@ class Recipe:
     path: Path
     corpus: Corpus
     prepare: Prepare
-    size: str
-    setup: str | None
-    pairs: list[str]
-    model: Flags
-    train: Flags
-    batch_tokens: int | None
-    generate: Flags
-    average: int
-    average_by: str
-    length_penalty: str
+    model: Model
+    train: Train
+    generate: Generate
     score: Scoring
     experiments: dict[str, list[str]]
     default_experiments: list[str]
@@ -242,11 +230,17 @@ class Recipe:
     origins: dict[tuple[str, str], Path | str | None] = field(default_factory=dict)
 
     @property
+    def pairs(self) -> list[str]:
+        """The pairs that it is for."""
+        return self.model.pairs or self.corpus.pairs
+
+    @property
     def overridden(self) -> Flags:
         """The values of `model` and `train` set by --set; like flags after --, they make a different experiment."""
-        sections = {"model": {**self.model, "size": self.size}, "train": {**self.train}}
-        if self.batch_tokens:
-            sections["train"]["batch-tokens"] = str(self.batch_tokens)
+        sections = {
+            "model": {**self.model.flags, "size": self.model.size},
+            "train": {**self.train.flags, "batch-tokens": str(self.train.batch_tokens)},
+        }
         return {
             key: sections[section][key]
             for (section, key), origin in self.origins.items()

@@ -11,7 +11,7 @@ Later values override earlier ones, key by key. `--set SECTION.KEY=VALUE` overri
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
 from posenc_experiments.base.recipe import TYPES, Fault, Recipe, require, where_written
 
 SECTIONS = (*TYPES, "experiments")
-WITH_FLAGS = ("model", "train", "generate")  # sections that also hold flags of fairseq
 LISTS = ("pairs", "train", "tests", "metrics")  # keys whose values may also be words with blanks between them
 PATHS = ("sources", "archives", "generator", "text")  # keys of `corpus`, relative to the file they are in
 
@@ -36,12 +35,15 @@ class _Loader(get_yaml_loader()):  # type: ignore[misc]
     yaml_implicit_resolvers: dict[str, Any] = {}
 
 
-def _read_file(path: Path, where: str) -> Iterator[tuple[Path | None, str, str, Any]]:
+def _read_file(path: Path, *extending: Path) -> Iterator[tuple[Path | None, str, str, Any]]:
     """The values of the files that a file extends and of the file itself: file, section, key and value.
 
     Args:
-        where: what names the file, for errors.
+        extending: the files that led to it, each of which extends the next.
     """
+    where = f"{extending[-1]}, extends" if extending else "--conf"
+    if path.resolve() in map(Path.resolve, extending):
+        raise RecipeError(f"{where}: {path} extends itself; leave it out.")
     try:
         sections = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader) or {}
     except FileNotFoundError:
@@ -53,7 +55,7 @@ def _read_file(path: Path, where: str) -> Iterator[tuple[Path | None, str, str, 
         raise form
     others = sections.pop("extends", [])
     for other in others.split() if isinstance(others, str) else others:
-        yield from _read_file(path.parent / other, f"{path}, extends")
+        yield from _read_file(path.parent / other, *extending, path)
     for section, values in sections.items():
         if not isinstance(values or {}, dict):
             raise form
@@ -70,10 +72,13 @@ def parse_override(text: str) -> tuple[str, str, str]:
     return section, key.strip(), value.strip()
 
 
-def _read_section(name: str, values: dict[str, Any]) -> tuple[Any, Flags]:
-    """The values of this pipeline in a section, as its dataclass, and the flags of fairseq in it."""
+def _read_section(name: str, values: dict[str, Any]) -> Any:
+    """A section as its dataclass; `flags` of those that have them are all keys that are not this pipeline's."""
     known = [one.name.replace("_", "-") for one in fields(TYPES[name])]
-    flags = {key: value for key, value in values.items() if key not in known} if name in WITH_FLAGS else {}
+    flags: Flags = {}
+    if "flags" in known:
+        known.remove("flags")
+        flags = {key: value for key, value in values.items() if key not in known}
     for key, value in flags.items():
         place = f"{name}.{key}"
         require(key not in RESERVED, place, f"is set by the pipeline: {RESERVED.get(key)}")
@@ -81,7 +86,7 @@ def _read_section(name: str, values: dict[str, Any]) -> tuple[Any, Flags]:
         require(isinstance(value, str), place, "is a list or a mapping; write its text in quotes")
     try:
         own = {key.replace("-", "_"): _typed(key, value) for key, value in values.items() if key not in flags}
-        return OmegaConf.to_object(OmegaConf.merge(TYPES[name], own)), flags
+        section = OmegaConf.to_object(OmegaConf.merge(TYPES[name], own))
     except Fault as fault:
         raise Fault(f"{name}.{fault.key}", fault) from None
     except (OmegaConfBaseException, yaml.YAMLError) as error:
@@ -91,6 +96,8 @@ def _read_section(name: str, values: dict[str, Any]) -> tuple[Any, Flags]:
             MissingMandatoryValue: "is missing; add it",
         }
         raise Fault(f"{name}.{key}", problems.get(type(error), str(error).splitlines()[0].rstrip("."))) from None
+    # Not by OmegaConf, to which '???' and '${' mean something.
+    return replace(section, flags=flags) if flags else section
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -152,7 +159,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     origins: dict[tuple[str, str], Path | str | None] = {}
     for origin, section, key, value in (
-        *_read_file(path, "--conf"),
+        *_read_file(path),
         *((None, *parse_override(text)) for text in overrides),
     ):
         if section not in SECTIONS:
@@ -173,38 +180,20 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 def _make_recipe(
     path: Path, values: dict[str, dict[str, Any]], origins: dict[tuple[str, str], Path | str | None]
 ) -> Recipe:
-    read = {section: _read_section(section, values[section]) for section in TYPES}
-    corpus, prepare, model, train, generate, score = (found for found, _ in read.values())
-    flags = {section: read[section][1] for section in WITH_FLAGS}
+    sections = {name: _read_section(name, values[name]) for name in TYPES}
+    corpus, prepare, model, train, _, score = sections.values()
     for pair in model.pairs:
         problem = f"'{pair}' is not one of corpus.pairs, {', '.join(corpus.pairs)}"
         require(pair in corpus.pairs, "model.pairs", problem)
     for test in score.testsets:
         problem = f"'{test}' is not one of corpus.tests, {', '.join(corpus.tests)}"
         require(test in corpus.tests, "score.testsets", problem)
-    for key in flags["train"].keys() & flags["model"].keys():
+    for key in train.flags.keys() & model.flags.keys():
         other = where_written(origins["model", key], "model", key)
         raise Fault(f"train.{key}", f"is set by {other}, too: leave one out")
     problem = "needs documents, which only generated text has: leave it out"
     require(not prepare.context or corpus.generator, "prepare.context", problem)
     problem = "is not a whole number; batch-tokens needs it, to derive --update-freq"
-    counted = flags["train"].get("max-tokens", "").isdecimal()
-    require(not train.batch_tokens or counted, "train.max-tokens", problem)
+    require(not train.batch_tokens or train.flags.get("max-tokens", "").isdecimal(), "train.max-tokens", problem)
     experiments, default = _read_rows(values["experiments"], origins)
-    return Recipe(
-        path=path,
-        corpus=corpus,
-        prepare=prepare,
-        size=model.size,
-        setup=model.setup,
-        pairs=model.pairs or corpus.pairs,
-        model=flags["model"],
-        train=flags["train"],
-        batch_tokens=train.batch_tokens or None,
-        generate=flags["generate"],
-        score=score,
-        experiments=experiments,
-        default_experiments=default,
-        origins=origins,
-        **vars(generate),
-    )
+    return Recipe(path, **sections, experiments=experiments, default_experiments=default, origins=origins)

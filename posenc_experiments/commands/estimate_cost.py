@@ -57,12 +57,12 @@ def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Esti
             hours = words = 0.0
             for _, conf, _ in trainings:
                 recipe = read_recipe(conf_in(folder, conf, str(path)))
-                if "max-update" not in recipe.train:
+                if "max-update" not in recipe.train.flags:
                     raise RecipeError(f"{recipe.path} has no max-update in `train`: add it, the estimate needs it.")
                 vocabulary = recipe.prepare.vocabulary
                 measured = multiplications(MEASURED, {}, vocabulary)
-                relative = multiplications(recipe.size, recipe.model, vocabulary) / measured
-                target_words = float(recipe.train["max-update"]) * WORDS_PER_UPDATE
+                relative = multiplications(recipe.model.size, recipe.model.flags, vocabulary) / measured
+                target_words = float(recipe.train.flags["max-update"]) * WORDS_PER_UPDATE
                 words += target_words
                 hours += target_words * relative / words_per_second / 3600
             yield Estimate(path.stem, len(trainings), words, hours)

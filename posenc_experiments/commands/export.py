@@ -1,12 +1,11 @@
 """`fairseq-posenc export`: writes a checkpoint as a model directory of CTranslate2."""
 
+import ast
 import logging
 from pathlib import Path
 from typing import Any
 
 import click
-
-from posenc_experiments.base.flags import literal
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 
@@ -16,8 +15,8 @@ def parse_overrides(context: click.Context, parameter: click.Parameter, text: st
     if text is None:
         return None
     try:
-        return dict(literal(text))
-    except (ValueError, TypeError):
+        return dict(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError):
         raise click.BadParameter(f"{text} is not a dictionary: write one, such as {{'rotary_ntk_scale': 2}}.") from None
 
 

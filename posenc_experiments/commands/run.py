@@ -97,8 +97,8 @@ def run_options(command: Command) -> Command:
 
 def _gpus_of_a_batch(recipe: Recipe) -> int | None:
     """The number of GPUs among which a batch is divided without smaller steps; None if a batch has no fixed size."""
-    tokens, max_tokens = recipe.batch_tokens, recipe.train.get("max-tokens", "")
-    return None if tokens is None or not max_tokens.isdecimal() else max(1, tokens // max(1, int(max_tokens)))
+    tokens, max_tokens = recipe.train.batch_tokens, recipe.train.flags.get("max-tokens", "")
+    return max(1, tokens // max(1, int(max_tokens))) if tokens and max_tokens.isdecimal() else None
 
 
 def run_conf(

@@ -6,23 +6,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 
-from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.console import Console
+from rich.progress import wrap_file
 
-from posenc_experiments.base.errors import FIXES, RecipeError
-from posenc_experiments.base.markers import (
-    atomic_directory,
-    atomic_path,
-    file_hash,
-    is_done,
-    locked,
-    naming_full_disk,
-    set_done,
-)
+from posenc_experiments.base.errors import OF_FILES, RecipeError
+from posenc_experiments.base.markers import TEMPORARY, atomic_directory, file_hash, is_done, locked, set_done
 from posenc_experiments.base.run import Run, run_command
 from posenc_experiments.data import own_text
 from posenc_experiments.data.context import DOCUMENTS
@@ -32,7 +23,6 @@ from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives
 ATTEMPTS = 4  # in a row without progress
 NAMES = {"sha256": "SHA-256", "md5": "MD5"}
 TOO_MANY_REQUESTS, OUT_OF_RANGE = 429, 416
-Report = Callable[..., object]
 
 
 def archive_path(run: Run, name: str) -> Path:
@@ -74,6 +64,8 @@ def _make_text(run: Run) -> None:
         if is_done(directory, "download") and all((directory / name).is_file() for name in names):
             run.say("download: done before")
             return
+        for left in directory.parent.glob(f"{directory.name}.*{TEMPORARY}"):  # by a killed call
+            shutil.rmtree(left)
         with atomic_directory(directory) as temporary:
             if corpus.generator:
                 log = directory.with_name("generate.log")
@@ -148,8 +140,10 @@ def _find(run: Run, rows: list[Archive]) -> Archive | None:
                 run.say(f"download: {faults[-1]}")
                 continue
             if path != final:
-                with atomic_path(final) as temporary:
-                    shutil.copyfile(path, temporary)
+                part = part_path(final)
+                part.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, part)
+                part.replace(final)
             return row
     if source is None:
         return None
@@ -160,12 +154,9 @@ def _find(run: Run, rows: list[Archive]) -> Archive | None:
 def _fetch(run: Run, rows: list[Archive]) -> Archive:
     """Downloads an archive from the first alternative that works; RecipeError, with all reasons, if none does."""
     reasons = []
-    columns = (TextColumn("  "), DownloadColumn(), TransferSpeedColumn())
-    terminal = run.session.console
     for row in rows:
         run.say(f"download: {row.url}")
-        with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-            fault = fetch(row, download_dir(run) / row.path, partial(bar.update, bar.add_task("", total=row.bytes)))
+        fault = fetch(row, download_dir(run) / row.path, run.session.console)
         if not fault:
             return row
         reasons.append(f"{row.url} {fault}")
@@ -196,15 +187,11 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def fetch(row: Archive, final: Path, report: Report) -> str:
-    """Downloads `row.url` to `final`; returns what failed, as a clause that follows the URL, or nothing.
-
-    `report` is called with `completed`, the bytes so far, and `total`, the bytes of the file, if known.
-    """
+def fetch(row: Archive, final: Path, terminal: Console) -> str:
+    """Downloads `row.url` to `final`; returns what failed, as a clause that follows the URL, or nothing."""
     part = part_path(final)
     part.parent.mkdir(parents=True, exist_ok=True)
-    with naming_full_disk(part):
-        fault = _fetch_all(row, part, report)
+    fault = _fetch_all(row, part, terminal)
     if not fault and (fault := mismatch(part, row)):
         part.unlink()  # a wrong file must not be resumed
     if not fault:
@@ -212,7 +199,7 @@ def fetch(row: Archive, final: Path, report: Report) -> str:
     return fault
 
 
-def _fetch_all(row: Archive, part: Path, report: Report) -> str:
+def _fetch_all(row: Archive, part: Path, terminal: Console) -> str:
     """Appends to `part` until it is complete; returns what failed, or nothing.
 
     A connection that breaks is made again as long as there is progress.
@@ -222,13 +209,13 @@ def _fetch_all(row: Archive, part: Path, report: Report) -> str:
         had = size_of(part)
         time.sleep(failures)
         try:
-            _fetch_rest(row, part, report)
+            _fetch_rest(row, part, terminal)
             return ""
         except (OSError, HTTPException) as error:
             code = error.code if isinstance(error, urllib.error.HTTPError) else None
             if code == OUT_OF_RANGE:  # no bytes follow
                 return ""
-            if getattr(error, "errno", None) in FIXES:  # an error of the local disk
+            if getattr(error, "errno", None) in OF_FILES:  # an error of the local disk
                 raise
             fault = f"cannot be reached ({error})"
             if code is not None and code < 500 and code != TOO_MANY_REQUESTS:
@@ -237,7 +224,7 @@ def _fetch_all(row: Archive, part: Path, report: Report) -> str:
     return fault
 
 
-def _fetch_rest(row: Archive, part: Path, report: Report) -> None:
+def _fetch_rest(row: Archive, part: Path, terminal: Console) -> None:
     have = size_of(part)
     headers = {"User-Agent": "fairseq-posenc", **({"Range": f"bytes={have}-"} if have else {})}
     with urllib.request.urlopen(urllib.request.Request(row.url, headers=headers), timeout=60) as answer:
@@ -245,9 +232,9 @@ def _fetch_rest(row: Archive, part: Path, report: Report) -> None:
         start = have if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = start + int(length) if length else row.bytes
-        with open(part, "ab" if start else "wb") as file:
-            while block := answer.read(1 << 20):
-                file.write(block)
-                report(completed=file.tell(), total=total)
+        rest = max(0, (total or 0) - start)
+        bar = wrap_file(answer, rest, console=terminal, transient=True, disable=not terminal.is_terminal)
+        with bar as body, open(part, "ab" if start else "wb") as file:
+            shutil.copyfileobj(body, file, 1 << 20)
     if total is not None and size_of(part) < total:
         raise ConnectionError(f"the connection ended after {size_of(part):,} of {total:,} bytes")

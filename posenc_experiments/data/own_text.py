@@ -33,26 +33,26 @@ def find_splits(directory: Path, pair: str) -> Splits:
     """
     sides, names = pair.split("-"), sorted(os.listdir(directory))
     form = re.compile(rf"({TRAIN}|{VALID}|test[\w.-]*)\.({'|'.join(sides)}|{TSV})(\.gz)?")
-    found: dict[str, dict[str, Path]] = {TRAIN: {}, VALID: {}}
+    found: dict[str, list[tuple[str, Path]]] = {TRAIN: [], VALID: []}
     for match in filter(None, map(form.fullmatch, names)):
-        kinds, kind = found.setdefault(match[1], {}), match[2]
-        for other in kinds:
-            if other == kind or TSV in (other, kind):
-                raise RecipeError(f"{directory} has {kinds[other].name} and {match[0]}: remove one of the two.")
-        kinds[kind] = directory / match[0]
-    splits = Splits()
-    for split, kinds in found.items():
+        found.setdefault(match[1], []).append((match[2], directory / match[0]))
+    # A test set that also has other languages may belong to another pair, so it is left out.
+    known = {path.name for files in found.values() for _, path in files}
+    foreign = {name.removesuffix(".gz").rpartition(".")[0] for name in names if name not in known} - {TRAIN, VALID}
+    splits, missing = Splits(), list[str]()
+    for split, files in found.items():
+        kinds = dict(files)
+        if len(kinds) < len(files) or (TSV in kinds and len(kinds) > 1):
+            raise RecipeError(f"{directory} has {' and '.join(path.name for _, path in files)}: remove all but one.")
         if kinds.keys() in ({TSV}, {*sides}):
             splits[split] = [kinds[kind] for kind in (sides if len(kinds) > 1 else [TSV])]
-    # A test set that also has other languages may belong to another pair, so it is left out.
-    known = {path.name for kinds in found.values() for path in kinds.values()}
-    foreign = {name.removesuffix(".gz").rpartition(".")[0] for name in names if name not in known} - {TRAIN, VALID}
-    missing = [split for split in found if split not in splits and split not in foreign]
-    missing += [] if len(splits) + len(missing) > 2 else ["test"]
+        elif split not in foreign:
+            missing += [f"{split}.{side}" for side in sides if side not in kinds]
+    if not missing and len(splits) < 3:
+        missing = [f"test.{side}" for side in sides]
     if missing:
-        lacking = [f"{split}.{side}" for split in missing for side in sides if side not in found.get(split, {})]
         raise RecipeError(
-            f"{directory} has no {', '.join(lacking)} for --pair {pair}: add them, plain or as .gz, or each pair of "
+            f"{directory} has no {', '.join(missing)} for --pair {pair}: add them, plain or as .gz, or each pair of "
             f"them as one .tsv (source, tab, target); it has {shorten(', '.join(names), 160) or 'no files'}."
         )
     return splits
@@ -71,8 +71,6 @@ def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    if not path.is_file():
-        raise RecipeError(f"{path} is not a file, or is a link to nothing: replace it.")
     with text.open_raw(path) as file:
         for number, line in enumerate(file, 1):
             if b"\0" in line:

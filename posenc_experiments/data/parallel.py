@@ -1,7 +1,6 @@
 """Maps a function over batches in several processes, in order and with bounded memory."""
 
 import multiprocessing
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -63,4 +62,3 @@ def _start() -> None:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # replaces the parent's handler, which is inherited
-    os.environ["OMP_NUM_THREADS"] = "1"

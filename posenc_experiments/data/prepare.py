@@ -9,24 +9,16 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import (
-    empty_directory,
-    file_hash,
-    locked,
-    naming_full_disk,
-    read_json,
-    set_done,
-    write_json,
-)
+from posenc_experiments.base.markers import empty_directory, file_hash, locked, read_json, set_done, write_json
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
-from posenc_experiments.data import clean, context, subwords, text
-from posenc_experiments.data.counts import NOTES, Counts, said_of_test, said_of_training
+from posenc_experiments.data import clean, context, prepared, subwords, text
+from posenc_experiments.data.counts import Counts, said_of_test, said_of_training
 from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
@@ -78,8 +70,7 @@ def _make(run: Run, work: Path) -> None:
         record, directory = work / f"{step}.json", work / step
         if not record.is_file():
             run.say(f"prepare: {step}...")
-            with naming_full_disk(directory):
-                write_json(record, make(run, work, empty_directory(directory)))
+            write_json(record, make(run, work, empty_directory(directory)))
         if step in LAST_READ:
             shutil.rmtree(work / LAST_READ[step], ignore_errors=True)
     _publish(run, work)
@@ -95,8 +86,7 @@ def _publish(run: Run, work: Path) -> None:
         (work / "binarize").replace(directory / "binarized")
     report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
     write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
-    with naming_full_disk(directory):
-        (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
+    (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
     set_done(directory, "prepare")
     shutil.rmtree(prepared_dir(run), ignore_errors=True)  # it lacks files, or was not recorded
     directory.replace(prepared_dir(run))
@@ -128,24 +118,20 @@ def _evaluation(run: Run, work: Path, directory: Path) -> list[str]:
 
 
 def _compare_lines(run: Run, split: str, sizes: list[int]) -> list[str]:
-    """Compares the lines of each part of a split with those of sources.tsv, if it has them.
+    """A warning for each part of a split whose lines are not as many as sources.tsv says.
 
-    The result is always printed, as training accepts lost lines.
+    It is always printed, as training accepts lost lines.
     """
-    said, table = list[str](), run.recipe.corpus.sources
     rows = [row for row in wanted_sources(run) if (row.split, row.language) == (split, run.source)]
-    for row, found in zip(rows, sizes, strict=bool(rows)):
-        if row.lines == found:
-            said.append(f"{split}: {found:,} pairs, as known ({table})")
-        elif row.lines is not None:
-            difference = f"{row.lines:,} are known ({table}); {found - row.lines:+,}"
-            said.append(f"warning: {split}: {found:,} pairs here, but {difference}")
-    return said
+    return [
+        f"warning: {split}: {found:,} pairs here, but {row.lines:,} are known ({run.recipe.corpus.sources})"
+        for row, found in zip(rows, sizes, strict=bool(rows))
+        if row.lines not in (None, found)
+    ]
 
 
 def _clean(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
-    said, splits = list[str](), list[dict[str, Any]]()
     sizes: dict[str, list[int]] = {split: [] for split in corpus.train_splits(run.pair)}
     batches = (
         batch
@@ -161,10 +147,8 @@ def _clean(run: Run, work: Path, directory: Path) -> dict[str, Any]:
             f"{corpus.text or download_dir(run)}."
         )
     _require_kept(run, counts)
-    for split, found in sizes.items():
-        said += _compare_lines(run, split, found)
-        splits += [{"split": split, "pairs": size} for size in found]
-    return {"counts": counts, "splits": splits, "said": said}
+    said = [warning for split, found in sizes.items() for warning in _compare_lines(run, split, found)]
+    return {"counts": counts, "said": said}
 
 
 def _require_kept(run: Run, counts: Counts) -> None:
@@ -238,11 +222,6 @@ def learn_from(
                 size = most // 4 if most // 4 >= least else min(most // 4 + least, most)
 
 
-def load_subwords(run: Run, language: str, directory: Path | None = None) -> Subwords:
-    """Loads the learnt subwords, to encode or decode one language."""
-    return subwords.load(directory or prepared_dir(run), language, run.recipe.prepare)
-
-
 def dictionaries(binarized: Path, *languages: str) -> list[Path]:
     """fairseq's dictionaries of these languages in a directory of binarized data."""
     return [binarized / f"dict.{language}.txt" for language in languages]
@@ -289,9 +268,8 @@ def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
         evals[name] = _encode_eval(run, work, directory, name, split)
         said.append(f"{split}: {said_of_test(evals[name], settings)}")
-    train = {"splits": cleaned["splits"], **counts}
     said += read_json(work / "evaluation.json")
-    return {"train": train, "evaluation": evals, "said": said}
+    return {"train": counts, "evaluation": evals, "said": said}
 
 
 def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -> dict[str, Any]:
@@ -301,28 +279,33 @@ def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -
     for side in sides:
         path = work / "evaluation" / f"{split}.{side}"
         lines = context.with_before(text.clean_eval_lines(path), documents(run, split), "\t")
-        encoded.append(context.encode(load_subwords(run, side, work / "learn"), lines))
+        encoded.append(context.encode(subwords.load(work / "learn", side, settings), lines))
     pairs = list(zip(*encoded, strict=True))
     cut = [[(before, sentence[:limit]) for before, sentence in pair] for pair in pairs]
     joined = [context.join(pair, settings.max_tokens) for pair in cut]
     for number, side in enumerate(sides):
         (directory / f"{name}.{side}").write_bytes(clean.as_lines([" ".join(line[number]) for line in joined]))
-    found: dict[str, Any] = {"split": split, "lines": len(pairs), **{note: [] for note in NOTES}}
-    for number, ((_, source), (_, target)) in enumerate(pairs, 1):
-        is_noted = {
-            "empty_source": not source,
-            "empty_target": not target,
-            "cut": max(len(source), len(target)) > limit,
-        }
-        for note, is_so in is_noted.items():
-            found[note] += [number] * is_so
     references = text.clean_eval_lines(work / "evaluation" / f"{split}.{run.target}")
-    return {**found, "other_form": subwords.of_other_form(references, settings)}
+    numbered = [(number, source, target) for number, ((_, source), (_, target)) in enumerate(pairs, 1)]
+    return {
+        "split": split,
+        "lines": len(pairs),
+        "empty_source": [number for number, source, _ in numbered if not source],
+        "empty_target": [number for number, _, target in numbered if not target],
+        "cut": [number for number, *both in numbered if max(map(len, both)) > limit],
+        "other_form": subwords.of_other_form(references, settings),
+    }
 
 
 def _binarize(run: Run, work: Path, directory: Path) -> None:
     command = _preprocess_command(run, work / "encode", directory)
     run_command(run, command, run.pair_dir / "preprocess.log", "fairseq-preprocess")
+    facts = read_json(work / "encode.json")
+    lines = {"train": facts["train"]["kept"], **{name: one["lines"] for name, one in facts["evaluation"].items()}}
+    for (name, count), side in product(lines.items(), (run.source, run.target)):
+        path = prepared.index_file(directory, name, run.pair, side)
+        if (found := len(prepared.read_sizes(path))) != count:  # then references and translations would not be aligned
+            raise RecipeError(f"{path} has {found:,} of the {count:,} lines of its text: run the stage prepare again.")
 
 
 def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:

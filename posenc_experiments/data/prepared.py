@@ -124,13 +124,8 @@ def index_file(binarized: Path, split: str, pair: str, side: str) -> Path:
     return binarized / f"{split}.{pair}.{side}.idx"
 
 
-def index_files(run: Run, split: str) -> tuple[Path, Path]:
-    """The index files of a split in the source's and the target's language."""
-    source, target = (index_file(binarized_dir(run), split, run.pair, side) for side in (run.source, run.target))
-    return source, target
-
-
 def longest(run: Run, split: str) -> tuple[int, int]:
     """The numbers of tokens of the longest source and of the longest target sentence, </s> included."""
-    source, target = (int(read_sizes(path).max(initial=0)) for path in index_files(run, split))
+    files = (index_file(binarized_dir(run), split, run.pair, side) for side in (run.source, run.target))
+    source, target = (int(read_sizes(path).max(initial=0)) for path in files)
     return source, target

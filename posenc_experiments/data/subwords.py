@@ -129,16 +129,10 @@ class SubwordNmt(Subwords):
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
         """Learns `vocabulary` merges from (language, line) pairs."""
-        tokenizers: dict[str, sacremoses.MosesTokenizer] = {}
-
-        def tokens() -> Iterator[str]:
-            for language, line in lines:
-                if language not in tokenizers:
-                    tokenizers[language] = sacremoses.MosesTokenizer(lang=language)
-                yield str(tokenizers[language].tokenize(line, return_str=True))
-
+        tokenizer = cache(lambda language: sacremoses.MosesTokenizer(lang=language))
+        tokens = (str(tokenizer(language).tokenize(line, return_str=True)) for language, line in lines)
         with open(directory / cls.file, "w", encoding="utf-8", newline="\n") as codes:
-            learn_bpe.learn_bpe(tokens(), codes, settings.vocabulary)
+            learn_bpe.learn_bpe(tokens, codes, settings.vocabulary)
 
     def split(self, lines: Iterable[str]) -> Iterator[list[str]]:
         for line in lines:

@@ -30,7 +30,7 @@ class ScoreStage(Step):
         for test in pair_tests(run):
             names = ", ".join(("BLEU", "chrF", *run.recipe.score.metrics))
             run.say(f"# SacreBLEU's {names} of {test} into {experiment.test_file(test, SACREBLEU)}")
-            if run.recipe.score.historical:
+            if run.recipe.score.tokenized:
                 name = name_of(run.recipe.score.tokenized)
                 run.say(f"# {name} of {test} into {experiment.test_file(test, HISTORICAL)}")
 
@@ -65,7 +65,7 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         result = [{**row, "reference": origin} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {origin}")
     found = {SACREBLEU: result}
-    if run.recipe.score.historical:
+    if run.recipe.score.tokenized:
         found[HISTORICAL] = historical_bleu(hypotheses, references, run.target, run.recipe.score.tokenized)
     # compare uses the hashes to verify that the scores match their files.
     scored: dict[str, Any] = {name: file_hash(experiment.test_file(test, kind)) for kind, name in SCORED.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, empty_directory, forget
 from posenc_experiments.base.run import run_command, write_command
-from posenc_experiments.data import context, prepare, text
+from posenc_experiments.data import context, prepare, subwords, text
 from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
@@ -66,9 +66,9 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     if run.recipe.prepare.context:
         tokens = [context.last_part(hypothesis) for hypothesis in tokens]
     # Lines without tokens get an empty translation; fairseq would invent a sentence.
-    encoded = prepare.load_subwords(run, run.source).encode(sources)
-    subwords = prepare.load_subwords(run, run.target)
-    lines = [subwords.decode(hypothesis) if source else "" for source, hypothesis in zip(encoded, tokens, strict=True)]
+    encoded = subwords.load(prepared_dir(run), run.source, run.recipe.prepare).encode(sources)
+    written = subwords.load(prepared_dir(run), run.target, run.recipe.prepare)
+    lines = [written.decode(hypothesis) if source else "" for source, hypothesis in zip(encoded, tokens, strict=True)]
     for kind, side in ((SOURCES, run.source), (REFERENCES, run.target)):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)

@@ -53,8 +53,8 @@ def _read(experiment: Experiment, stage: str) -> dict[str, Any]:
         words = words[words.index("fairseq_cli.train") + 1 :]
     else:
         # Without names of files, so that the flags are parsed once for all experiments.
-        task = GENERATION_TASKS[recipe.length_penalty]
-        words = ["data", "--path", "model", "--task", task, *flag_words(recipe.generate)]
+        task = GENERATION_TASKS[recipe.generate.length_penalty]
+        words = ["data", "--path", "model", "--task", task, *flag_words(recipe.generate.flags)]
     try:
         settings = read(stage, tuple(words))
         if stage == "train" and "position_encoding" in settings:  # an architecture of this package
@@ -73,11 +73,11 @@ def _read(experiment: Experiment, stage: str) -> dict[str, Any]:
 def _error(experiment: Experiment, stage: str, flags: list[str], problem: str) -> RecipeError:
     """An error with the place where the first of these flags of a stage that was set was set."""
     run, recipe = experiment.run, experiment.run.recipe
-    places = {flag: recipe.where("generate", flag) for flag in recipe.generate}
+    places = {flag: recipe.where("generate", flag) for flag in recipe.generate.flags}
     if stage == "train":
         row = recipe.where("experiments", experiment.name)
-        places = {flag: recipe.where("model", flag) for flag in recipe.model}
-        places |= {flag: recipe.where("train", flag) for flag in recipe.train}
+        places = {flag: recipe.where("model", flag) for flag in recipe.model.flags}
+        places |= {flag: recipe.where("train", flag) for flag in recipe.train.flags}
         places |= dict.fromkeys(experiment.flags, row) | {flag: f"--{flag} after --" for flag in run.extra}
         places["arch"] = f"{row}, or {recipe.where('model', 'size')}"
     where = next((places[flag] for flag in flags if flag in places), f"{recipe.path}, experiment {experiment.name}")
@@ -92,20 +92,20 @@ def _require_checkpoints(experiment: Experiment, settings: dict[str, Any]) -> No
     if not ends and settings["stop_min_lr"] < 0:
         problem = "the training would never end: add max-update or max-epoch to `train`."
         raise _error(experiment, "train", ["max-update"], problem)
-    by_epochs, interval = recipe.average_by == "epochs", SAVE_INTERVAL[recipe.average_by]
+    average, by = recipe.generate.average, recipe.generate.average_by
+    by_epochs, interval = by == "epochs", SAVE_INTERVAL[by]
     end = "max-epoch" if by_epochs else "max-update"
     last, every = settings[end.replace("-", "_")], settings[interval.replace("-", "_")]
-    kept = last // every if last and every > 0 else recipe.average
+    kept = last // every if last and every > 0 else average
     if every < 1 or (by_epochs and settings["no_epoch_checkpoints"]):
         kept = 0
-    if kept < recipe.average and recipe.average > 1:
+    if kept < average and average > 1:
         raise _error(
             experiment,
             "train",
             [end, "no-epoch-checkpoints"],
-            f"--{end} {last} with --{interval} {every} leaves {kept} of the {recipe.average} checkpoints by "
-            f"{recipe.average_by} that are averaged ({recipe.where('generate', 'average')}): train longer, save more "
-            "often, or average fewer.",
+            f"--{end} {last} with --{interval} {every} leaves {kept} of the {average} checkpoints by {by} that are "
+            f"averaged ({recipe.where('generate', 'average')}): train longer, save more often, or average fewer.",
         )
 
 

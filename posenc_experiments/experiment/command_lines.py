@@ -95,10 +95,10 @@ def generate_command(experiment: Experiment, test: str, results: Path) -> list[s
     """The command that translates one binarized test set into `results`/generate-<subset>.txt."""
     run = experiment.run
     subset = prepare.subset(run, test)
-    task = GENERATION_TASKS[run.recipe.length_penalty]
+    task = GENERATION_TASKS[run.recipe.generate.length_penalty]
     return [
         *(*run.module("fairseq_cli.generate"), *common_words(run, task), "--path", str(experiment.averaged)),
-        *("--gen-subset", subset, "--results-path", str(results), *flag_words(run.recipe.generate)),
+        *("--gen-subset", subset, "--results-path", str(results), *flag_words(run.recipe.generate.flags)),
         *("--distributed-world-size", "1", *([] if run.hardware.gpus else ["--cpu"])),
     ]
 

@@ -51,7 +51,7 @@ class Experiment(ExperimentDirectory):
 
     @property
     def arch(self) -> str:
-        return f"transformer_{self.encoding}_{self.run.recipe.size}"
+        return f"transformer_{self.encoding}_{self.run.recipe.model.size}"
 
     @property
     def title(self) -> str:
@@ -88,12 +88,12 @@ class Experiment(ExperimentDirectory):
     def train_flags(self) -> Flags:
         """All flags of the model and the training, without those that depend on the hardware."""
         recipe = self.run.recipe
-        flags = {**recipe.model, **recipe.train, **self.flags}
-        if recipe.average > 1:
+        flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
+        if recipe.generate.average > 1:
             # The training must not delete checkpoints that are averaged later.
-            key = "keep-last-epochs" if recipe.average_by == "epochs" else "keep-interval-updates"
-            if 0 <= whole(flags, key, -1) < recipe.average:
-                flags[key] = str(recipe.average)
+            key = "keep-last-epochs" if recipe.generate.average_by == "epochs" else "keep-interval-updates"
+            if 0 <= whole(flags, key, -1) < recipe.generate.average:
+                flags[key] = str(recipe.generate.average)
         return flags
 
     @property
@@ -111,7 +111,7 @@ class Experiment(ExperimentDirectory):
         return {
             "corpus": recipe.corpus.name,
             "pair": self.run.pair,
-            "setup": recipe.setup,
+            "setup": recipe.model.setup,
             "arch": self.arch,
             "encoding": self.encoding,
             "flags": {name: _number(value) for name, value in flags.items()},
@@ -126,7 +126,7 @@ class Experiment(ExperimentDirectory):
         """The batch for experiment.json, if it depends on the hardware and not on train.batch-tokens alone."""
         derived, warning = derive_batch(self)
         flags = {**self.train_flags, **derived}
-        if self.run.recipe.batch_tokens and warning is None:
+        if self.run.recipe.train.batch_tokens and warning is None:
             return {}
         words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
         return {"batch": f"{self.run.hardware.workers} x {' '.join(words)}"}
@@ -157,7 +157,8 @@ class Experiment(ExperimentDirectory):
         if recipe.prepare.subwords == "none":  # no subwords are learnt
             prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
         # Flags that count although they are of hardware: the interval between checkpoints decides which are averaged.
-        kept = {SAVE_INTERVAL[recipe.average_by]} | (set() if recipe.batch_tokens else {"max-tokens", "update-freq"})
+        kept = {SAVE_INTERVAL[recipe.generate.average_by]}
+        kept |= set() if recipe.train.batch_tokens else {"max-tokens", "update-freq"}
         kept |= VALIDATED_BY if validated else set()
         counted = without_hardware(flags) | {name: flags[name] for name in kept & flags.keys()}
         corpus = recipe.corpus
@@ -169,7 +170,7 @@ class Experiment(ExperimentDirectory):
             },
             "architecture": self.arch,
             "training": normalized({name: value for name, value in counted.items() if name not in FILES}),
-            "batch_tokens": recipe.batch_tokens,
+            "batch_tokens": recipe.train.batch_tokens or None,
             "files": {name.replace("-", "_"): self._content(name) for name in FILES if flags.get(name)},
             "pair": run.pair,
             "prepare": prepare,
@@ -201,19 +202,19 @@ class Experiment(ExperimentDirectory):
     @property
     def _averaging(self) -> dict[str, Any]:
         """The settings of averaging; empty if only the last checkpoint is used."""
-        recipe = self.run.recipe
-        by = {} if recipe.average_by == "epochs" else {"average_by": recipe.average_by}
-        return {} if recipe.average == 1 else {"average": recipe.average, **by}
+        generate = self.run.recipe.generate
+        by = {} if generate.average_by == "epochs" else {"average_by": generate.average_by}
+        return {} if generate.average == 1 else {"average": generate.average, **by}
 
     def translation(self) -> dict[str, Any]:
         """The settings of averaging and search, as scores record them."""
         recipe = self.run.recipe
-        flags = normalized(without_hardware(recipe.generate))
+        flags = normalized(without_hardware(recipe.generate.flags))
         flags.pop("batch_size", None)  # does not change the translation of a sentence
         if "lm_path" in flags and Path(flags["lm_path"]).is_file():
             flags["lm_path"] = _hash_of(Path(flags["lm_path"]))
-        if recipe.length_penalty != "power":
-            flags["length_penalty"] = recipe.length_penalty
+        if recipe.generate.length_penalty != "power":
+            flags["length_penalty"] = recipe.generate.length_penalty
         limit = {key: value for key, value in not_default(recipe.prepare).items() if key == "eval_max_tokens"}
         return {**self._averaging, **flags, **limit}
 
@@ -231,7 +232,7 @@ class Experiment(ExperimentDirectory):
         tokenizer = self.run.tokenizer
         require_tokenizer(tokenizer)
         scoring = replace(self.run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
-        tools = ["sacrebleu", *(["sacremoses"] if scoring.historical else [])]
+        tools = ["sacrebleu", *(["sacremoses"] if scoring.tokenized else [])]
         versions = [importlib.metadata.version(tool) for tool in tools]
         local = {test: local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()}
         return [versions, not_default(scoring), local]
@@ -267,9 +268,9 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     Raises:
         RecipeError: --update-freq is given too.
     """
-    run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.batch_tokens
+    run, flags, wanted = experiment.run, experiment.train_flags, experiment.run.recipe.train.batch_tokens
     workers = run.hardware.workers
-    if wanted is None:
+    if not wanted:
         return {}, None
     if "update-freq" in flags:
         raise RecipeError("--update-freq follows from train.batch-tokens: change that in the recipe instead.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 import runpy
@@ -10,7 +11,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.flags import Flags, literal
+from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.run import ROOT
 
 PLUGIN = ROOT / "fairseq_posenc"  # for --user-dir
@@ -31,8 +32,8 @@ def value_of(value: Any) -> Any:
     """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
     if isinstance(value, str):
         try:
-            value = literal(value)
-        except ValueError:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError, TypeError):
             return value
     if isinstance(value, list | tuple):
         return [value_of(one) for one in value]

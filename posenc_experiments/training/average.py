@@ -18,14 +18,15 @@ class AverageStage(Step):
 
     def dry_run(self, experiment: Experiment) -> None:
         run = experiment.run
-        last, by_updates = run.recipe.average, run.recipe.average_by == "updates"
+        generate = run.recipe.generate
+        last, by_updates = generate.average, generate.average_by == "updates"
         # Without averaging, the last state counts; no checkpoint of an epoch has it if training ends within an epoch.
         several = ["--last-updates" if by_updates else "--last-epochs", str(last), experiment.checkpoints]
         which = [experiment.last_checkpoint] if last == 1 else several
         run.dry([*run.module("posenc_experiments"), "average", "--output", experiment.averaged, *which])
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
-        recipe = experiment.run.recipe
+        generate = experiment.run.recipe.generate
         for left in experiment.directory.glob(f".{experiment.averaged.name}.*{TEMPORARY}"):  # by a killed call
             left.unlink()
         with ONE_AT_A_TIME:
@@ -33,9 +34,9 @@ class AverageStage(Step):
             from fairseq_posenc import checkpoints
 
             paths = [experiment.last_checkpoint]
-            if recipe.average > 1:
-                unit = "update" if recipe.average_by == "updates" else "epoch"
-                paths = checkpoints.last_checkpoints(experiment.checkpoints, recipe.average, unit)
+            if generate.average > 1:
+                unit = "update" if generate.average_by == "updates" else "epoch"
+                paths = checkpoints.last_checkpoints(experiment.checkpoints, generate.average, unit)
             # The directory's fingerprint guarantees one training; its data may have another path since a resume.
             checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
         self.say(experiment, " ".join(path.name for path in paths))

@@ -8,6 +8,7 @@ import pytest
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.contract.registry import has_scalars
 from posenc_experiments.base.flags import flag_words
+from posenc_experiments.base.recipe import Generate
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
 
@@ -47,21 +48,25 @@ CONFS = {
 @pytest.mark.parametrize("name", CONFS)
 def test_confs(name: str) -> None:
     recipe, paper = read_recipe(RECIPES / f"{name}.yaml"), CONFS[name] | COMMON
-    assert (recipe.batch_tokens, recipe.prepare.vocabulary) == (paper["batch"], paper["vocabulary"])
-    assert (recipe.size, recipe.length_penalty) == (paper["size"], paper["length_penalty"])
-    assert (recipe.average, recipe.average_by) == paper["average"]
-    assert recipe.model["dropout"] == paper["dropout"]
-    assert "share-all-embeddings" in recipe.model
-    assert recipe.model.get("encoder-ffn-embed-dim") == recipe.model.get("decoder-ffn-embed-dim") == paper.get("ffn")
+    assert (recipe.train.batch_tokens, recipe.prepare.vocabulary) == (paper["batch"], paper["vocabulary"])
+    assert (recipe.model.size, recipe.generate.length_penalty) == (paper["size"], paper["length_penalty"])
+    assert (recipe.generate.average, recipe.generate.average_by) == paper["average"]
+    assert recipe.model.flags["dropout"] == paper["dropout"]
+    assert "share-all-embeddings" in recipe.model.flags
+    assert (
+        recipe.model.flags.get("encoder-ffn-embed-dim")
+        == recipe.model.flags.get("decoder-ffn-embed-dim")
+        == paper.get("ffn")
+    )
     assert recipe.pairs == paper.get("pairs", recipe.corpus.pairs)
-    assert float(recipe.train["lr"]) == pytest.approx(paper["lr"])
-    assert int(recipe.train["max-update"]) == paper["max-update"]
+    assert float(recipe.train.flags["lr"]) == pytest.approx(paper["lr"])
+    assert int(recipe.train.flags["max-update"]) == paper["max-update"]
     for key in ("max-tokens", "adam-betas", "adam-eps", "lr-scheduler", "warmup-updates", "label-smoothing"):
-        assert recipe.train[key] == paper[key]
+        assert recipe.train.flags[key] == paper[key]
     for key in ("lenpen", "max-len-a", "max-len-b", "beam"):
-        assert recipe.generate[key] == paper[key]
+        assert recipe.generate.flags[key] == paper[key]
     assert recipe.default_experiments == ["sinusoidal", paper["shaw"], "diet_rel"]
-    assert recipe.score.historical
+    assert recipe.score.tokenized
 
 
 def test_transformer_tiny_on_multi30k() -> None:
@@ -69,9 +74,9 @@ def test_transformer_tiny_on_multi30k() -> None:
     recipe = read_recipe(RECIPES / "multi30k/published.yaml")
     wanted = {"max-tokens": "4096", "max-update": "8000", "patience": "10", "lr": "5e-3", "warmup-updates": "2000"}
     wanted |= {"lr-scheduler": "inverse_sqrt", "label-smoothing": "0.1", "adam-betas": "(0.9, 0.98)", "clip-norm": "25"}
-    assert {key: recipe.train[key] for key in wanted} == wanted
-    assert (recipe.batch_tokens, recipe.model["dropout"]) == (2 * 4096, "0.3")
-    assert (recipe.average, recipe.average_by, recipe.generate) == (10, "epochs", {"beam": "5", "lenpen": "1.0"})
+    assert {key: recipe.train.flags[key] for key in wanted} == wanted
+    assert (recipe.train.batch_tokens, recipe.model.flags["dropout"]) == (2 * 4096, "0.3")
+    assert recipe.generate == Generate(average=10, flags={"beam": "5", "lenpen": "1.0"})
     # Its text differs: it neither replaces that of multi30k.yaml nor is compared with it.
     assert recipe.corpus.name != read_recipe(RECIPES / "multi30k/multi30k.yaml").corpus.name
 
@@ -81,7 +86,7 @@ def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     from posenc_experiments.evaluation.parameters import describe
 
     recipe = read_recipe(RECIPES / "multi30k/published.yaml")
-    made = describe(f"transformer_sinusoidal_{recipe.size}", flag_words(recipe.model), 9712)
+    made = describe(f"transformer_sinusoidal_{recipe.model.size}", flag_words(recipe.model.flags), 9712)
     assert made.total == 2_568_192
 
 

@@ -19,11 +19,18 @@ def test_values(tmp_path: Path) -> None:
     recipe = read_recipe(make_recipe(tmp_path, CONF.replace("average: 2", more) + scoring)[0])
     assert recipe.corpus.pairs == ["en-de", "de-en"]
     assert (recipe.corpus.downloads, recipe.corpus.archives) == ("tiny/download", tmp_path / "recipe/archives.tsv")
-    assert recipe.batch_tokens == 400
-    assert (recipe.average, recipe.average_by, recipe.length_penalty) == (20, "updates", "wu")
-    assert recipe.generate == {"beam": "2"}  # none of these are flags of fairseq
-    assert (recipe.train["max-tokens"], recipe.train["lr"]) == ("200", "1e-2")  # flags stay as they are written
-    assert "batch-tokens" not in recipe.train
+    assert recipe.train.batch_tokens == 400
+    assert (recipe.generate.average, recipe.generate.average_by, recipe.generate.length_penalty) == (
+        20,
+        "updates",
+        "wu",
+    )
+    assert recipe.generate.flags == {"beam": "2"}  # none of these are flags of fairseq
+    assert (recipe.train.flags["max-tokens"], recipe.train.flags["lr"]) == (
+        "200",
+        "1e-2",
+    )  # flags stay as they are written
+    assert "batch-tokens" not in recipe.train.flags
     assert recipe.score == Scoring({"test": "wmt14/full"}, "split")
     assert recipe.experiments["shaw-k2"] == ["shaw", "--clipping-distance", "2"]
     assert recipe.default_experiments == ["shaw-k2"]
@@ -40,7 +47,6 @@ FAULTS = [
     ("score.testsets", "{dev: wmt14/full}", "'dev' is not one of corpus.tests, test"),
     ("score.tokenize", "mecab", "ja-mecab"),
     ("corpus.pairs", "ende", "'ende' is not a pair"),
-    ("corpus.train-by-pair", "{en-fr: [b]}", "en-de, de-en"),
     ("corpus.name", "../tiny", "'../tiny' is not a name"),
     ("corpus.sources", "none.tsv", "there is no file"),
     ("corpus.sources", "sources.tsv\n  generator: sources.tsv", "one of 'sources', 'generator' and 'text'"),
@@ -76,6 +82,7 @@ def test_faults_name_file_key_and_problem(tmp_path: Path, key: str, value: str, 
         ("  beam: 2", "  beam: [2", "is not a valid recipe"),
         ("prepare:\n  subwords: none", "prepare: none", "with `key: value` below"),
         ("corpus:\n", "extends: none.yaml\ncorpus:\n", "extends: there is no file"),
+        ("corpus:\n", "extends: ../recipe/tiny.yaml\ncorpus:\n", "extends itself"),
     ],
 )
 def test_faults_of_a_whole_file(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -115,8 +122,12 @@ def test_a_recipe_extends_others_key_by_key(tmp_path: Path) -> None:
         "extends: [recipe/tiny.yaml, a.yaml, b.yaml]\ntrain:\n  lr: 2\nexperiments:\n  default: sinusoidal"
     )
     recipe = read_recipe(child, ["train.max-epoch=9", "corpus.name=other", "corpus.tests=[a, b]"])
-    assert (recipe.train["lr"], recipe.train["max-epoch"], recipe.train["optimizer"]) == ("2", "9", "adam")
-    assert recipe.train["clip-norm"] == "2"  # of two extended files, the later wins
+    assert (recipe.train.flags["lr"], recipe.train.flags["max-epoch"], recipe.train.flags["optimizer"]) == (
+        "2",
+        "9",
+        "adam",
+    )
+    assert recipe.train.flags["clip-norm"] == "2"  # of two extended files, the later wins
     assert (recipe.corpus.name, recipe.corpus.tests) == ("other", ["a", "b"])
     assert recipe.corpus.sources == tmp_path / "recipe" / "sources.tsv"  # relative to the file that names it
     assert recipe.default_experiments == ["sinusoidal"]

@@ -88,8 +88,8 @@ def test_the_settings_are_complete(name: str) -> None:
     recipe = read_recipe(RECIPE / f"{name}.yaml", [f"corpus.{value}" for value in values])
     assert recipe.default_experiments == ["sinusoidal", "shaw-k16", "diet_rel"]
     # Every validation sentence fits into a batch.
-    assert int(recipe.train["max-tokens-valid"]) > recipe.prepare.eval_max_tokens
-    assert int(recipe.train["max-tokens"]) > recipe.prepare.max_tokens
+    assert int(recipe.train.flags["max-tokens-valid"]) > recipe.prepare.eval_max_tokens
+    assert int(recipe.train.flags["max-tokens"]) > recipe.prepare.max_tokens
 
 
 def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path) -> None:

@@ -28,6 +28,6 @@ def test_lengths_are_those_of_the_text_with_end_of_sentence(prepared: Run) -> No
 @pytest.mark.parametrize("cut", [0, 25, 100])
 def test_a_damaged_file_is_one_sentence(prepared: Run, tmp_path: Path, cut: int) -> None:
     path = tmp_path / "train.idx"
-    path.write_bytes(lengths.index_files(prepared, "train")[0].read_bytes()[:cut])
+    path.write_bytes((lengths.binarized_dir(prepared) / "train.en-de.en.idx").read_bytes()[:cut])
     with pytest.raises(RecipeError, match=r"train\.idx is damaged: delete it, and run the stage prepare again\.$"):
         lengths.read_sizes(path)

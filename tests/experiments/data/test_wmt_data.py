@@ -76,7 +76,6 @@ def test_from_archives_to_binarized_data(
     train = corpus.train_splits(pair)
     assert len(asked) == len({*train, *corpus.tests, corpus.valid})  # each archive once, from its first URL
     report = read_json(prepared_dir(run) / "prepare.json")
-    assert report["train"]["splits"] == [{"split": split, "pairs": 300} for split in train]
     assert report["train"]["read"] == 300 * len(train)
     assert report["train"]["kept"] > 250 * len(train)
     said = (prepared_dir(run) / "prepare.txt").read_text()
