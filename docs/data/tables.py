@@ -7,7 +7,6 @@ import itertools
 import logging
 import math
 import re
-import statistics
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -85,20 +84,15 @@ def as_it_is(*names: str) -> dict[str, str]:
 
 def machines() -> dict[str, str]:
     """How BLEU of the same trainings differs between processors, beside how seeds differ."""
-    of_cpu: dict[str, dict[tuple[str, str], float]] = {}
-    for run in read(HERE / "machines.csv"):
-        of_cpu.setdefault(run["cpu"], {})[run["name"], run["seed"]] = float(run["bleu"])
-    here = of_cpu["AVX-512"]
-    kept = {(one.name, str(one.seed)): one.score for one in bleu_of("quickstart", "test").itertuples()}
-    before = {key: score for key, score in kept.items() if key in here}
-    names = dict.fromkeys(name for name, _ in before)
-    seeds = [[score for (other, _), score in before.items() if other == name] for name in names]
-    means = [_differences(before, here)[3 * number : 3 * number + 3] for number in range(len(names))]
+    of_cpu = pd.read_csv(HERE / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
+    here, kept = of_cpu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
+    before = (kept - here).dropna()
+    seeds = [list(scores) for _, scores in kept[before.index].groupby("name")]
     compared = {
-        "the same command twice": _differences(of_cpu["AVX-512 again"], here),
-        "AVX2 and AVX-512 of one EPYC": _differences(of_cpu["AVX2"], here),
-        "results/ and the EPYC": _differences(before, here),
-        "the same, means over three seeds": list(map(statistics.fmean, means)),
+        "the same command twice": (of_cpu["AVX-512 again"] - here).dropna(),
+        "AVX2 and AVX-512 of one EPYC": (of_cpu["AVX2"] - here).dropna(),
+        "results/ and the EPYC": before,
+        "the same, means over three seeds": before.groupby("name").mean(),
         "two seeds in results/": [one - other for scores in seeds for one, other in itertools.combinations(scores, 2)],
     }
     rows = [
@@ -106,10 +100,6 @@ def machines() -> dict[str, str]:
         for what, found in compared.items()
     ]
     return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
-
-
-def _differences(some: dict[tuple[str, str], float], others: dict[tuple[str, str], float]) -> list[float]:
-    return [score - others[key] for key, score in some.items()]
 
 
 def reproducing() -> dict[str, str]:
@@ -212,7 +202,8 @@ def results() -> dict[str, str]:
         "multi30k-seed1": multi30k_scores(single),
         "multi30k-en-fr": multi30k_scores(directory=EN_FR),
         "multi30k-pairs": multi30k_pairs(several),
-        **lengths(),
+        "short": by_words(SHORT),
+        "short-captions": by_words(SHORT_CAPTIONS),
     }
 
 
@@ -257,14 +248,6 @@ def by_words(directory: str) -> str:
     ranges = [name.removeprefix("sentences ") for name in rows[0] if name.startswith("sentences ")]
     cells = [[f"`{row['experiment']}`", *(scored(row, words) for words in ranges)] for row in rows]
     return table(["experiment", *(f"{words} words" for words in ranges)], cells)
-
-
-def lengths() -> dict[str, str]:
-    """Scores of models that were trained on short sentences."""
-    return {
-        "short": by_words(SHORT),
-        "short-captions": by_words(SHORT_CAPTIONS),
-    }
 
 
 def multi30k_scores(names: Collection[str] | None = None, directory: str = EN_DE) -> str:

@@ -14,7 +14,7 @@ from posenc_experiments.analysis.record import Record, Subject, analyse_subject
 from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, require_output
-from posenc_experiments.evaluation.pooling import find_row, pool, require_comparable, row_names
+from posenc_experiments.evaluation.pooling import find_baselines, pool, require_comparable
 from posenc_experiments.evaluation.results import of_tests, read_results
 from posenc_experiments.experiment.layout import ANALYSIS, ExperimentDirectory
 
@@ -56,18 +56,16 @@ def analyse(
 
     require_output(output, "analysis.html")
     results: pd.DataFrame | None = None
-    first: int | None = 0
+    first = 0  # the row of the baseline
     subjects: list[Subject] = []
     if directories:
         every = read_results(directories)
         results = _of_test(every, test)
         rows = pool(results)
-        first = 0 if baseline is None else find_row(rows, baseline)
-        if first is None:
-            names = ", ".join(row_names(rows))
-            raise RecipeError(f"--baseline {baseline}: there is no such experiment here; there are {names}.")
+        if baseline is not None:
+            first = find_baselines([rows], baseline)[0]
         of_models = results["test"].iloc[0] if models else None
-        for name, own in zip(row_names(rows), rows["directories"], strict=True):
+        for name, own in zip(rows["shown"], rows["directories"], strict=True):
             subjects += [_experiment(name, every, one, of_models, binarized, output) for one in own]
     if checkpoints:
         source, _, target = (pair or "").partition("-")
@@ -137,14 +135,8 @@ def _experiment(
     mine = [one for one in of_tests(results) if one.directory == directory]
     checkpoint = ExperimentDirectory(directory).averaged
     data = next((data_of(one, binarized) for one in mine if one.test == test), None)
-    return Subject(
-        name,
-        _record_file(directory, ANALYSIS, output),
-        checkpoint,
-        data if checkpoint.is_file() else None,
-        binarized,
-        mine,
-    )
+    file = _record_file(directory, ANALYSIS, output)
+    return Subject(name, file, checkpoint, data if checkpoint.is_file() else None, mine)
 
 
 def _record_file(directory: Path, name: str, output: Path) -> Path:

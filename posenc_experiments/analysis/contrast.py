@@ -8,8 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from posenc_experiments.analysis.contrastive_sets import Contrast
-from posenc_experiments.analysis.pairs import Pair
-from posenc_experiments.analysis.targets import Model, score_targets
+from posenc_experiments.analysis.targets import Model, Pair, score_targets
 from posenc_experiments.evaluation.metrics import CONFIDENCE
 from posenc_experiments.evaluation.report import Report, Table
 

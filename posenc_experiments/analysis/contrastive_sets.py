@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc_experiments.analysis.pairs import lines_of
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data.tsv import read_rows
+from posenc_experiments.evaluation.results import read_lines
 
 #: of a set in this project's format; recipes/quickstart/grammar.py writes one
 COLUMNS = ("phenomenon", "distance", "source", "correct", "contrastive")
@@ -46,12 +46,8 @@ def read_set(path: Path) -> list[Contrast]:
     """
     if path.is_dir():
         found = list(_distil_lingeval(path))
-    elif path.suffix == ".json":
-        found = list(_lingeval97(path))
-    elif path.is_file():
-        found = list(_table(path))
     else:
-        raise RecipeError(f"{path}: there is no such contrastive set: name a .tsv, a .json or a directory.")
+        found = list(_lingeval97(path) if path.suffix == ".json" else _table(path))
     if not found:
         raise RecipeError(f"{path} holds no contrastive pair: name one of the sets in docs/analysis.md.")
     for one in found:
@@ -71,7 +67,7 @@ def _table(path: Path) -> Iterator[Contrast]:
 def _lingeval97(path: Path) -> Iterator[Contrast]:
     where = str(path)
     try:
-        for number, entry in enumerate(json.loads("\n".join(lines_of(path))), 1):
+        for number, entry in enumerate(json.loads(path.read_bytes()), 1):
             where = f"{path}, entry {number}"
             for error in entry["errors"]:
                 distance = None if error.get("distance") is None else int(error["distance"])
@@ -84,7 +80,7 @@ def _lingeval97(path: Path) -> Iterator[Contrast]:
 def _distil_lingeval(path: Path) -> Iterator[Contrast]:
     for directory in (path, *sorted(one for one in path.iterdir() if one.is_dir())):
         paths = [file for name in DISTIL for file in sorted(directory.glob(f"{name}.*"))]
-        texts = [lines_of(file) for file in paths]
+        texts = [read_lines(file) for file in paths]
         if paths and (len(paths) != len(DISTIL) or len(set(map(len, texts))) > 1):
             files = ", ".join(f"{name}.*" for name in DISTIL)
             raise RecipeError(f"{directory} must have one file each {files}, of equally many lines: download it again.")

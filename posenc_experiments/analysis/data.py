@@ -1,4 +1,4 @@
-"""The binarized data of an experiment: what its model reads, and how long its training's sentences are."""
+"""The binarized data of an experiment, which its model reads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
 from posenc_experiments.data import prepare
-from posenc_experiments.data.prepared import index_file, read_sizes
+from posenc_experiments.data.prepared import index_file
 from posenc_experiments.evaluation.results import Result, text_file
 from posenc_experiments.experiment.layout import GENERATE_SCRIPT
 
@@ -28,9 +25,10 @@ class Data:
     target: str
     subset: str = "test"
 
-    def index(self, split: str, side: str) -> Path:
-        """fairseq's index file of a split."""
-        return index_file(self.directory, split, f"{self.source}-{self.target}", side)
+    def index(self) -> list[Path]:
+        """fairseq's index files of the subset."""
+        pair = f"{self.source}-{self.target}"
+        return [index_file(self.directory, self.subset, pair, side) for side in (self.source, self.target)]
 
     def vocabulary(self) -> list[str]:
         """Checksums of the dictionaries."""
@@ -38,12 +36,11 @@ class Data:
 
     def contents(self) -> list[Any]:
         """What identifies this data and subset."""
-        index = [self.index(self.subset, side) for side in (self.source, self.target)]
-        return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in index]]
+        return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in self.index()]]
 
     def problem(self, vocabulary: list[str] | None = None) -> str | None:
         """What a model of these dictionaries, as far as they are known, cannot use of it, and the fix."""
-        index = [self.index(self.subset, side) for side in (self.source, self.target)]
+        index = self.index()
         dictionaries = prepare.dictionaries(self.directory, self.source, self.target)
         for path in (*dictionaries, *index, *(path.with_suffix(".bin") for path in index)):
             if not path.is_file():
@@ -51,16 +48,6 @@ class Data:
         if vocabulary not in (None, self.vocabulary()):
             return "these are not the dictionaries of the training; name the data of the training."
         return None
-
-    def longer_than_training(self, lines: int) -> NDArray[np.bool_] | None:
-        """Of each sentence of the subset, whether its source has more tokens than any in the training data; None if the
-        training data is not there, or the subset has not so many lines.
-        """
-        train, test = (self.index(split, self.source) for split in ("train", self.subset))
-        if not train.is_file() or not test.is_file():
-            return None
-        sizes = read_sizes(test)
-        return None if len(sizes) != lines else np.asarray(sizes > read_sizes(train).max(initial=0))
 
 
 def data_of(result: Result, binarized: Path | None) -> Data | None:

@@ -19,7 +19,7 @@ from posenc_experiments.evaluation.pooling import Comparison, compared, pool
 from posenc_experiments.evaluation.results import of_tests
 
 
-def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]], baseline: int | None = 0) -> str:
+def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]], baseline: int) -> str:
     """The page of experiments and of checkpoints without experiments.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc_experiments.analysis.data import Data, data_of, script_words
+from posenc_experiments.analysis.data import Data, script_words
 from posenc_experiments.analysis.texts import COMPUTE, by_length, read_texts
 from posenc_experiments.base.languages import unit
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
@@ -30,7 +30,6 @@ class Subject:
         file: its analysis.json.
         checkpoint: its model.
         data: what the model reads; None if the model is not analysed.
-        binarized: the data of an experiment, if it is elsewhere than at its translation.
         results: of an experiment, one for each test set.
     """
 
@@ -38,7 +37,6 @@ class Subject:
     file: Path
     checkpoint: Path
     data: Data | None
-    binarized: Path | None = None
     results: Sequence[Result] = ()
 
 
@@ -67,7 +65,7 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
         inputs = fingerprint([_text_inputs(subject), versions, settings])
         if not _is_kept(known.get("text"), inputs):
             say("texts")
-            tests = {result.test: _analyse_texts(result, subject.binarized) for result in subject.results}
+            tests = {result.test: _analyse_texts(result) for result in subject.results}
             known["text"] = {"inputs": inputs, "tests": tests, "position_parameters": _position_parameters(first)}
         record["text"] = known["text"]
     if data is not None:
@@ -107,32 +105,27 @@ def _text_inputs(subject: Subject) -> list[Any]:
     paths = [ExperimentDirectory(subject.results[0].directory).command]
     for result in subject.results:
         paths += [text_file(result, kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
-        if data := data_of(result, subject.binarized):
-            paths += [data.index(split, data.source) for split in ("train", data.subset)]
     return [[path.name, file_hash(path) if path.is_file() else None] for path in paths]
 
 
-def _analyse_texts(result: Result, binarized: Path | None) -> Record:
-    texts, limit, data = read_texts(result), result.train_max_words, data_of(result, binarized)
-    longer = None if data is None else data.longer_than_training(len(texts.sources))
-    if limit is not None:
-        # In the unit of the limit, so that the limit is a boundary of buckets; a short sentence may have many tokens.
-        longer = texts.source_lengths > limit
+def _analyse_texts(result: Result) -> Record:
+    texts = read_texts(result)
     return {
         "sentences": len(texts.sources),
         "length_unit": f"source {unit(result.pair.split('-')[0])}",
         **{name: COMPUTE[name](numbers.sum(0), len(numbers)) for name, numbers in texts.numbers.items()},
-        "by_length": by_length(texts, longer, limit),
+        "by_length": by_length(texts, result.train_max_words),
     }
 
 
 def _position_parameters(result: Result) -> int | None:
     """How many parameters the model has for positions, by the flags of its training; None if these are not known."""
     # Here, because it imports torch and fairseq.
-    from posenc_experiments.evaluation.parameters import describe
+    from posenc_experiments.evaluation.parameters import PARTS, describe
 
     try:
         words = script_words(ExperimentDirectory(result.directory).command)
-        return describe(result.arch, words[words.index("--arch") + 2 :]).positions
+        found = describe(result.arch, words[words.index("--arch") + 2 :])
     except ValueError:  # no --arch, or no model with these flags
         return None
+    return sum(found[part] for part in PARTS)

@@ -15,12 +15,44 @@ from numpy.typing import NDArray
 from fairseq_posenc.scoring import log_probabilities
 from fairseq_posenc.trained import load_trained
 from posenc_experiments.analysis.data import data_of
-from posenc_experiments.analysis.pairs import Pair
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data import prepare, text
 from posenc_experiments.evaluation.pooling import long_name
-from posenc_experiments.evaluation.results import of_tests, read_results
+from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
 from posenc_experiments.experiment.layout import ExperimentDirectory
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source and a target to score, as text.
+
+    Args:
+        where: its place in a file, for messages.
+        line: the line of the file, from 1.
+        number: the target's number on that line, from 1.
+    """
+
+    source: str
+    target: str
+    where: str
+    line: int = 0
+    number: int = 1
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a file with a source and its targets, separated by tabs, on each line.
+
+    Raises:
+        RecipeError: the file cannot be read, or a line has no target.
+    """
+    pairs = []
+    for line, content in enumerate(read_lines(path), 1):
+        source, *targets = content.split("\t")
+        where = f"{path}, line {line}"
+        if not targets:
+            raise RecipeError(f"{where}: there is no target; put a tab between the source and each target.")
+        pairs += [Pair(source, target, where, line, number) for number, target in enumerate(targets, 1)]
+    return pairs
 
 
 class Scored(NamedTuple):

@@ -86,7 +86,8 @@ COMPUTE: dict[str, Callable[[Numbers, int], float]] = {
 
 def read_texts(result: Result) -> Texts:
     """Reads the files of a result's test set; RecipeError if they cannot be read."""
-    return Texts(*read_test_texts(result), result.signature, result.pair)
+    sources, references, hypotheses = read_test_texts(result)
+    return Texts(sources, references, hypotheses, result.signature, result.pair)
 
 
 def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = None) -> list[tuple[int, int]]:
@@ -104,21 +105,19 @@ def buckets(lengths: Sequence[int] | NDArray[np.int64], boundary: int | None = N
     return list(zip(starts, ends, strict=True))
 
 
-def by_length(
-    texts: Texts, longer_than_training: NDArray[np.bool_] | None, boundary: int | None = None
-) -> list[dict[str, Any]]:
+def by_length(texts: Texts, longest: int | None = None) -> list[dict[str, Any]]:
     """The scores of each bucket with 95 % bootstrap intervals, and how many sentences there are.
 
     Args:
         texts: a test set and its translations.
-        longer_than_training: of each sentence, whether its source is longer than any in the training data.
-        boundary: a length of the source at which a bucket ends.
+        longest: the limit of the training's source lengths, at which a bucket ends; None if there is none.
     """
     found = []
-    for first, last in buckets(texts.source_lengths, boundary):
+    for first, last in buckets(texts.source_lengths, longest):
         inside = (first <= texts.source_lengths) & (texts.source_lengths <= last)
-        longer = None if longer_than_training is None else int(longer_than_training[inside].sum())
-        bucket: dict[str, Any] = {"from": first, "to": last, "sentences": int(inside.sum()), "longer": longer}
+        sentences = int(inside.sum())
+        longer = None if longest is None else sentences * (first > longest)
+        bucket: dict[str, Any] = {"from": first, "to": last, "sentences": sentences, "longer": longer}
         for name, numbers in texts.numbers.items():
             score, samples = resample_statistics(numbers[inside], COMPUTE[name])
             ends = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

@@ -16,7 +16,7 @@ from posenc_experiments.evaluation.report import FORMATS
     "contrastive_set",
     required=True,
     metavar="SET",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, exists=True),
     help="The contrastive set: a table (.tsv), LingEval97's .json, or a directory of DistilLingEval.",
 )
 @data_option

@@ -12,7 +12,7 @@ from posenc_experiments.commands.model_options import cpu_option, data_option
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path, exists=True))
-@click.argument("pairs", type=click.Path(path_type=Path))
+@click.argument("pairs", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @data_option
 @cpu_option
 @click.option("--output", type=click.Path(path_type=Path), help="Write the table there.  [default: print it]")
@@ -31,8 +31,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     tokens with </s>, these tokens, and the log-probability of each.
     """
     logging.disable(logging.WARNING)  # libraries log at their import
-    from posenc_experiments.analysis.pairs import read_pairs
-    from posenc_experiments.analysis.targets import find_models, score_targets
+    from posenc_experiments.analysis.targets import find_models, read_pairs, score_targets
 
     models = find_models([model], binarized)
     if len(models) > 1:

@@ -1,5 +1,6 @@
 """Compares nested dictionaries of all that the results of experiments depend on."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,12 +38,7 @@ def apart(several: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def spelled(value: Any) -> str:
     """A value as text, with checksums and commits shortened to their first digits."""
-    text = str(value)
-    if text.startswith(("sha256:", "md5:")):
-        method, _, checksum = text.partition(":")
-        digits, *member = checksum.split(" ", 1)  # a member of an archive
-        return " ".join([f"{method}:{digits[:10]}", *member])
-    return text[:10] if len(text) == 40 and text.isalnum() else text
+    return re.sub(r"[0-9a-f]{32,}", lambda found: found[0][:10], str(value))
 
 
 def is_shown(keys: Keys, value: Any, flags: str) -> bool:

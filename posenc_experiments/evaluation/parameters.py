@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -20,55 +19,26 @@ from posenc_experiments.experiment.fairseq_flags import read
 from posenc_experiments.experiment.unallocated import build_unallocated
 
 VOCABULARY = 32768
-#: the parts of a model that position parameters are counted in, and the whole
-PARTS = ("encoder", "decoder", "cross", "input", "total")
+#: the parts of a model that have parameters for positions: self-attention of the encoder (with segments) and of the
+#: decoder, attention between them, and the embeddings of both
+PARTS = ("encoder", "decoder", "cross", "input")
 NOTE = (
     "Position parameters of self-attention in encoder and decoder, of attention between them, and at the input; share: "
     "their part of the total, in %. Parameters that layers or embeddings share count once."
 )
 
 
-@dataclass(frozen=True)
-class Description:
-    """Numbers of parameters of one model; shared tensors count once."""
-
-    arch: str
-    #: the encodings of the encoder and of the decoder
-    source_encoding: str
-    target_encoding: str
-    #: position parameters in the encoder's self-attention, segments included
-    encoder: int
-    #: in the decoder's self-attention
-    decoder: int
-    #: in encoder-decoder attention
-    cross: int
-    #: added to the embeddings of both stacks
-    input: int
-    #: all parameters of the model, for positions or not
-    total: int
-
-    @property
-    def positions(self) -> int:
-        return self.encoder + self.decoder + self.cross + self.input
-
-    @property
-    def share(self) -> float:
-        """Position parameters in % of the total."""
-        return 100 * self.positions / self.total
-
-    @property
-    def encoding(self) -> str:
-        """The encodings of encoder and decoder, or one if both are the same."""
-        return ", ".join(dict.fromkeys((self.source_encoding, self.target_encoding)))
-
-
-def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY) -> Description:
+def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY) -> dict[str, Any]:
     """Counts the parameters of the model that fairseq-train would build.
 
     Args:
         arch: an architecture of this package.
         flags: further flags of fairseq-train.
         vocabulary: entries of each language's dictionary, fairseq's four special ones included.
+
+    Returns:
+        The architecture, the encodings of encoder and decoder, what `count` finds, and the share of position parameters
+        in the total, in %.
 
     Raises:
         FlagError: there is no such architecture, or no model can be built with these flags.
@@ -84,11 +54,13 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
     except (ValueError, NotImplementedError) as error:
         raise FlagError(f"{arch}: {error}") from error
     source, target = (encoding_of(args, side) for side in SIDES)
-    return Description(arch=arch, source_encoding=source, target_encoding=target, **count(model))
+    counts = count(model)
+    share = 100 * sum(counts[part] for part in PARTS) / counts["total"]
+    return {"arch": arch, "source_encoding": source, "target_encoding": target, **counts, "share": share}
 
 
 def count(model: Any) -> dict[str, int]:
-    """Counts all parameters of a model of this package, and those for positions in each part of it."""
+    """Counts the parameters for positions in each of PARTS, and in total all of a model of this package."""
     # named_parameters lists a shared parameter once.
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
 
@@ -104,10 +76,10 @@ def count(model: Any) -> dict[str, int]:
     }
 
 
-def report(rows: Sequence[Description]) -> Report:
+def report(rows: Sequence[dict[str, Any]]) -> Report:
     """A report with one row for each model."""
-    columns = {"architecture": [row.arch for row in rows], "encoding": [row.encoding for row in rows]}
-    columns |= {part: [f"{getattr(row, part):,}" for row in rows] for part in PARTS}
-    columns["share"] = [f"{row.share:.3f}" for row in rows]
-    data = pd.DataFrame([{**asdict(row), "share": row.share} for row in rows])
-    return Report([Table(columns, [NOTE], left=2)], data)
+    encodings = [dict.fromkeys((row["source_encoding"], row["target_encoding"])) for row in rows]
+    columns = {"architecture": [row["arch"] for row in rows], "encoding": list(map(", ".join, encodings))}
+    columns |= {part: [f"{row[part]:,}" for row in rows] for part in (*PARTS, "total")}
+    columns["share"] = [f"{row['share']:.3f}" for row in rows]
+    return Report([Table(columns, [NOTE], left=2)], pd.DataFrame(rows))

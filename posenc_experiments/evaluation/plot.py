@@ -9,9 +9,10 @@ import pandas as pd
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import comparable_groups, shared_flags, title, words_of
+from posenc_experiments.evaluation.pooling import comparable_groups, title
 
-CLIPPING = "--clipping-distance"
+#: the flag of the clipping distance, with K
+CLIPPING = r"--clipping-distance (\d+) ?"
 #: line styles, one for each ten of matplotlib's colours, C0 to C9
 LINES = ("--", ":", "-.", (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
 
@@ -48,16 +49,11 @@ def clipping_curves(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
     Their columns `K` and `curve` are the distance, by which they are sorted, and their name.
     """
-    shared = {flag.split()[0] for flag in shared_flags(rows)}
-    flags = [[flag.split() for flag in words_of(one) if flag.split()[:1]] for one in rows["flags"]]
-    own = [{words[0]: " ".join(words) for words in row if words[0] not in shared} for row in flags]
-    distances = [row.pop(CLIPPING, None) for row in own]
-    setups = rows["setup"] if rows["setup"].nunique(dropna=False) > 1 else [None] * len(rows)
-    names = [
-        " ".join(filter(None, [setup, encoding, *row.values()]))
-        for setup, encoding, row in zip(setups, rows["encoding"], own, strict=True)
-    ]
-    clipped = rows.assign(K=[one and int(one.split()[1]) for one in distances], curve=names).dropna(subset="K")
+    names = rows["encoding"] + " " + rows["flags"].str.replace(CLIPPING, "", regex=True)
+    if rows["setup"].nunique(dropna=False) > 1:
+        names = rows["setup"].fillna("") + " " + names
+    clipped = rows.assign(K=rows["flags"].str.extract(CLIPPING, expand=False), curve=names.str.strip())
+    clipped = clipped.dropna(subset="K").astype({"K": int})
     curves = [curve.sort_values("K", kind="stable") for _, curve in clipped.groupby(["curve", "arch"], sort=False)]
     return [curve for curve in curves if len(curve) > 1]
 

@@ -1,8 +1,7 @@
 """Pools results over the seeds of an experiment, and tests them against a baseline."""
 
-import re
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,16 +57,8 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     rows = pd.DataFrame(pooled, dtype=object)
     groups = [group.assign(shown=row_names(group)) for group in comparable_groups(rows.where(rows.notna(), None))]
     if test is not None:
-        bases = [find_row(group, test.baseline) for group in groups]
-        if all(base is None for base in bases):
-            names = dict.fromkeys(name for group in groups for name in group["shown"])
-            raise RecipeError(
-                f"--baseline {test.baseline}: there is no such experiment here; there are {', '.join(names)}."
-            )
-        groups = [
-            group if base is None else compared(results, group, base, test)
-            for group, base in zip(groups, bases, strict=True)
-        ]
+        for number, baseline in find_baselines(groups, test.baseline).items():
+            groups[number] = compared(results, groups[number], baseline, test)
     return pd.concat(groups, ignore_index=True).astype(object)
 
 
@@ -76,7 +67,8 @@ def pooled_seeds(results: pd.DataFrame) -> dict[str, Any]:
     results = results.sort_values("seed", kind="stable")
     seeds = results.drop_duplicates("directory")
     first, speeds = seeds.iloc[0], seeds["words_per_second"].dropna()
-    row = {key: first[key] for key in [*POOLED, "name", "encoding", "depends_on", "fingerprint", "parameters"]}
+    own = ("arch", "encoding", "flags", "depends_on", "fingerprint", "parameters")
+    row = {key: first[key] for key in (*POOLED, *own)}
     row |= {"seeds": list(seeds["seed"]), "directories": list(seeds["directory"])}
     row |= {"environments": list(seeds["environment"]), "verified": bool(seeds["verified"].all())}
     row |= {"words_per_second": statistics.fmean(speeds) if len(speeds) else None}
@@ -146,15 +138,9 @@ def require_comparable(results: pd.DataFrame) -> None:
             )
 
 
-def words_of(flags: str) -> list[str]:
-    """An experiment's name in the recipe, and the flags that --set and -- gave it: `shaw-k2`, `--dropout 0.2`..."""
-    return re.split(r" (?=--)", flags)
-
-
 def full_name(row: Any) -> str:
     """The name of a row or result with the settings of its variant."""
-    name, *flags = words_of(row.name)
-    return " ".join([name, f"({row.variant})", *flags]) if row.variant else str(row.name)
+    return f"{row.name} ({row.variant})" if row.variant else str(row.name)
 
 
 def long_name(row: Any) -> str:
@@ -162,31 +148,14 @@ def long_name(row: Any) -> str:
     return f"{row.setup} {full_name(row)}" if row.setup else full_name(row)
 
 
-def shared_flags(rows: pd.DataFrame) -> list[str]:
-    """The flags that --set and -- gave all of these rows, which their title names: `--max-update 300`..."""
-    first, *others = [words_of(name)[1:] for name in rows["name"]] or [[]]
-    return [flag for flag in first if all(flag in other for other in others)]
-
-
 def title(rows: pd.DataFrame) -> str:
-    """The corpus, pair and test set of comparable rows, and the flags that --set and -- gave them all."""
-    shared = shared_flags(rows)
-    return " ".join(rows[GROUP].iloc[0]) + (f", all with {' '.join(shared)}" if shared else "")
+    """The corpus, pair and test set of comparable rows."""
+    return " ".join(rows[GROUP].iloc[0])
 
 
 def row_names(rows: pd.DataFrame) -> list[str]:
-    """The names of comparable rows, without flags that their title names.
-
-    They have their setups if these differ, and rows of one name have their flags.
-    """
-    shared = shared_flags(rows)
-    names = list(map(long_name if len(set(rows["setup"])) > 1 else full_name, rows.itertuples()))
-    names = [" ".join(word for word in words_of(name) if word not in shared) for name in names]
-    flags = [{flag for other, flag in zip(names, rows["flags"], strict=True) if other == name} for name in names]
-    return [
-        f"{name} ({own or 'no flags'})" if len(several) > 1 else name
-        for name, own, several in zip(names, rows["flags"], flags, strict=True)
-    ]
+    """The names of comparable rows, with their setups if these differ."""
+    return list(map(long_name if len(set(rows["setup"])) > 1 else full_name, rows.itertuples()))
 
 
 def comparable_groups(rows: pd.DataFrame) -> list[pd.DataFrame]:
@@ -194,28 +163,33 @@ def comparable_groups(rows: pd.DataFrame) -> list[pd.DataFrame]:
     return [group.reset_index(drop=True) for _, group in rows.groupby(GROUP, sort=False)]
 
 
-def find_row(rows: pd.DataFrame, name: str) -> int | None:
-    """The number of the comparable row with this name; None if there is none.
+def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
+    """The number of the row with this name in each group of comparable rows that has one, by the group's number.
 
     Raises:
-        RecipeError: several rows have it.
+        RecipeError: no group has such a row, or one has several.
     """
-    found: dict[str, int] = {}
-    for number, row in enumerate(rows.itertuples()):
-        if name in (row.shown, row.name, long_name(row)):
-            found.setdefault(row.shown, number)
-    if len(found) > 1:
-        raise RecipeError(
-            f"--baseline {name}: several rows on {rows['test'].iloc[0]} have this name; name one of {', '.join(found)}."
-        )
-    return next(iter(found.values()), None)
+    found: dict[int, int] = {}
+    for at, rows in enumerate(groups):
+        named = [number for number, row in rows.iterrows() if name in (row["shown"], row["name"], long_name(row))]
+        if len(named) > 1:
+            several = ", ".join(rows["shown"][named])
+            raise RecipeError(
+                f"--baseline {name}: several rows on {rows['test'][0]} have this name; name one of {several}."
+            )
+        if named:
+            found[at] = named[0]
+    if not found:
+        names = ", ".join(dict.fromkeys(one for rows in groups for one in rows["shown"]))
+        raise RecipeError(f"--baseline {name}: there is no such experiment here; there are {names}.")
+    return found
 
 
 def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Comparison) -> pd.DataFrame:
     """Comparable rows with their tests against one of them.
 
     Rows of which a seed lacks the metric are not tested. Where the row or the baseline has one seed, no test of the
-    settings is possible: there is only SacreBLEU's p-value, of two seeds of equal number, or of the first.
+    settings is possible: there is only SacreBLEU's p-value, of the first seed of both.
 
     Returns:
         The rows with the columns `tested` (the Comparison; None for the baseline and rows without a test), difference
@@ -251,11 +225,9 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
         tests[number] |= {"p_value": one.p_value, "holm_p_value": p_value, "tests": len(several), "pooling": pooling}
         tests[number] |= {} if test.margin is None else {"equivalent": one.is_within(test.margin)}
     for number in set(others) - set(several):
-        sides = [dict(zip(rows["seeds"][side], seeds[side], strict=True)) for side in (baseline, number)]
-        shared = next(iter(sides[1] if len(sides[1]) == 1 else sides[0]))  # a seed of both, or the first of one
-        pair = [side.get(shared, next(iter(side.values()))) for side in sides]
-        means = [statistics.fmean(one.score for one in side.values()) for side in sides]
-        p_value = sacrebleu_p(*pair)
+        sides = seeds[baseline], seeds[number]
+        means = [statistics.fmean(one.score for one in side) for side in sides]
+        p_value = sacrebleu_p(*(side[0] for side in sides))
         tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value, "tested": test}
     columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
     return rows.assign(**columns.where(columns.notna(), None), is_baseline=rows.index == baseline)

@@ -39,8 +39,8 @@ SEAL = "seal"
 DESCRIPTION = ("corpus", "pair", "name", "arch", "encoding", "flags", "seed", "fingerprint", "made_from", "environment")
 #: what comparable results share
 GROUP = ["corpus", "pair", "test"]
-#: the setting and test set, which are equal for all seeds
-SETTING = [*GROUP, "setup", "arch", "flags"]
+#: the name of a setting on a test set; the variant tells settings of one name apart
+SETTING = [*GROUP, "setup", "name"]
 #: what the summary of its training says
 SUMMARY = ("parameters", "words_per_second", "valid_loss", "vocabulary")
 Result = Any  # a row of the table as itertuples() gives it
@@ -68,8 +68,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         - source_hash, reference_hash, reference_file, reference (how it compares with SacreBLEU's), verified (whether
           the translations and references are there, and as they were when they were scored).
 
-        The named experiment directories come first, in the order given, then those found in other directories, in
-        natural order of their paths.
+        Experiments are in the order of the paths given, those below one path in natural order.
 
     Raises:
         RecipeError: a directory holds no score, or a file in it is damaged.
@@ -78,21 +77,17 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
     import pandas as pd
 
     rows: dict[Path, list[dict[str, Any]]] = {}  # by the experiment's real path
-    named: list[Path] = []
-    found: list[Path] = []
     for path in paths:
         places = [place for place in (path, unpacked(path)) if place.is_dir()]
         if not places:
             raise RecipeError(f"{path} is not a directory: name experiment directories, or one that holds them.")
-        experiments = [one for place in places for one in find_experiments(place)]
-        (named if experiments == [path] else found).extend(experiments)
+        experiments = sorted((one for place in places for one in find_experiments(place)), key=_natural)
         for one in experiments:
             if one.resolve() not in rows:
                 rows[one.resolve()] = list(read_experiment(one, data_dir))
         if not any(rows[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
-    ordered = dict.fromkeys(one.resolve() for one in [*named, *sorted(found, key=_natural)])
-    table = pd.DataFrame([row for one in ordered for row in rows[one]], dtype=object)
+    table = pd.DataFrame([row for found in rows.values() for row in found], dtype=object)
     # A cell without a value is None, but NaN in columns of numbers.
     numbers = {"score": float, "interval": float, "words_per_second": float, "valid_loss": float}
     table = table.where(table.notna(), None).astype({**numbers, "seed": int, "verified": bool})
@@ -244,24 +239,28 @@ def text_file(result: Result, kind: str) -> Path:
     return ExperimentDirectory(result.directory).test_file(result.test, kind)
 
 
-def read_test_texts(result: Result) -> tuple[list[str], list[str], list[str]]:
-    """The sources, references and hypotheses of a result's test set, line by line.
+def read_test_texts(result: Result) -> list[list[str]]:
+    """The lines of the sources, references and hypotheses of a result's test set."""
+    return read_parallel(*(text_file(result, kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)))
+
+
+def read_parallel(*files: Path) -> list[list[str]]:
+    """The lines of files that belong together line by line.
 
     Raises:
         RecipeError: a file is missing, or they have different numbers of lines.
     """
-    files = [text_file(result, kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
-    sources, references, hypotheses = map(read_lines, files)
-    if not len(sources) == len(references) == len(hypotheses):
+    texts = [read_lines(file) for file in files]
+    if len(set(map(len, texts))) > 1:
+        counts = " and ".join(f"{file} {len(lines):,}" for file, lines in zip(files, texts, strict=True))
         raise RecipeError(
-            f"{files[0]} has {len(sources):,} lines, its references {len(references):,} and its translations "
-            f"{len(hypotheses):,}: run the stages translate and score again."
+            f"These files have different numbers of lines ({counts}): run the stages translate and score."
         )
-    return sources, references, hypotheses
+    return texts
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file as SacreBLEU reads them; RecipeError if it cannot be read."""
+    """The lines of a file, as SacreBLEU reads them; RecipeError if it cannot be read."""
     try:  # only newlines end lines
         return [line.rstrip() for line in path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")]
     except FileNotFoundError:
@@ -270,4 +269,4 @@ def read_lines(path: Path) -> list[str]:
             "--data-dir, where the stages download,prepare of the recipe put them."
         ) from None
     except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is not UTF-8 ({error}): run the stage translate again.") from None
+        raise RecipeError(f"{path} is not UTF-8 ({error}): save it as UTF-8, or make it again.") from None

@@ -10,11 +10,10 @@ from typing import Any
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import has_asian_ter, local_reference
 from posenc_experiments.base.markers import file_hash, write_json
-from posenc_experiments.data import text
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, SACREBLEU_NAMES, make_metric
-from posenc_experiments.evaluation.results import SEAL, read_experiment, read_lines, seal
+from posenc_experiments.evaluation.results import SEAL, read_experiment, read_lines, read_parallel, seal
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
@@ -52,13 +51,8 @@ class ScoreStage(Step):
 
 def _score(experiment: Experiment, test: str) -> list[Path]:
     run = experiment.run
-    reference, hypothesis = experiment.test_file(test, REFERENCES), experiment.test_file(test, HYPOTHESES)
-    hypotheses, references = _decoded(hypothesis), _decoded(reference)
-    if len(hypotheses) != len(references):
-        raise RecipeError(
-            f"{hypothesis} has {len(hypotheses):,} lines and {reference} has {len(references):,}: run the stages "
-            "translate and score."
-        )
+    reference = experiment.test_file(test, REFERENCES)
+    hypotheses, references = read_parallel(experiment.test_file(test, HYPOTHESES), reference)
     result = sacrebleu(experiment, test, reference)
     if test in run.recipe.score.testsets:
         origin = compare_with_testset(experiment, test, result)
@@ -103,10 +97,6 @@ def compare_with_testset(experiment: Experiment, test: str, result: list[dict[st
             "score.testsets or the data."
         )
     return f"{option} (same scores from both files)"
-
-
-def _decoded(path: Path) -> list[str]:
-    return [line.decode("utf-8") for line in text.read_lines(path)]
 
 
 def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[str, Any]]:

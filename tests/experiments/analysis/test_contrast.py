@@ -83,14 +83,12 @@ HEADER = "\t".join(COLUMNS)
         ("set.json", json.dumps([ENTRY])[:-1], "set.json, entry 1: |set.json: "),
         ("set/src.en", "a\n", r"set must have one file each src\.\*, tgt"),
         ("empty/README", "not a set", "empty holds no contrastive pair"),
-        ("none", "", "there is no such contrastive set"),
     ],
 )
 def test_bad_sets(name, content, message, tmp_path):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
-    if content:
-        path.write_text(content)
+    path.write_text(content)
     with pytest.raises(RecipeError, match=message):
         read_set(path if path.parent == tmp_path else path.parent)
 

@@ -5,8 +5,7 @@ import torch
 from click.testing import CliRunner
 
 from posenc_experiments.analysis.model import analyse_model
-from posenc_experiments.analysis.pairs import Pair
-from posenc_experiments.analysis.targets import Model, score_targets
+from posenc_experiments.analysis.targets import Model, Pair, score_targets
 from posenc_experiments.cli import group
 from tests.experiments.analysis.test_model import same
 

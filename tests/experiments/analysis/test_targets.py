@@ -9,7 +9,6 @@ from dataclasses import asdict
 import pytest
 from click.testing import CliRunner
 
-from posenc_experiments.analysis.data import Data
 from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
@@ -82,7 +81,7 @@ def test_words_that_the_dictionary_lacks_are_told(checkpoint, data, tmp_path):
         (b"\tt1\n", "pairs.tsv, line 1: its source has 1 tokens"),
         (b"s1\tt1\ns1\t\xff\n", "pairs.tsv is not UTF-8"),
         (b"s1\tt1\ns1\t" + 1024 * b"t1 ", "pairs.tsv, line 2: its target has 1025 tokens with </s>, and "),
-        (b"", "pairs.tsv is empty: write a source, a tab and a target on each line."),
+        (b"", "pairs.tsv, line 1: there is no target"),
     ],
 )
 def test_bad_lines_are_named_and_leave_nothing(content, message, checkpoint, data, tmp_path):
@@ -140,16 +139,6 @@ def test_dictionaries_of_another_training_are_refused(checkpoint, data, pairs, t
     assert message in run("score-targets", directory, pairs, "--data", other, code=1).output
     (directory / "test.generate.sh").write_text(f"exec python -m fairseq_cli.generate {other} --gen-subset test\n")
     assert f"{directory}: averaged.pt, or the binarized data" in run("score-targets", directory, pairs, code=1).output
-
-
-def test_sources_longer_than_all_of_the_training(data):
-    train, test = (
-        [len(line.split()) for line in (data.parent / "text" / f"{split}.en").read_text().splitlines()]
-        for split in ("train", "test")
-    )
-    found = Data(data, "en", "de")
-    assert found.longer_than_training(12).tolist() == [size > max(train) for size in test]
-    assert found.longer_than_training(11) is None
 
 
 def test_a_checkpoint_needs_data(pairs):

@@ -48,28 +48,27 @@ def describe_tiny(encoding, *flags, vocabulary=100):
 )
 def test_numbers_of_the_papers(encoding, flags, expected):
     row = describe_tiny(encoding, *BERT, *flags)
-    assert row.encoder == expected
-    assert row.cross == row.input == 0
+    assert row["encoder"] == expected
+    assert row["cross"] == row["input"] == 0
 
 
 def test_table_1_of_huang_for_absolute_positions():
     row = describe_tiny("learned", *BERT, "--target-position-encoding", "nopos")
     unused_rows = make_task().source_dictionary.pad() + 1  # fairseq counts positions from its padding symbol on
-    assert row.input == (LENGTH + unused_rows) * WIDTH
-    assert row.encoder == row.decoder == 0
+    assert row["input"] == (LENGTH + unused_rows) * WIDTH
+    assert row["encoder"] == row["decoder"] == 0
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_counts_are_those_of_the_built_model(encoding):
     model = build_model(architecture_name(encoding, "tiny"))
     row = describe_tiny(encoding, *TINY, vocabulary=len(make_task().source_dictionary))
-    assert row.total == sum(parameter.numel() for parameter in model.parameters())
+    assert row["total"] == sum(parameter.numel() for parameter in model.parameters())
     counts = parameters.count(model)
-    assert {place: getattr(row, place) for place in counts} == counts
+    assert {place: row[place] for place in counts} == counts
     without = describe_tiny("nopos", *TINY, vocabulary=len(make_task().source_dictionary))
-    assert row.positions == row.encoder + row.decoder + row.cross + row.input == row.total - without.total
-    assert row.share == pytest.approx(100 * row.positions / row.total)
-    assert row.source_encoding == encoding
+    assert row["share"] == pytest.approx(100 * (row["total"] - without["total"]) / row["total"])
+    assert row["source_encoding"] == encoding
 
 
 def test_each_part_of_the_model_has_its_column():
@@ -82,20 +81,20 @@ def test_each_part_of_the_model_has_its_column():
     shaw = 2 * 2 * 2 * (2 * 16 + 1) * 8  # layers, keys and values, heads, distances
     t5 = 2 * 32  # heads, buckets, for all layers
     row = describe_tiny("nopos", *flags)
-    assert (row.encoder, row.decoder, row.cross, row.input) == (shaw, t5, t5, 0)
-    assert (row.encoding, row.source_encoding, row.target_encoding) == ("shaw, t5", "shaw", "t5")
+    assert (row["encoder"], row["decoder"], row["cross"], row["input"]) == (shaw, t5, t5, 0)
+    assert (row["source_encoding"], row["target_encoding"]) == ("shaw", "t5")
 
     segments = 2 * 3 * 3  # heads, pairs
     row = describe_tiny("nopos", *flags, "--segment-separator", "<sep>", "--num-segments", "3")
-    assert (row.encoder, row.decoder, row.cross) == (shaw + 2 * segments, t5 + segments, t5 + segments)
+    assert (row["encoder"], row["decoder"], row["cross"]) == (shaw + 2 * segments, t5 + segments, t5 + segments)
 
     row = describe_tiny("nopos", *flags, "--input-positions", "learned", "--max-target-positions", "30")
-    assert row.input == (1024 + 2 + 30 + 2) * 16
+    assert row["input"] == (1024 + 2 + 30 + 2) * 16
 
 
 def test_a_big_model_takes_no_memory():
     row = parameters.describe("transformer_sinusoidal_wmt_en_de_big", ["--encoder-ffn-embed-dim", str(10**9)])
-    assert row.total > 10**12
+    assert row["total"] > 10**12
 
 
 def describe(*words):

@@ -20,7 +20,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import report
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
-from posenc_experiments.evaluation.pooling import Comparison, find_row, pool, row_names, with_seeds
+from posenc_experiments.evaluation.pooling import Comparison, pool, row_names, with_seeds
 from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
@@ -137,10 +137,9 @@ def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path
         directory = tmp_path / f"transformer_shaw_tiny-clipping-distance-{value}/seed1"
         shutil.copytree(one(made, "distance-2"), directory)
         change(directory, "flags", value={"clipping-distance": value})
+        change(directory, "name", value=f"shaw-k{value}")
         wanted.append(directory)
     assert [flags.split()[1] for flags in pooled(tmp_path)["flags"]] == ["2", "4", "16"]
-    # A shell's * puts 16 before 2.
-    pd.testing.assert_frame_equal(read_results(sorted(tmp_path.iterdir())), read_results([tmp_path]))
     named = read_results([wanted[2], wanted[1], tmp_path, wanted[2]])
     assert list(dict.fromkeys(named["directory"]))[:2] == [wanted[2], wanted[1]]
     assert len(named) == len(read_results([tmp_path]))
@@ -275,22 +274,6 @@ def test_setups_are_separate_rows_of_one_table(made: Path, tmp_path: Path) -> No
         pooled(tmp_path, baseline="sinusoidal")
     tested = pooled(tmp_path, baseline="big sinusoidal")
     assert list(tested["difference"].isna()) == [False, False, False, True]
-
-
-def test_what_set_gave_all_rows_stands_once_above_the_table(copy: Path) -> None:
-    for path in sorted(copy.rglob("seed*")):
-        about = json.loads((path / "experiment.json").read_text())
-        given = {"max-update": 300} | ({"lr": about["flags"]["clipping-distance"]} if about["flags"] else {})
-        change(path, "flags", value=about["flags"] | given)
-        change(path, "name", value=about["name"] + "".join(f" --{key} {value}" for key, value in given.items()))
-    rows = pooled(copy, baseline="sinusoidal")
-    assert row_names(rows) == ["shaw-k0 --lr 0", "shaw-k2 --lr 2", "sinusoidal"]
-    for style in ("text", "markdown", "latex"):
-        text = report(rows).format(style)
-        assert text.count("max-update") == 1
-        assert "quickstart xa-xb test, all with --max-update 300" in text.split("\n")[0]
-    assert csv_of(rows)[0]["experiment"] == "shaw-k0 --max-update 300 --lr 0"
-    assert [find_row(rows, name) for name in ("sinusoidal", "sinusoidal --max-update 300")] == [2, 2]
 
 
 def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
 
 def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:
     experiment = translated(tmp_path, REFERENCE, HYPOTHESES[:2])
-    with pytest.raises(RecipeError, match=r"test\.hyp has 2 lines and .*test\.ref has 3: run the stages translate"):
+    with pytest.raises(RecipeError, match=r"test\.hyp 2 and .*test\.ref 3\): run the stages translate"):
         score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
 
