@@ -11,7 +11,7 @@ from .attention.backends import BACKENDS
 from .augmentation import choice as augmentation
 from .encodings import ENCODINGS, find_encoding
 from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
-from .encodings.contract.registry import default_options, known_options, supports_urpe
+from .encodings.contract.registry import known_options, supports_urpe
 from .errors import FlagError
 
 SIDES = ("source", "target")
@@ -101,17 +101,15 @@ def typed_options(args: Any, encoding: str) -> dict[str, Any]:
     Options that have no effect in combination with the others are left out: they may be meant for the other side.
     """
     cls = find_encoding(encoding)
-    settable = (name for name, option in cls.options.items() if option.is_flag or option.at_test)
-    given = {name: getattr(args, name) for name in settable if getattr(args, name, None) is not None}
+    given = _given(args, cls.options)
     idle = cls.facts.idle_options(given)
-    return {name: value for name, value in given.items() if name not in idle}
+    return {name: getattr(args, name) for name in given if name not in idle}
 
 
-def flag_values(args: Any, encoding: str) -> dict[str, Any]:
-    """The value of each flag of an encoding: the user's, else the default."""
-    cls = find_encoding(encoding)
-    values = default_options(cls) | typed_options(args, encoding)
-    return {name: values[name] for name in flags_of(cls.options)}
+def _given(args: Any, options: dict[str, Option]) -> dict[str, Option]:
+    """Those of the options that the user set."""
+    settable = {name: option for name, option in options.items() if option.is_flag or option.at_test}
+    return {name: option for name, option in settable.items() if getattr(args, name, None) is not None}
 
 
 def check_arguments(args: Namespace) -> None:
@@ -125,11 +123,7 @@ def check_arguments(args: Namespace) -> None:
     described = " and ".join(dict.fromkeys(encodings.values()))
     target = find_encoding(encodings["target"])
     used = {option for encoding in encodings.values() for option in typed_options(args, encoding)}
-    typed = {
-        name: option
-        for name, option in known_options().items()
-        if (option.is_flag or option.at_test) and getattr(args, name, None) is not None
-    }
+    typed = _given(args, known_options())
     idle = {
         name: f" {reason}"
         for encoding in encodings.values()
@@ -157,29 +151,22 @@ def check_arguments(args: Namespace) -> None:
                 f"{flag(key)} contradicts {arch}, whose input positions are: {wanted}; leave it out and set "
                 "--input-positions instead."
             )
-    if args.cross_attention_positions and args.no_cross_attention:
-        raise FlagError("--cross-attention-positions has no meaning with --no-cross-attention: leave one of them out.")
     if args.cross_attention_positions and not target.facts.supports_cross_attention:
         supported = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
         raise FlagError(
             f"--cross-attention-positions: {target.name} does not support cross-attention; the decoder's "
             f"encoding must be one of {supported}."
         )
-    if args.num_segments is not None and args.segment_separator is None:
-        raise FlagError(
-            "--num-segments has no meaning without --segment-separator: set --segment-separator to the token that "
-            "ends a segment, or leave --num-segments out."
-        )
-    if args.urpe and not any(supports_urpe(find_encoding(encoding)) for encoding in encodings.values()):
-        raise FlagError(
-            f"--urpe has no meaning for {arch} (encoding {described}), which adds no bias to the logits of single "
-            "keys: leave it out."
-        )
-    if args.sinusoids is not None and "sinusoidal" not in {input_positions_of(args, side) for side in SIDES}:
-        raise FlagError(
-            f"--sinusoids has no meaning for {arch}, which adds no sinusoids to the embeddings: leave it out, or add "
-            "--input-positions sinusoidal."
-        )
+    adds_sinusoids = any(input_positions_of(args, side) == "sinusoidal" for side in SIDES)
+    multiplies_weights = any(supports_urpe(find_encoding(encoding)) for encoding in encodings.values())
+    for name, without, reason in (
+        ("cross_attention_positions", args.no_cross_attention, "with --no-cross-attention"),
+        ("num_segments", args.segment_separator is None, "without --segment-separator"),
+        ("urpe", not multiplies_weights, f"for {arch} ({described}), which adds no bias to the logits of single keys"),
+        ("sinusoids", not adds_sinusoids, f"for {arch} without --input-positions sinusoidal"),
+    ):
+        if getattr(args, name) and without:
+            raise FlagError(f"{flag(name)} has no meaning {reason}: leave it out.")
     _check_augmentation(args)
     for key, reason in IMPOSSIBLE.items():
         if getattr(args, key, None):
@@ -201,28 +188,20 @@ def _check_augmentation(args: Namespace) -> None:
     if mode is None:
         return
     encodings = {side: find_encoding(encoding_of(args, side)) for side in SIDES}
-    effects = {cls: augmentation.effect(mode, cls, input_positions_of(args, side)) for side, cls in encodings.items()}
-    effect = augmentation.combined(effects.values())
-    if effect == augmentation.UNDEFINED:
-        cls = next(cls for cls in effects if effects[cls] == effect)
+    effect = augmentation.combined(
+        [augmentation.effect(mode, cls, input_positions_of(args, side)) for side, cls in encodings.items()]
+    )
+    if effect != augmentation.WORKS:
         raise FlagError(
-            f"--position-augmentation {mode} is not defined for {cls.name}, which reads distances between tokens or "
-            "rows of a table, not such positions: leave it out or use another encoding."
+            f"--position-augmentation {mode} {effect} {arch_of(args)}: leave it out, or use an encoding or "
+            "--input-positions that read such positions."
         )
-    if effect == augmentation.NO_EFFECT:
+    if args.cross_attention_positions or (args.urpe and mode != "shift"):
+        other = "--cross-attention-positions" if args.cross_attention_positions else "--urpe"
         raise FlagError(
-            f"--position-augmentation {mode} has no effect on {arch_of(args)}, which reads no absolute positions: "
-            "leave it out, or add --input-positions sinusoidal."
+            f"--position-augmentation {mode} cannot be used with {other}, which reads distances between tokens, "
+            "not their positions: leave one of them out."
         )
-    for other, is_set in (
-        ("--urpe", args.urpe and mode != "shift"),
-        ("--cross-attention-positions", args.cross_attention_positions),
-    ):
-        if is_set:
-            raise FlagError(
-                f"--position-augmentation {mode} cannot be used with {other}, which reads distances between tokens, "
-                "not their positions: leave one of them out."
-            )
 
 
 def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None:
@@ -237,9 +216,8 @@ def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None
     ARCH_CONFIG_REGISTRY[args._name](preset)
     at_test = {name for name, option in known_options().items() if option.at_test}  # --model-overrides may set these
     known = {action.dest for action in parser._actions} | set(vars(preset)) | {"_name", "arch"} | at_test
-    for key in vars(args):
-        if key not in known:
-            raise FlagError(f"model.{key} is not an option of {args._name}: fix its spelling or leave it out.")
+    if unknown := ", ".join(sorted(vars(args).keys() - known)):
+        raise FlagError(f"model.{unknown}: {args._name} has no such option; fix its spelling or leave it out.")
 
 
 def input_flags(args: Any) -> dict[str, bool]:

@@ -111,18 +111,14 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
                 with omegaconf_no_object_check():
                     state["cfg"] = OmegaConf.create(state["cfg"])
                 overwrite_args_by_name(state["cfg"], overrides)
-                _add_overrides(state["cfg"].get("model"), overrides)
+                model = state["cfg"].get("model")
+                if OmegaConf.is_dict(model):  # of fairseq-hydra-train; options that it lacks are dropped above
+                    known = plugin_flags() | known_options()
+                    with open_dict(model):
+                        model.update({name: value for name, value in overrides.items() if name in known})
             return _upgrade_state_dict(state)
 
     return load
-
-
-def _add_overrides(model: Any, overrides: dict[str, Any]) -> None:
-    """Sets options of this package that the configuration of fairseq-hydra-train lacks; fairseq drops these."""
-    if OmegaConf.is_dict(model):
-        ours = plugin_flags() | known_options()
-        with open_dict(model):
-            model.update({name: value for name, value in overrides.items() if name in ours})
 
 
 def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
@@ -130,14 +126,13 @@ def read_ema_safely(load_ema_from_checkpoint: Any) -> Any:
 
     @functools.wraps(load_ema_from_checkpoint)
     def load(fpath: str) -> dict[str, Any]:
-        state = load_checkpoint(fpath, mapped=False)
-        parameters = (state.get("extra_state") or {}).get("ema")
-        if not parameters:
-            raise CheckpointError(
-                f"{fpath} has no averaged parameters; use a checkpoint of a training with --store-ema."
-            )
-        copies = {name: value.float() if value.dtype == torch.half else value for name, value in parameters.items()}
-        return {**state, "model": copies}
+        with name_files_in_errors(fpath):
+            state = load_checkpoint(fpath, mapped=False)
+            averaged = state["extra_state"]["ema"].items()
+        return {
+            **state,
+            "model": {name: value.float() if value.dtype == torch.half else value for name, value in averaged},
+        }
 
     return load
 

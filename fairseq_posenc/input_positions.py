@@ -105,26 +105,19 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
         set_gain(self, resolve_gain(bias_gain, stock.embedding_dim))
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        rows = given_rows(input, self.padding_idx)
-        vectors = super().forward(input, *args, **kwargs) if rows is None else self._look_up(rows)
-        return scale_around(vectors, self.scalars["weight"], self.bias_gain)
-
-    def _look_up(self, rows: Tensor) -> Tensor:
-        """The vectors of these rows.
-
-        Raises:
-            FlagError: the table has not so many.
-        """
-        positions = current_positions()
-        assert positions is not None
-        end: Any = self.max_positions
-        if positions.extent[0] > end:
-            raise FlagError(
-                f"--position-augmentation places a token at {positions.extent[0] - 1}, and learned positions end at "
-                f"{end - 1}: increase --max-source-positions and --max-target-positions, or use shorter sentences."
-            )
+        positions: Any = current_positions()
         padding_idx: Any = self.padding_idx
-        return F.embedding(rows, self.weight, padding_idx)
+        rows = given_rows(input, padding_idx)
+        if rows is None:
+            vectors = super().forward(input, *args, **kwargs)
+        elif positions.extent[0] > self.max_positions:
+            raise FlagError(
+                f"learned positions end at {self.max_positions}: increase --max-source-positions and "
+                "--max-target-positions, or use shorter sentences."
+            )
+        else:
+            vectors = F.embedding(rows, self.weight, padding_idx)
+        return scale_around(vectors, self.scalars["weight"], self.bias_gain)
 
 
 def replace_input_positions(stack: Any, bias_gain: float | str | None, sinusoids: str | None) -> None:

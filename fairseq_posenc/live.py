@@ -71,7 +71,13 @@ class PositionLog(nn.Module):
             stack, layer = place
             self._distances[f"distance/{stack}.{layer + 1}"] = _mean_distance(observed.shares, *sides[stack])
 
-        self._running.enter_context(observing(_with_words_as_keys(model), see))
+        # Projected keys are no words and have no distances.
+        words = {
+            place: module
+            for place, module in attentions(model).items()
+            if not (isinstance(module, PositionAttention) and module.position_encoding.facts.projects_length)
+        }
+        self._running.enter_context(observing(words, see))
 
     def end(self, model: Any, args: tuple[Any, ...], output: Any) -> None:
         """Hands what was observed to fairseq's statistics."""
@@ -85,15 +91,6 @@ class PositionLog(nn.Module):
             self._latest[name] = float(f"{value:.4g}")
             # Not log_scalar: fairseq saves its meters in checkpoints, and prints None after it has reset them.
             metrics.log_derived(name, lambda _, name=name: self._latest[name], PRIORITY)
-
-
-def _with_words_as_keys(model: Any) -> dict[Place, Any]:
-    """The attention modules, without those that attend to projected keys, which have no distances."""
-    return {
-        place: module
-        for place, module in attentions(model).items()
-        if not (isinstance(module, PositionAttention) and module.position_encoding.facts.projects_length)
-    }
 
 
 def _mean_distance(shares: Tensor, queries: Tensor, keys: Tensor) -> Tensor:

@@ -107,25 +107,14 @@ class PositionTransformer(TransformerModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionEncoder:
-        encodings = _layer_encodings(cfg, "source", cfg.max_source_positions, bidirectional=True)
-        settings = _settings(cfg, "source", src_dict, encodings)
+        settings = _settings(cfg, "source", src_dict)
         return PositionEncoder(_with_input_positions(cfg, "source"), src_dict, embed_tokens, settings)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionDecoder:
-        cross_attention = None
-        if cfg.cross_attention_positions:
-            longest = max(cfg.max_source_positions, cfg.max_target_positions)
-            cross_attention = _layer_encodings(cfg, "target", longest, bidirectional=True)
-        encodings = _layer_encodings(cfg, "target", cfg.max_target_positions, bidirectional=False)
-        settings = _settings(cfg, "target", tgt_dict, encodings, cross_attention)
-        return PositionDecoder(
-            _with_input_positions(cfg, "target"),
-            tgt_dict,
-            embed_tokens,
-            settings,
-            no_encoder_attn=cfg.no_cross_attention,
-        )
+        settings = _settings(cfg, "target", tgt_dict)
+        cfg = _with_input_positions(cfg, "target")
+        return PositionDecoder(cfg, tgt_dict, embed_tokens, settings, no_encoder_attn=cfg.no_cross_attention)
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
@@ -212,14 +201,15 @@ def _with_input_positions(cfg: Any, side: str) -> Any:
     return cfg
 
 
-def _settings(
-    cfg: Any, side: str, dictionary: Any, encodings: LayerEncodings, cross_attention: LayerEncodings | None = None
-) -> StackSettings:
-    """The settings of a stack with these encodings."""
+def _settings(cfg: Any, side: str, dictionary: Any) -> StackSettings:
+    """The settings of a stack."""
     longest = getattr(cfg, f"max_{side}_positions")
     encoding = find_encoding(encoding_of(cfg, side))
+    cross_attention = None
+    if side == "target" and cfg.cross_attention_positions:
+        cross_attention = _layer_encodings(cfg, side, max(cfg.max_source_positions, longest), bidirectional=True)
     return StackSettings(
-        encodings,
+        _layer_encodings(cfg, side, longest, bidirectional=side == "source"),
         cross_attention,
         separator=_separator(cfg, dictionary, side),
         recomputed=cfg.checkpoint_activations,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import inspect
 import logging
 import os
 import signal
@@ -74,15 +73,9 @@ def enter_command() -> None:
     train, and write to the directory of the resumed training.
     """
     hide_tracebacks()
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        die_with_parent()
-
-
-def die_with_parent() -> None:
-    """Makes Linux kill this process when its parent ends. Does nothing on other systems."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)  # only Linux has it
+    if prctl is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: when its parent ends, the process is killed
 
 
 def keep_every_sentence(batch_by_size: Any) -> Any:
@@ -162,23 +155,19 @@ def allow_bf16_without_tpu(convert: Any) -> Any:
 
 def ignore_dummy_sizes(train_step: Any) -> Any:
     """Excludes dummy batches, whose gradient is ignored, from the sizes and statistics of an update too."""
-    signature = inspect.signature(train_step)
 
     @functools.wraps(train_step)
-    def step(*args: Any, **kwargs: Any) -> tuple[Any, Any, dict[str, Any]]:
-        loss, sample_size, logging_output = train_step(*args, **kwargs)
-        if signature.bind(*args, **kwargs).arguments.get("ignore_grad"):
-            sample_size, logging_output = sample_size * 0, _zeros_like(logging_output)
-        return loss, sample_size, logging_output
+    def step(
+        task: Any, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        loss, sample_size, logged = train_step(task, sample, model, criterion, optimizer, update_num, ignore_grad)
+        if ignore_grad:
+            sample_size *= 0
+            # Criteria of several tasks also log dictionaries, which stay.
+            logged = {name: value * 0 if hasattr(value, "__mul__") else value for name, value in logged.items()}
+        return loss, sample_size, logged
 
     return step
-
-
-def _zeros_like(logged: Any) -> Any:
-    """Replaces numbers by zeros, also in nested dictionaries, which criteria of several tasks log."""
-    if isinstance(logged, dict):
-        return {name: _zeros_like(value) for name, value in logged.items()}
-    return logged * 0 if hasattr(logged, "__mul__") else logged
 
 
 #: (owner, name, what wraps the function), in the order in which they are installed

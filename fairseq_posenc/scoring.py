@@ -12,22 +12,16 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from .trained import Trained
 
-#: tokens of a batch of pairs, padding included; few, since the output is a distribution for each token
+#: tokens of the longer side of a batch, padding included, or the longest sentence; few, since the output is a
+#: distribution for each token
 BATCH_TOKENS = 2000
 
 
-def batches(
-    sources: Sequence[Tensor], targets: Sequence[Tensor] | None = None, max_tokens: int = BATCH_TOKENS
-) -> Iterator[list[int]]:
-    """Groups sentences, or pairs, of similar length, those of one source together; yields the indices of each batch.
-
-    Args:
-        max_tokens: maximum number of tokens of a batch of the longer side including padding, raised to the longest
-            sentence.
-    """
+def batches(sources: Sequence[Tensor], targets: Sequence[Tensor] | None = None) -> Iterator[list[int]]:
+    """Groups sentences, or pairs, of similar length, those of one source together; yields the indices of each batch."""
     lengths = [max(map(len, pair)) for pair in zip(sources, targets or sources, strict=True)]
     order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), sources[number].tolist()))
-    most = max([max_tokens, *lengths])
+    most = max([BATCH_TOKENS, *lengths])
     for batch in data_utils.batch_by_size(np.array(order, dtype=np.int64), lengths.__getitem__, max_tokens=most):
         yield [int(number) for number in batch]
 
@@ -45,7 +39,6 @@ def log_probabilities(
     sources: Sequence[Tensor],
     targets: Sequence[Tensor],
     suppressed: Sequence[int] = (),
-    max_tokens: int = BATCH_TOKENS,
 ) -> list[np.ndarray]:
     """Log-probability of each target token given its prefix, in nats.
 
@@ -55,14 +48,13 @@ def log_probabilities(
         sources: one for each target; each ends in </s>.
         targets: may end in </s>.
         suppressed: indices that are excluded from the softmax.
-        max_tokens: of a batch, see :func:`batches`.
 
     Returns:
         (length,) for each target.
     """
     found: dict[int, np.ndarray] = {}
     pad, eos = trained.target.pad(), trained.target.eos()
-    for numbers in tqdm(list(batches(sources, targets, max_tokens)), unit="batch", leave=False, disable=None):
+    for numbers in tqdm(list(batches(sources, targets)), unit="batch", leave=False, disable=None):
         chosen = [targets[number] for number in numbers]
         previous, wanted = (
             data_utils.collate_tokens(chosen, pad, eos, left_pad=False, move_eos_to_beginning=shifted).to(

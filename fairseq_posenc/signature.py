@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arguments import SIDES, encoding_of, flag_values, input_positions_of, typed_options
+from .arguments import SIDES, encoding_of, input_positions_of, typed_options
 from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
-from .encodings.contract.options import DEFAULT_NUM_SEGMENTS
+from .encodings.contract.options import DEFAULT_NUM_SEGMENTS, flags_of
 from .encodings.contract.registry import default_options, has_scalars, supports_urpe
 from .errors import CheckpointError
 
@@ -40,7 +40,9 @@ def describe_positions(args: Any) -> dict[str, Any]:
 
 def _describe_side(args: Any, side: str) -> dict[str, Any]:
     name = encoding_of(args, side)
-    described = {"encoding": name, "input_positions": input_positions_of(args, side), **flag_values(args, name)}
+    typed, flags = typed_options(args, name), flags_of(ENCODINGS[name].options)
+    described: dict[str, Any] = {"encoding": name, "input_positions": input_positions_of(args, side)}
+    described |= {option: value for option, value in typed.items() if option in flags}
     longest = getattr(args, f"max_{side}_positions", None)
     if longest is not None and "max_positions" in ENCODINGS[name].options:
         described["max_positions"] = longest
@@ -83,11 +85,6 @@ def encode_signature(description: Mapping[str, Any]) -> Tensor:
     return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
 
 
-def decode_signature(signature: Tensor) -> str:
-    """The JSON text of a record, as it was written."""
-    return bytes(signature.tolist()).decode()
-
-
 def parse_signature(signature: Any) -> dict[str, Any]:
     """Parses the description of positions in a record.
 
@@ -95,7 +92,7 @@ def parse_signature(signature: Any) -> dict[str, Any]:
         CheckpointError: it is not a record of this package.
     """
     try:
-        description: dict[str, Any] = json.loads(decode_signature(signature))
+        description: dict[str, Any] = json.loads(bytes(signature.tolist()))
     except ValueError:  # not bytes, or not JSON in UTF-8
         raise CheckpointError(
             f"its {SIGNATURE} is not a record of positions; use a file that fairseq-train wrote."

@@ -3,7 +3,6 @@
 import copy
 import gc
 import io
-import json
 import math
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
 from fairseq_posenc.positions import Positions
-from fairseq_posenc.signature import SIGNATURE, decode_signature
+from fairseq_posenc.signature import SIGNATURE, parse_signature
 from tests.models import (
     batch,
     build_model,
@@ -417,7 +416,7 @@ WIDE = ("--encoder-embed-dim", "36", "--encoder-attention-heads", "4")
 def test_a_checkpoint_records_the_encoding_and_options_that_are_not_at_their_defaults(name, flags, recorded):
     """Gains as numbers in each stack where they act: the root of a head's width, or of the embeddings' for auto."""
     model = build_model(f"transformer_{name}_tiny", *flags)
-    assert json.loads(decode_signature(model.position_version)) == {"encoding": name, **recorded}
+    assert parse_signature(model.position_version) == {"encoding": name, **recorded}
 
 
 RANDOM = ("--position-augmentation", "random")
@@ -479,7 +478,7 @@ def test_encoder_and_decoder_may_have_different_encodings_each_with_its_own_defa
     shaw, t5 = model.encoder.layers[0].self_attn.position_encoding, model.decoder.layers[0].self_attn.position_encoding
     between = model.decoder.layers[0].encoder_attn.position_encoding
     assert (shaw.clipping_distance, t5.bidirectional, between.bidirectional) == (16, False, True)
-    assert json.loads(decode_signature(model.position_version)) == {
+    assert parse_signature(model.position_version) == {
         "encoding": "shaw",
         "position_sharing": "head",
         "target": {"encoding": "t5", "position_sharing": "head"},

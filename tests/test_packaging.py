@@ -47,14 +47,6 @@ def test_prints_only_the_directory_from_anywhere(tmp_path: Path) -> None:
     assert result.stdout == f"{ROOT / 'fairseq_posenc'}\n"
 
 
-def test_takes_no_arguments(tmp_path: Path) -> None:
-    # As a file, to save the import of fairseq.
-    result = run([sys.executable, ROOT / "fairseq_posenc" / "__main__.py", "--arch"], tmp_path)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert "takes no arguments (got '--arch')" in result.stderr
-
-
 @pytest.mark.parametrize("contents", ["", "raise ValueError('mutable default')"])
 def test_a_fairseq_that_cannot_work_is_refused_in_one_sentence(tmp_path: Path, contents: str) -> None:
     """An old one, and one that this Python cannot import."""

@@ -34,12 +34,13 @@ def alone(model, source, target):
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "diet_abs", "forget"])
-def test_scores_are_those_without_a_batch(name):
+def test_scores_are_those_without_a_batch(name, monkeypatch):
     one = trained(name)
     sources, targets = pairs()
     expected = [alone(one.model, source, target) for source, target in zip(sources, targets, strict=True)]
     assert not np.allclose(expected[0][:1], expected[2][:1])
     for max_tokens in (30, 2000):
-        found = log_probabilities(one, sources, targets, (), max_tokens)
+        monkeypatch.setattr("fairseq_posenc.scoring.BATCH_TOKENS", max_tokens)
+        found = log_probabilities(one, sources, targets)
         for value, score in zip(expected, found, strict=True):
             np.testing.assert_allclose(score, value, rtol=0, atol=1e-6)

@@ -44,7 +44,7 @@ FLAGS = {
 }
 
 
-WORKS, NO_EFFECT, UNDEFINED = "works", "no effect", "undefined"
+WORKS, NO_EFFECT, UNDEFINED = "works with", "has no effect on", "is not defined for"
 
 
 def effect(mode: str, encoding: type[PositionEncoding], input_positions: str) -> str:
@@ -84,8 +84,8 @@ def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positio
     mode = cfg.position_augmentation
     if mode is None or effect(mode, encoding, input_positions) == NO_EFFECT:
         return Augmentation()
-    given = {name: getattr(cfg, name) for name in DEFAULTS[mode]}
-    values = {name: DEFAULTS[mode][name] if value is None else value for name, value in given.items()}
+    given = {name: getattr(cfg, name) for name in DEFAULTS[mode] if getattr(cfg, name) is not None}
+    values = DEFAULTS[mode] | given
     table = longest if encoding.facts.reads == "integers" or input_positions == "learned" else None
     if mode == "cape":
         return Cape(values["cape_global_shift"], values["cape_local_shift"], values["cape_scale"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..errors import CheckpointError, few
+from ..errors import CheckpointError, brief, few
 from ..signature import SIGNATURE, read_signature
 from .loading import StrPath, check_finite, load_checkpoint
 from .training import differences, training_settings
@@ -56,74 +56,51 @@ def average_checkpoints(
         raise CheckpointError("There are no checkpoints to average; name at least one file.")
     if output.resolve() in [source.resolve() for source in sources]:
         raise CheckpointError(f"{output} is one of the checkpoints to average; choose another output.")
-    mean: _Mean | None = None
+    first = load_checkpoint(sources[0])
+    model = copy.copy(first["model"])  # with the versions of modules, which load_state_dict reads
+    owners = _owners(model)
+    sums = {
+        # half precision would round in each addition
+        name: torch.zeros_like(model[name], dtype=torch.promote_types(model[name].dtype, torch.float32))
+        for name in dict.fromkeys(owners.values())
+        if model[name].is_floating_point()
+    }
+    newest: dict[str, Any] = {}
     for source in sources:
         report(source)
         state = load_checkpoint(source)
-        mean = mean or _Mean(source, state)
-        mean.add(source, state, allow_different_runs)
+        _check_same(source, state, sources[0], first, allow_different_runs)
+        for name, total in sums.items():
+            check_finite(source, name, state["model"][name])
+            total += state["model"][name]
+        if not newest or _updates(state) >= _updates(newest):
+            newest = {part: state[part] for part in state if part not in ("model", "last_optimizer_state")}
         del state  # before the next file is read: a file of an old torch is not mapped, but read as a whole
-    assert mean is not None
-    _write(mean.checkpoint(sources), output)
+    for name, total in sums.items():
+        model[name] = total.div_(len(sources)).to(model[name].dtype)
+    model.update({name: model[owner] for name, owner in owners.items()})
+    extra = {
+        "train_iterator": (newest.get("extra_state") or {}).get("train_iterator"),
+        "averaged_from": [os.fspath(source) for source in sources],
+    }
+    _write({**newest, "model": model, "extra_state": extra}, output)
     return output
 
 
-class _Mean:
-    """The mean of checkpoints of one model. `source`, the first checkpoint, defines the model."""
-
-    def __init__(self, source: Path, state: Mapping[str, Any]) -> None:
-        self.source = source
-        self.settings = training_settings(state)
-        self.count = 0
-        self.newest: dict[str, Any] = {}
-        self.kinds = _kinds(state["model"])
-        self.dtypes = {name: value.dtype for name, value in state["model"].items() if value.is_floating_point()}
-        #: of each parameter, the first name of the same tensor: another name only for tied parameters
-        self.owners = _owners(state["model"])
-        self.model = copy.copy(state["model"])  # with the versions of modules, which load_state_dict reads
-        for name, value in self.model.items():
-            if self.owners[name] != name:
-                self.model[name] = self.model[self.owners[name]]
-            elif name in self.dtypes:
-                dtype = torch.promote_types(value.dtype, torch.float32)  # half precision would round in each addition
-                self.model[name] = torch.zeros(value.shape, dtype=dtype)
-            else:
-                self.model[name] = value.clone()
-
-    def add(self, source: Path, state: Mapping[str, Any], allow_different_runs: bool) -> None:
-        """Adds one file; CheckpointError if its training has diverged, or is of another model or training."""
-        found = "; ".join(differences(training_settings(state), self.settings))
-        if found and not allow_different_runs:
-            raise CheckpointError(
-                f"{source} and {self.source} are of different trainings ({found}); average only checkpoints of one "
-                "training, or give --allow-different-runs to average them anyway."
-            )
-        kinds = _kinds(state["model"])
-        differing = [name for name in kinds | self.kinds if kinds.get(name) != self.kinds.get(name)]
-        if differing:
-            where = (f"{name} ({kinds.get(name, 'missing')}, {self.kinds.get(name, 'missing')})" for name in differing)
-            raise CheckpointError(
-                f"{source} and {self.source} differ in {few(where)}, which cannot be averaged; average only "
-                "checkpoints of one training."
-            )
-        for name in self.dtypes:
-            if self.owners[name] == name:
-                check_finite(source, name, state["model"][name])
-                self.model[name].add_(state["model"][name])
-        self.count += 1
-        if not self.newest or _updates(state) >= _updates(self.newest):
-            self.newest = {part: state[part] for part in state if part not in ("model", "last_optimizer_state")}
-
-    def checkpoint(self, sources: list[Path]) -> dict[str, Any]:
-        """The newest checkpoint with the mean parameters, without what only resuming needs. It consumes the sums."""
-        for name, dtype in self.dtypes.items():
-            owner = self.owners[name]
-            self.model[name] = self.model[owner] if owner != name else self.model[name].div_(self.count).to(dtype)
-        extra = {
-            "train_iterator": (self.newest.get("extra_state") or {}).get("train_iterator"),
-            "averaged_from": [os.fspath(source) for source in sources],
-        }
-        return {**self.newest, "model": self.model, "extra_state": extra}
+def _check_same(
+    source: Path, state: Mapping[str, Any], other: Path, first: Mapping[str, Any], allow_different_runs: bool
+) -> None:
+    """Refuses two checkpoints that are of different trainings or models."""
+    found = "; ".join(differences(training_settings(state), training_settings(first)))
+    if found and not allow_different_runs:
+        raise CheckpointError(
+            f"{source} and {other} are of different trainings ({found}); average only checkpoints of one "
+            "training, or give --allow-different-runs to average them anyway."
+        )
+    if unlike := list(differences(_kinds(state["model"]), _kinds(first["model"]))):
+        raise CheckpointError(
+            f"{source} and {other} are of different models ({few(unlike)}); average only checkpoints of one training."
+        )
 
 
 def _updates(state: Mapping[str, Any]) -> int:
@@ -144,11 +121,11 @@ def _kinds(model: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _owners(model: Mapping[str, Any]) -> dict[str, str]:
+    """Of each tensor, the first name of the same tensor: another name only for tied parameters."""
     by_memory: dict[object, str] = {}
     owners: dict[str, str] = {}
     for name, value in model.items():
-        memory = (value.data_ptr(), value.dtype, value.shape, value.stride()) if value.numel() else name
-        owners[name] = by_memory.setdefault(memory, name)
+        owners[name] = by_memory.setdefault((value.data_ptr(), value.dtype, value.shape, value.stride()), name)
     return owners
 
 
@@ -162,9 +139,8 @@ def _write(state: Mapping[str, Any], output: Path) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, output)
     except (OSError, RuntimeError) as error:  # torch reports a missing directory or a full disk as a RuntimeError
-        reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise CheckpointError(
-            f"{output} cannot be written ({reason}); check the directory, its permissions and free space."
+            f"{output} cannot be written ({brief(error)}); check the directory, its permissions and free space."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -8,14 +8,8 @@ from pathlib import Path
 from ..errors import CheckpointError, few
 from .loading import StrPath
 
-#: by unit: the names of its checkpoints, and how a training keeps more of them
-_KINDS = {
-    "epoch": (r"checkpoint(\d+)\.pt", "keep more with --keep-last-epochs"),
-    "update": (
-        r"checkpoint_\d+_(\d+)\.pt",
-        "save more with --save-interval-updates, keep more with --keep-interval-updates",
-    ),
-}
+#: by unit: the names of its checkpoints
+_NAMES = {"epoch": r"checkpoint(\d+)\.pt", "update": r"checkpoint_\d+_(\d+)\.pt"}
 
 
 def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None = None) -> list[Path]:
@@ -29,12 +23,11 @@ def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None
     Raises:
         CheckpointError: there are fewer than `n`.
     """
-    pattern, fix = _KINDS[unit]
     directory = Path(directory)
     if not directory.is_dir():
         raise CheckpointError(f"{directory} is not a directory; name the --save-dir of fairseq-train.")
     # Other files are copies (checkpoint_best.pt, checkpoint_last.pt) or checkpoints of the other kind.
-    found = ((re.fullmatch(pattern, path.name), path) for path in directory.iterdir())
+    found = ((re.fullmatch(_NAMES[unit], path.name), path) for path in directory.iterdir())
     numbered = sorted((int(match[1]), path) for match, path in found if match)
     chosen = [(number, path) for number, path in numbered if up_to is None or number <= up_to]
     if len(chosen) < n:
@@ -42,6 +35,7 @@ def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None
         raise CheckpointError(
             f"{directory} holds {len(chosen)} {unit} checkpoints{bound} "
             f"({few(path.name for _, path in chosen)}), {n} were asked for; "
-            f"ask for fewer, or train again and {fix}."
+            "ask for fewer, or train again and keep more (--keep-last-epochs, or --save-interval-updates and "
+            "--keep-interval-updates)."
         )
     return [path for _, path in chosen[-n:]]

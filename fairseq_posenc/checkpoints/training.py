@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from fairseq.dataclass.configs import FairseqConfig
+
 from ..arguments import plugin_flags
 from ..augmentation import choice as augmentation
 from ..hardware import is_hardware
 from ..signature import SIGNATURE
 
-#: settings that count, of the groups that every training has
+#: the settings that every training has, by group, and those of them that count
+_GENERAL = [fields(field.default) for field in fields(FairseqConfig) if is_dataclass(field.default)]
 _COUNTED = {
     *("seed", "lr", "clip_norm", "sentence_avg", "use_bmuf", "skip_remainder_batch", "train_subset", "curriculum"),
     "finetune_from_model",
@@ -31,11 +34,11 @@ _MAY_BE_MISSING = {"source_lang", "target_lang", "data", "finetune_from_model"}
 def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are equal in all checkpoints of one training; empty without a configuration.
 
-    A configuration has groups (model, optimization, checkpoint, ...), or, in files of old versions, one namespace. A
-    record of positions in the checkpoint replaces the flags of positions.
+    A configuration has groups (model, optimization, checkpoint, ...), or, in files of old versions, one namespace
+    (``args``). A record of positions in the checkpoint replaces the flags of positions.
     """
-    given = _flat(state.get("cfg")) or _flat(state.get("args"))
-    ignored = (_general_settings() - _COUNTED) | _MAY_DIFFER
+    given = _settings(state.get("cfg") or {"model": state.get("args")})
+    ignored = ({field.name for group in _GENERAL for field in group} - _COUNTED) | _MAY_DIFFER
     if SIGNATURE in state["model"]:
         ignored |= plugin_flags().keys() - augmentation.FLAGS.keys()  # the record leaves out augmentation
     found = {
@@ -58,36 +61,20 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """In which settings two checkpoints show that they are of different trainings, each as a clause.
-
-    Args:
-        one, other: their :func:`training_settings`.
-    """
+    """Where two checkpoints differ in settings of their trainings, or in facts about their models, each as a clause."""
     for name in sorted(one.keys() | other.keys()):
         known = name not in _MAY_BE_MISSING or (name in one and name in other)
         if known and one.get(name) != other.get(name):
             yield f"{name} is {one.get(name, '(not set)')} and {other.get(name, '(not set)')}"
 
 
-def _general_settings() -> set[str]:
-    """The names of the settings that every training has."""
-    from fairseq.dataclass.configs import FairseqConfig
-
-    groups = [field.default for field in fields(FairseqConfig) if is_dataclass(field.default)]
-    return {field.name for group in groups for field in fields(group)}
-
-
-def _flat(configuration: Any, group: str = "", prefix: str = "") -> dict[str, Any]:
-    """All settings in one dict, the choice of a component (``_name``) under the name of its group."""
+def _settings(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a configuration's groups, and the name of the group's component (``_name``) as the group's."""
     found: dict[str, Any] = {}
-    values = vars(configuration) if isinstance(configuration, Namespace) else configuration
-    if not isinstance(values, dict):
-        return found
     # The model's group first: as a namespace it repeats the settings of all groups.
-    for key, value in sorted(values.items(), key=lambda item: item[0] != "model"):
-        if isinstance(value, dict | Namespace):
-            # The model's settings may be nested; those of two groups have different names.
-            found |= _flat(value, key, f"{prefix}{key}." if group else "")
-        else:
-            found[f"{prefix}{key}" if key != "_name" else group] = value
+    for group in sorted(configuration.keys() - {"job_logging_cfg"}, key=lambda group: group != "model"):
+        values = configuration[group]
+        values = vars(values) if isinstance(values, Namespace) else values
+        if isinstance(values, dict):
+            found |= {**values, group: values.get("_name"), "_name": None}
     return found

