@@ -42,8 +42,8 @@ def extract_safely(load_archive_file: Any) -> Any:
     return load
 
 
-def send_whole(_broadcast_object_slow: Any) -> Any:
-    """Sends an object, such as the configuration in a checkpoint, as torch does, from one process to the others."""
+def send_by_pickle(_broadcast_object_slow: Any) -> Any:
+    """Sends an object to the other processes as torch does; fairseq reads it as a file, which may hold fewer types."""
 
     @functools.wraps(_broadcast_object_slow)
     def broadcast(obj: Any, src_rank: int, group: Any, dist_device: Any) -> Any:
@@ -55,21 +55,24 @@ def send_whole(_broadcast_object_slow: Any) -> Any:
 
 
 def literal(text: Any, *_: Any) -> Any:
-    """Replaces ``eval``: the value of a Python literal, or of literals with operators, as for lists of layers.
+    """Replaces ``eval``: the value of a Python literal; lists may be repeated and joined, as those of layers are.
 
     Raises:
+        TypeError: it is no text, as ``eval`` says.
         ValueError: it names or calls anything.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text")
     tree = ast.parse(text.strip(), mode="eval")
     if not all(isinstance(node, _LITERAL) for node in ast.walk(tree)):
         raise ValueError(f"fairseq would run the setting {text!r} as code; it must be a literal")
     return eval(compile(tree, "<setting>", "eval"))
 
 
-#: the syntax of literals, and of operators: ``[(512, 3)] * 4 + [(1024, 3)]``
+#: the syntax of literals, and of lists that are repeated and joined: ``[(512, 3)] * 4 + [(1024, 3)]``
 _LITERAL = (
     *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Load),
-    *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+    *(ast.UnaryOp, ast.UAdd, ast.USub, ast.BinOp, ast.Add, ast.Mult),
 )
 
 

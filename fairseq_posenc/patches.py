@@ -1,9 +1,9 @@
 """Patches of fairseq, which fix silent errors: :data:`PATCHES` lists them.
 
 Importing the package installs them for all models of the process, unless the environment variable
-FAIRSEQ_POSENC_PATCHES is 0. They replace functions in fairseq's own modules only, and ``eval`` in
-these by one that accepts literals only. What else fairseq's commands need is done only in a process that runs one of
-them (:func:`enter_command`).
+FAIRSEQ_POSENC_PATCHES is 0. They replace functions in fairseq's own modules only, and ``eval`` in these by one that
+accepts literals only. What else fairseq's commands need is done only in a process that runs one of them
+(:func:`enter_command`).
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # `from_pretrained` extracts archives whose members may be written outside the target directory.
     (file_utils, "load_archive_file", checkpoint_patches.extract_safely),
     # Several processes cannot resume: torch refuses the configuration that the first sends to the others.
-    (distributed_utils, "_broadcast_object_slow", checkpoint_patches.send_whole),
+    (distributed_utils, "_broadcast_object_slow", checkpoint_patches.send_by_pickle),
     # The error for a damaged or incompatible checkpoint does not name the file, or hides the cause.
     (checkpoint_utils, "load_model_ensemble_and_task", checkpoint_patches.explain_load_errors),
     # A training that resumes after its last update makes one more, since --max-update is checked after an update only.

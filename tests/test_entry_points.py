@@ -1,13 +1,27 @@
 """Every entry point of fairseq as users call it: command lines in subprocesses, on a toy corpus."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.model import PositionTransformer
-from tests.toy import PACKAGE, SOURCE, binarize, generate, hydra_train, hypotheses, make_corpus, run_fairseq, train
+from tests.toy import (
+    PACKAGE,
+    SOURCE,
+    TINY,
+    binarize,
+    generate,
+    hydra_train,
+    hypotheses,
+    make_corpus,
+    run_fairseq,
+    train,
+)
 
 SHAW = "transformer_shaw_tiny"
 PENALTY_TASK = "translation_gnmt_penalty"
@@ -199,6 +213,34 @@ def test_trains_and_resumes_under(data, tmp_path, flags):
     more = losses(posenc_train(data, tmp_path, SHAW, "--position-sharing", "layer", "--max-update", "4", *flags))
     assert sorted(more) == [3, 4]
     assert all(loss == loss and loss < 20 for loss in {**first, **more}.values())
+
+
+def test_two_processes_resume_and_equal_one_with_twice_the_batches(data, shaw, tmp_path):
+    start = ("--restore-file", shaw[0] / "checkpoint_last.pt", "--reset-dataloader", "--clipping-distance", "4")
+    common = [*start, "--max-update", "8", "--ddp-backend", "legacy_ddp", "--dropout", "0"]
+    alone = losses(posenc_train(data, tmp_path / "one", SHAW, *common, "--update-freq", "2"))
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nfrom fairseq_cli.train import cli_main\nsys.exit(cli_main())\n")
+    flags = [
+        *(data, "--arch", SHAW, *TINY, "--save-dir", tmp_path / "two", "--cpu", "--user-dir", PACKAGE),
+        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--seed", "1", "--num-workers", "0"),
+        *("--required-batch-size-multiple", "1", "--disable-validation", "--no-progress-bar", "--log-format", "simple"),
+        *("--log-interval", "1", "--data-buffer-size", "0", *common),
+        *("--distributed-backend", "gloo", "--distributed-world-size", "2"),
+        *("--distributed-init-method", "env://", "--distributed-no-spawn", "--distributed-rank", "-1"),
+    ]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script]
+    run = subprocess.run(
+        list(map(str, [*launcher, *flags])),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    together = losses(run.stdout + run.stderr)
+    assert sorted(together) == [7, 8]
+    assert together == pytest.approx(alone, abs=2e-3)
 
 
 def test_fine_tunes_from_a_stock_checkpoint(data, stock, shaw, tmp_path):

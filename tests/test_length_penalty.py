@@ -2,6 +2,7 @@
 command lines is tested in test_entry_points.py).
 """
 
+import math
 from argparse import Namespace
 
 import pytest
@@ -72,6 +73,36 @@ def test_it_equals_a_naive_search_over_a_real_model():
     lengths = {len(tokens) for tokens in best[POWER]}
     assert len(lengths) > 1, "sentences that all end alike show nothing"
     assert best[POWER] != best[TASK]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampling": True, "sampling_topk": 5},
+        {"diverse_beam_groups": 2},
+        {"match_source_len": True},
+        {"no_repeat_ngram_size": 2, "min_len": 6, "prefix": 2},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_every_kind_of_search_applies_it(options):
+    """A score is the sum of the tokens' scores divided by the penalty in every kind of search."""
+    task, model = make_task(), build_model("transformer_shaw_tiny", seed=4)
+    sources = sentences(task, [3, 9, 5])
+    source = batch(task, sources, left_pad=True)
+    generator = make_generator(TASK, model, beam=4, **options)
+    lengths = source.ne(task.source_dictionary.pad()).sum(1)
+    target = batch(task, sources, left_pad=False)
+    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target}
+    prefix = {"prefix_tokens": target[:, : options["prefix"]]} if "prefix" in options else {}
+    torch.manual_seed(1)
+    rows = generator.generate([model], {"net_input": inputs, "target": target}, **prefix)
+    # With --match-source-len the score of a hypothesis that is too long is minus infinity.
+    found = [one for row in rows for one in row if one["score"] > -math.inf]
+    assert len(found) >= 3
+    for one in found:
+        expected = one["positional_scores"].sum() / ((5 + len(one["tokens"])) / 6) ** 0.6
+        assert float(one["score"]) == pytest.approx(float(expected), abs=1e-4)
 
 
 def test_scoring_a_reference_applies_no_penalty():

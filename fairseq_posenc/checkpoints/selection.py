@@ -38,4 +38,4 @@ def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None
             "ask for fewer, or train again and keep more (--keep-last-epochs, or --save-interval-updates and "
             "--keep-interval-updates)."
         )
-    return [path for _, path in chosen[-n:]]
+    return [path for _, path in chosen[len(chosen) - n :]]

@@ -12,8 +12,9 @@ from typing import Any
 
 from ctranslate2.converters import Converter
 from ctranslate2.specs import transformer_spec
+from sentencepiece import SentencePieceProcessor
 
-from ..errors import ExportError
+from ..errors import ExportError, brief
 from ..trained import Trained, load_trained
 from .specification import make_specification
 from .text import sample_sentences
@@ -61,7 +62,7 @@ def export(
     check_output(output, force)
     trained = load_trained(checkpoint, data, model_overrides)
     subwords = sentencepiece or trained.sentencepiece
-    sources, what = sample_sentences(trained, sample, subwords)
+    sources, what = sample_sentences(trained, sample, None if subwords is None else _sentencepiece(subwords))
     converter = PositionConverter(trained, subwords)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as name:
         made = converter.convert(f"{name}/float32")
@@ -80,8 +81,22 @@ def export(
         check_output(output, force)  # something may have been written there since the first check
         if output.exists():
             output.rename(Path(name, "replaced"))
-        Path(made).rename(output)
+        try:
+            Path(made).rename(output)
+        except BaseException:
+            if Path(name, "replaced").exists():
+                Path(name, "replaced").rename(output)
+            raise
     return verification
+
+
+def _sentencepiece(path: Path) -> SentencePieceProcessor:
+    try:
+        return SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ExportError(
+            f"{path} is not a SentencePiece model ({brief(error)}): name that of the data by --sentencepiece."
+        ) from None
 
 
 class PositionConverter(Converter):

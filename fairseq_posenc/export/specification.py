@@ -68,7 +68,7 @@ def check(model: Any) -> None:
     }
     for what, present in unsupported.items():
         if present:
-            raise refusal(what, "train without it")
+            raise refusal(what, "train another model for it")
 
 
 def _encoder(encoder: Any) -> transformer_spec.TransformerEncoderSpec:

@@ -18,33 +18,32 @@ from ..trained import Trained
 SENTENCES = 40
 
 
-def sample_sentences(trained: Trained, sample: Path | None, sentencepiece: Path | None) -> tuple[list[Tensor], str]:
+def sample_sentences(
+    trained: Trained, sample: Path | None, subwords: SentencePieceProcessor | None
+) -> tuple[list[Tensor], str]:
     """Source sentences to compare on, and a description of where they are from.
 
     They are the lines of ``sample`` or, if that is None, evenly spaced ones of the validation or test set, or random
     ones if the data has no such set.
 
     Args:
-        sentencepiece: the SentencePiece model that segments ``sample``; without one, its lines are segmented already.
+        subwords: the SentencePiece model that segments ``sample``; without one, its lines are segmented already.
 
     Returns:
         tensors of indices with </s>, (length,), int64; without empty lines, which CTranslate2 does not translate, and
         those that are longer than the model accepts.
 
     Raises:
-        ExportError: the sample or the SentencePiece model cannot be read, or no line is left.
+        ExportError: the sample cannot be read, or no line is left.
     """
     if sample is not None:
         try:
             lines = sample.read_text(encoding="utf-8").splitlines()
-            split = (
-                SentencePieceProcessor(model_file=str(sentencepiece)).encode_as_pieces if sentencepiece else str.split
-            )
-        except (OSError, RuntimeError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ExportError(
-                f"{sample} or {sentencepiece} cannot be read ({brief(error)}): name a UTF-8 text with one sentence a "
-                "line, and the SentencePiece model of the data."
+                f"{sample} cannot be read ({brief(error)}): name a UTF-8 text with one sentence a line."
             ) from None
+        split = str.split if subwords is None else subwords.encode_as_pieces
         encoded = (trained.source.encode_line(line, split, add_if_not_exist=False).long() for line in lines)
         if found := [sentence for sentence in encoded if len(sentence) > 1 and trained.accepts(sentence)]:
             return found, f"lines of {sample}"

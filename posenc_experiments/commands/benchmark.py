@@ -7,6 +7,8 @@ import datetime
 import itertools
 import logging
 import os
+import platform
+import re
 import shlex
 import sys
 import warnings
@@ -27,6 +29,12 @@ from posenc_experiments.evaluation.benchmark import CLOCKS, MEASURES, PRECISIONS
 from posenc_experiments.evaluation.report import Table
 from posenc_experiments.experiment.versions import environment
 
+#: flags of fairseq-train that this command sets itself
+OWN_FLAGS = {
+    *("--arch", "--cpu", "--fp16", "--bf16", "--seed", "--max-tokens"),
+    *("--max-source-positions", "--max-target-positions", "--distributed-world-size"),
+}
+
 
 class Several(click.ParamType):
     """Values of a type with commas between them, such as ``32,512``."""
@@ -42,13 +50,15 @@ class Several(click.ParamType):
 
 def describe_run(settings: Settings) -> dict[str, Any]:
     """The date, versions, hardware and settings of a run."""
+    cpuinfo = Path("/proc/cpuinfo")  # of Linux
+    cpu = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
     gpu = settings.device == "cuda" and torch.cuda.get_device_name()
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
         "versions": {"fairseq_posenc": fairseq_posenc.__version__, **environment()},
         **asdict(settings),
-        "device": gpu or f"CPU with {torch.backends.cpu.get_cpu_capability()}",
+        "device": gpu or (cpu[1] if cpu else platform.machine()),
         "threads": torch.get_num_threads(),
         "data": None if settings.data is None else str(settings.data),
     }
@@ -129,13 +139,19 @@ def main(
         require_output(json_file, "figures.json", "--json")
     if options["device"] == "auto":
         options["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    if options["device"] == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
     if (options["device"], options["clock"]) == ("cuda", "cpu"):
         raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")
     settings = Settings(flags=encodings[len(names) :], **options)
+    if own := OWN_FLAGS & {word.partition("=")[0] for word in settings.flags}:
+        raise click.UsageError(f"{', '.join(own)} after --: give the options of this command and ENCODINGS instead.")
     if threads is not None:
         torch.set_num_threads(threads)
     run = describe_run(settings)
-    click.echo("\n".join(f"{name}: {value}" for name, value in run.items()))
+    for name, value in run.items():
+        parts = [f"{key} {one}" for key, one in value.items()] if isinstance(value, dict) else value
+        click.echo(f"{name}: {', '.join(map(str, parts)) if isinstance(parts, list | tuple) else parts}")
     click.echo("ratio to stock fairseq's transformer: median (quartiles); above 1 is faster, or more s and MiB\n")
     results: list[Result] = []
     for name in measures:

@@ -113,7 +113,7 @@ class Result:
     def median(self) -> str:
         """The median figure with four significant digits."""
         if not self.own:
-            return "refused"
+            return "refused" if self.refused else "not measured"
         value = statistics.median(self.own)
         return f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}"
 
@@ -139,11 +139,16 @@ def measure(name: str, settings: Settings, encodings: Sequence[str]) -> list[Res
 
     Raises:
         FlagError: there is no such encoding.
-        RecipeError: stock fairseq cannot be measured, or there is no data.
+        RecipeError: stock fairseq cannot be measured, options of an encoding are invalid, or there is no data.
     """
+    task, batches_by_setting = work(name, settings)
     for encoding in encodings:
         find_encoding(encoding.partition(":")[0])
-    task, batches_by_setting = work(name, settings)
+        if ":" in encoding:  # else FLAGS may be refused for some encodings
+            try:
+                configure(encoding, settings, task)
+            except ValueError as error:
+                raise RecipeError(f"{encoding}: {brief(error)}") from None
     found: list[Result] = []
     for setting, batches in batches_by_setting.items():
         results = [Result(name, setting, model, MEASURES[name]) for model in (STOCK, *encodings)]

@@ -90,13 +90,20 @@ def test_tied_tensors_stay_tied(averaged: Path) -> None:
 
 
 def test_a_file_with_untied_copies(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
-    """fairseq unties tensors when it copies a model from the GPU."""
+    """fairseq unties tensors when it copies a model from the GPU. Equal copies are accepted, unequal ones are not."""
 
     def untie(state: dict[str, Any]) -> None:
         state["model"][TIED[1]] = state["model"][TIED[1]].clone()
 
-    mean = average_checkpoints([trained / "checkpoint2.pt", altered("untied.pt", untie)], tmp_path / "mean.pt")
-    assert len({storages(load_checkpoint(mean)["model"])[name] for name in TIED}) == 1
+    def differ(state: dict[str, Any]) -> None:
+        state["model"][TIED[1]] = state["model"][TIED[1]] + 1
+
+    first, output = trained / "checkpoint2.pt", tmp_path / "mean.pt"
+    average_checkpoints([first, altered("untied.pt", untie)], output)
+    assert len({storages(load_checkpoint(output)["model"])[name] for name in TIED}) == 1
+    message = refusal([first, altered("different.pt", differ)], output)
+    assert "different.pt" in message
+    assert TIED[1] in message
 
 
 STATE = {"cfg": {"model": {"_name": "a"}}, "optimizer_history": [{"num_updates": 1}]}

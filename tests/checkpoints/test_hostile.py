@@ -51,10 +51,14 @@ def test_literals_are_evaluated(text: str, value: object) -> None:
     assert utils.eval_str_list(text, type=lambda x: x) == value
 
 
+def test_what_is_no_text_is_taken_as_it_is() -> None:
+    assert utils.eval_bool(True, default=True) is True
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        *(CODE, "[mkdir]", "(lambda: 1)()", "[x for x in (1,)]", "[1][0]", "f'{1}'", "[*range(9)]"),
+        *(CODE, "[mkdir]", "(lambda: 1)()", "[x for x in (1,)]", "[1][0]", "f'{1}'", "[*range(9)]", "9**9**9"),
         *("''.join", "[" * 10000, "-" * 50000 + "1", "", "a b", "\0"),
     ],
     ids=lambda text: text[:20],

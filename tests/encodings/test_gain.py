@@ -99,3 +99,18 @@ def test_fine_tuning_from_stock_fairseq_starts_from_its_function():
     with fine_tuning():
         tuned.load_state_dict(stock.state_dict())
     torch.testing.assert_close(outputs(tuned), outputs(stock), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["t5", "huang1"])
+def test_adam_changes_the_effective_value_by_the_gain_times_as_much(name):
+    moved = {}
+    for gain in (1.0, 5.0):
+        encoding = build(name, gain).double()
+        optimizer = torch.optim.Adam(encoding.parameters(), lr=1e-4)
+        before = {scalar: encoding.effective(scalar).clone() for scalar in present_scalars(encoding)}
+        sum(encoding.effective(scalar).sum() for scalar in before).backward()
+        optimizer.step()
+        moved[gain] = {scalar: before[scalar] - encoding.effective(scalar) for scalar in before}
+    for scalar, distance in moved[1.0].items():
+        torch.testing.assert_close(distance, torch.full_like(distance, 1e-4), rtol=1e-3, atol=0)
+        torch.testing.assert_close(moved[5.0][scalar], 5 * distance, rtol=1e-3, atol=0)

@@ -167,10 +167,10 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
         (tmp_path / f"dict.{side}.txt").write_text("word 1\n")
     refuse(r"cannot be loaded with the dictionaries in .*size mismatch.*--data", data=tmp_path)
     (tmp_path / "text").write_bytes(b"\xff\n")
-    refuse(r"text or None cannot be read \(UnicodeDecodeError", sample=tmp_path / "text")
+    refuse(r"text cannot be read \(UnicodeDecodeError", sample=tmp_path / "text")
     (tmp_path / "text").write_text("\n \n" + "s1 " * 1024 + "\n")
     refuse("has no line that the model accepts", sample=tmp_path / "text")
-    refuse("text or .*text cannot be read .*SentencePiece", sample=tmp_path / "text", sentencepiece=tmp_path / "text")
+    refuse("text is not a SentencePiece model", sentencepiece=tmp_path / "text")
     with pytest.raises(ExportError, match="is not a directory"):
         export(checkpoint, tmp_path / "none" / "model")
 
