@@ -1,13 +1,12 @@
 """The tables of docs/analysis.md, from the analyses of Multi30k that are kept in results/."""
 
 import json
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from posenc_experiments.analysis.figures import learned_figures, length_figure
+from posenc_experiments.analysis.figures import STACKS, learned_figures, length_figure
 from posenc_experiments.evaluation.kept import unpacked
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -51,11 +50,11 @@ def draw(directory: Path) -> None:
 
 def attention() -> Rows:
     """How sharply heads attend, and how many attend to a neighbour."""
-    headers = ["experiment", *(f"relative entropy, {stack}" for stack in ("encoder", "decoder", "cross"))]
+    headers = ["experiment", *(f"relative entropy, {stack}" for stack in STACKS)]
     headers += ["encoder heads on a neighbour", "largest absolute bias"]
     rows = []
     for name, model in models().items():
-        heads = {stack: [head for layer in layers for head in layer["heads"]] for stack, layers in _stacks(model)}
+        heads = {stack: [head for layer in model["attention"][stack] for head in layer["heads"]] for stack in STACKS}
         neighbour = [max(head["share"]["-1"], head["share"]["+1"]) for head in heads["encoder"]]
         biases = [abs(value) for table in model["learned"] for head in table.get("heads", []) for value in head]
         rows.append(
@@ -67,7 +66,3 @@ def attention() -> Rows:
             ]
         )
     return headers, rows
-
-
-def _stacks(model: Model) -> Iterable[tuple[str, Any]]:
-    return ((stack, model["attention"][stack]) for stack in ("encoder", "decoder", "cross"))

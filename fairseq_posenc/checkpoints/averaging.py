@@ -71,7 +71,7 @@ def average_checkpoints(
         state = load_checkpoint(source)
         _check_same(source, state, sources[0], first, allow_different_runs)
         for name, owner in owners.items():
-            if not torch.equal(state["model"][name], state["model"][owner]):
+            if owner != name and not torch.equal(state["model"][name], state["model"][owner]):
                 raise CheckpointError(f"{name} and {owner} are tied in {sources[0]}, but differ in {source}.")
         for name, total in sums.items():
             check_finite(source, name, state["model"][name])

@@ -92,7 +92,7 @@ def analyse(
         if models and one.data is None:
             say_of(
                 "no model: averaged.pt or the data of its training is not there (--data names the data); "
-                f"{one.file.name} keeps the figures of an earlier call, which the page leaves out"
+                f"figures of an earlier call stay in {one.file.name}, and the page leaves them out"
             )
         records.setdefault(one.name, []).append(analyse_subject(one, sentences, cpu, say_of))
     tell("comparing and drawing")

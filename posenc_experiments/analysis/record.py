@@ -81,8 +81,10 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
             made_by |= {"inputs": inputs, "subset": data.subset, "vocabulary": data.vocabulary()}
             found = analyse_model(subject.checkpoint, data.directory, data.subset, sentences, cpu=cpu)
             known["model"] = made_by | found
-    record = json.loads(json.dumps({**record, "model": known.get("model")}))
-    if record != _read_record(subject.file):
+    later = _read_record(subject.file)  # another call may have analysed the model meanwhile
+    model = (later if data is None else known).get("model")
+    record = json.loads(json.dumps({**record, "model": model}))
+    if record != later:
         write_json(subject.file, record)
     return record if data is not None else {**record, "model": None}
 

@@ -93,8 +93,13 @@ def _generator_command(run: Run, generator: Path, directory: Path) -> list[str |
 def _fetch_archives(run: Run) -> None:
     archives, folder = wanted_archives(run), download_dir(run)
     if run.dry_run:
-        for rows in archives.values():
-            _dry(run, rows)
+        for first, *mirrors in archives.values():
+            if run.source_dir is not None:
+                run.say(f"# copy {run.source_dir / first.file} to {folder / first.path}")
+                continue
+            run.say(f"# download {first.url} to {folder / first.path}")
+            for row in mirrors:
+                run.say(f"# or, if that fails, {row.url} to {folder / row.path}")
         return
 
     def missing() -> list[list[Archive]]:
@@ -110,15 +115,6 @@ def _fetch_archives(run: Run) -> None:
                 part_path(folder / other.path).unlink(missing_ok=True)
             set_done(folder, str(row.path), row.checksum, [folder / row.path])
         run.say(f"download: {len(archives)} files, sizes and checksums verified, in {folder}")
-
-
-def _dry(run: Run, rows: list[Archive]) -> None:
-    if run.source_dir is not None:
-        run.say(f"# copy {run.source_dir / rows[0].file} to {download_dir(run) / rows[0].path}")
-        return
-    for number, row in enumerate(rows):
-        text = "or, if that fails," if number else "download"
-        run.say(f"# {text} {row.url} to {download_dir(run) / row.path}")
 
 
 def _find(run: Run, rows: list[Archive]) -> Archive | None:
@@ -156,8 +152,14 @@ def _fetch(run: Run, rows: list[Archive]) -> Archive:
     reasons = []
     for row in rows:
         run.say(f"download: {row.url}")
-        fault = fetch(row, download_dir(run) / row.path, run.session.console)
+        final = download_dir(run) / row.path
+        part = part_path(final)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        fault = _fetch_all(row, part, run.session.console)
+        if not fault and (fault := mismatch(part, row)):
+            part.unlink()  # a wrong file must not be resumed
         if not fault:
+            part.replace(final)
             return row
         reasons.append(f"{row.url} {fault}")
         run.say(f"download: {reasons[-1]}")
@@ -187,20 +189,8 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def fetch(row: Archive, final: Path, terminal: Console) -> str:
-    """Downloads `row.url` to `final`; returns what failed, as a clause that follows the URL, or nothing."""
-    part = part_path(final)
-    part.parent.mkdir(parents=True, exist_ok=True)
-    fault = _fetch_all(row, part, terminal)
-    if not fault and (fault := mismatch(part, row)):
-        part.unlink()  # a wrong file must not be resumed
-    if not fault:
-        part.replace(final)
-    return fault
-
-
 def _fetch_all(row: Archive, part: Path, terminal: Console) -> str:
-    """Appends to `part` until it is complete; returns what failed, or nothing.
+    """Appends to `part` until it is complete; returns what failed, as a clause that follows the URL, or nothing.
 
     A connection that breaks is made again as long as there is progress.
     """
@@ -232,6 +222,8 @@ def _fetch_rest(row: Archive, part: Path, terminal: Console) -> None:
         start = have if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = start + int(length) if length else row.bytes
+        if row.bytes is not None and total != row.bytes:  # such as an error page, which must not replace the part
+            raise HTTPException(f"the server has {total:,} bytes instead of {row.bytes:,}: it is another file")
         rest = max(0, (total or 0) - start)
         bar = wrap_file(answer, rest, console=terminal, transient=True, disable=not terminal.is_terminal)
         with bar as body, open(part, "ab" if start else "wb") as file:

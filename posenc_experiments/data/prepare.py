@@ -5,6 +5,7 @@
 of earlier steps are in `prepared-HASH.work/` until the last step is done.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
@@ -204,19 +205,19 @@ def learn_from(
             for line in islice(text.read_lines(path), 0, None, step):
                 yield language, line.decode("utf-8").rpartition("\t")[2]
 
-    size, least, most = settings.vocabulary, 0, None
+    size, least, most = settings.vocabulary, 0, 0
     while True:
         try:
             subwords.learn(directory, lines(), replace(settings, vocabulary=size))
             return size
         except subwords.WrongSize as error:
-            fewest, largest = error.limit(r"required_chars\. \d+ vs (\d+)"), error.limit(r"value <= (\d+)")
-            if not resizes or fewest == largest:  # it says neither
+            limit = re.search(r"required_chars\. \d+ vs (?P<least>\d+)|value <= (?P<most>\d+)", str(error))
+            if not resizes or limit is None:
                 raise
-            least, most = fewest or least, largest or most
+            least, most = int(limit["least"] or least), int(limit["most"] or most)
             # Of the largest number, a half or more are parts of words, or of sentences without blanks, that are tokens
             # as a whole, and most tokens occur once.
-            if most is None:
+            if not most:
                 size = settings.vocabulary + least
             else:
                 size = most // 4 if most // 4 >= least else min(most // 4 + least, most)

@@ -85,9 +85,12 @@ def pair_tests(run: Run) -> list[str]:
     if corpus.sources is None:
         return corpus.tests
     rows = read_sources(corpus.sources)
-    known = {row.split for row in rows}
-    found = {(row.split, row.language) for row in rows if row.is_of(run.pair)}
-    tests = [test for test in corpus.tests if test not in known or {(test, run.source), (test, run.target)} <= found]
+
+    def has(pair: str, test: str) -> bool:
+        return {row.language for row in rows if row.split == test and row.is_of(pair)} == {*pair.split("-")}
+
+    known = {test for test in corpus.tests if any(has(pair, test) for pair in corpus.pairs)}
+    tests = [test for test in corpus.tests if test not in known or has(run.pair, test)]
     if not tests:
         raise RecipeError(
             f"{corpus.sources} has none of the test sets {', '.join(corpus.tests)} for {run.pair}: choose another "

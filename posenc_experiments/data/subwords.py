@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -64,12 +63,7 @@ class Subwords:
 
 
 class WrongSize(RecipeError):
-    """A text cannot be split into so many subwords."""
-
-    def limit(self, pattern: str) -> int | None:
-        """The number in SentencePiece's message, if it has the pattern."""
-        found = re.search(pattern, str(self))
-        return int(found[1]) if found else None
+    """A text cannot be split into so many subwords; SentencePiece's message is part of it."""
 
 
 class SentencePiece(Subwords):

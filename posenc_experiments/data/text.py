@@ -22,7 +22,7 @@ def open_raw(path: Path) -> Iterator[BinaryIO]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
             yield cast(BinaryIO, file)
     except FileNotFoundError:
-        raise RecipeError(f"{path} is missing: run the stage download.") from None
+        raise RecipeError(f"{path} is missing: run the stage download, or put it back.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise RecipeError(f"{path} is not a whole gzip file ({error}): replace it.") from None
 

@@ -2,12 +2,15 @@
 
 import csv
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from posenc_experiments.base.markers import read_json
-from tests.experiments.tables import HEADER, ROW, kill_when, plan, run_table, write_table
+from tests.experiments.tables import HEADER, ROOT, ROW, command, kill_when, plan, run_table, write_table
+from tests.waiting import is_held, wait_until
 
 
 @pytest.mark.slow
@@ -34,3 +37,15 @@ def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: P
     assert shown.returncode == 0
     assert "training not finished" in shown.stdout
     assert f"{score:.2f}" in (tables / "paper.md").read_text()
+
+
+def test_interrupted_it_ends_its_jobs(recipe: Path, tmp_path: Path) -> None:
+    write_table(recipe, "# Paper", HEADER, ROW)
+    (experiment,) = plan(recipe).experiments
+    with open(tmp_path / "said", "wb") as said:
+        process = subprocess.Popen(command(recipe), cwd=ROOT, stdout=said)
+    wait_until(experiment.train_log.exists, process)
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert "Interrupted: run again to resume." in (tmp_path / "said").read_text()
+    assert not is_held(experiment.directory / ".lock")

@@ -229,3 +229,29 @@ def test_a_disk_that_fills_up_leaves_a_part_to_resume(tmp_path: Path, small_disk
         shutil.copytree(download_dir(full), download_dir(run))
         download.download(run)
     assert (download_dir(run) / "train.en").read_bytes() == (corpus / "train.en").read_bytes()
+
+
+def test_an_error_page_does_not_replace_the_part(tmp_path: Path) -> None:
+    with served(tmp_path, ranges=False) as (run, corpus, _):
+        download_dir(run).mkdir(parents=True)
+        part(run, "train.en").write_bytes((corpus / "train.en").read_bytes()[:100])
+        (corpus / "train.en").write_bytes(b"<html>Please log in.</html>")
+        with pytest.raises(RecipeError, match=r"the server has 27 bytes instead of [\d,]+: it is another file"):
+            download.download(run)
+        assert part(run, "train.en").stat().st_size == 100
+
+
+def test_two_archives_with_one_file_name_do_not_collide(tmp_path: Path) -> None:
+    conf, corpus = make_recipe(tmp_path)
+    table = conf.parent / "archives.tsv"
+    for name in ("valid.en", "test.en"):
+        (tmp_path / "disk" / name).mkdir(parents=True)
+        (tmp_path / "disk" / name / "same.txt").write_bytes((corpus / name).read_bytes())
+        table.write_text(table.read_text().replace(f"{name}\thttp://localhost:1/{name}", f"{name}\thttp://x/same.txt"))
+    for name in NAMES:
+        if name not in ("valid.en", "test.en"):
+            (tmp_path / "disk" / name).write_bytes((corpus / name).read_bytes())
+    run = make_run(tmp_path, conf, tmp_path / "disk")
+    download.download(run)
+    for name in ("valid.en", "test.en"):
+        assert download.archive_path(run, name).read_bytes() == (corpus / name).read_bytes()
