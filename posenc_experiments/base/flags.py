@@ -28,7 +28,7 @@ RESERVED = {
             *("reset-dataloader", "reset-lr-scheduler", "reset-meters", "reset-optimizer"),
             # They follow from --gpus, --nodes and --rendezvous.
             *("tpu", "distributed-rank", "distributed-init-method", "distributed-no-spawn", "distributed-port"),
-            *("device-id", "local_rank"),
+            *("device-id", "local_rank", "local-rank"),
         ],
         "leave it out",
     ),

@@ -18,7 +18,7 @@ TOKENIZERS = {"ja": "ja-mecab", "zh": "zh", "ko": "ko-mecab"}
 #: SacreBLEU's tokenizers that do not split text without blanks
 AT_BLANKS = ("13a", "intl", "none")
 #: SacreBLEU's tokenizers whose names have a '-'; they need packages of their own
-NEEDS = ("ja-mecab", "ko-mecab")
+HYPHENATED = ("ja-mecab", "ko-mecab")
 
 
 def _code(language: str) -> str:

@@ -45,7 +45,7 @@ def require_name(text: str, key: str = "name") -> None:
 
 
 def limited(default: Any, least: float | None = None, choices: Collection[str] = ()) -> Any:
-    """A field whose value must be at least a number, or one of several texts (or empty)."""
+    """A field whose value must be at least a number, or one of several texts (or the default)."""
     return field(default=default, metadata={"least": least, "choices": choices})
 
 
@@ -58,9 +58,8 @@ class Section:
             value, key = getattr(self, one.name), one.name.replace("_", "-")
             least, choices = one.metadata.get("least"), one.metadata.get("choices")
             require(least is None or value >= least, key, f"'{value}' is not a number of at least {least}")
-            require(
-                not choices or not value or value in choices, key, f"'{value}' is not one of {', '.join(choices or ())}"
-            )
+            allowed = not choices or value in choices or value == one.default
+            require(allowed, key, f"'{value}' is not one of {', '.join(choices or ())}")
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,9 @@ class Corpus(Section):
             source, _, target = pair.partition("-")
             good = source and target and source != target and "-" not in target
             require(good, "pairs", f"'{pair}' is not a pair of two languages such as en-de")
+        known = {*self.pairs, *("-".join(reversed(pair.split("-"))) for pair in self.pairs)}
+        for pair in self.train_by_pair:
+            require(pair in known, "train-by-pair", f"'{pair}' is not one of the pairs, {', '.join(self.pairs)}")
         if self.sources is not None and self.archives is None:
             object.__setattr__(self, "archives", self.sources.with_name("archives.tsv"))
         object.__setattr__(self, "downloads", self.downloads or f"{self.name}/download")

@@ -89,7 +89,7 @@ def _read_section(name: str, values: dict[str, Any]) -> Any:
         section = OmegaConf.to_object(OmegaConf.merge(TYPES[name], own))
     except Fault as fault:
         raise Fault(f"{name}.{fault.key}", fault) from None
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
+    except OmegaConfBaseException as error:
         key = str(getattr(error, "full_key", "")).partition("[")[0].replace("_", "-")
         problems: dict[type, str] = {
             ConfigKeyError: f"is not an option; the options are {', '.join(known)}",
@@ -105,7 +105,10 @@ def _typed(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value[:1] in ("[", "{"):
-        return yaml.load(value, _Loader)
+        try:
+            return yaml.load(value, _Loader)
+        except yaml.YAMLError:
+            raise Fault(key, f"'{value}' is not a valid list or mapping") from None
     return words(value) if key in LISTS else value
 
 

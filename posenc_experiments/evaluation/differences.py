@@ -10,21 +10,27 @@ DEFAULT = "the default"
 Keys = tuple[str, ...]
 
 
-def by_setting(several: Sequence[Mapping[str, Any]]) -> dict[Keys, list[Any]]:
-    """The values of each setting in which several differ, in their order."""
-    flat = [_flat(one) for one in several]
-    values = {keys: [one.get(keys, DEFAULT) for one in flat] for keys in sorted({keys for one in flat for keys in one})}
-    return {keys: found for keys, found in values.items() if any(one != found[0] for one in found)}
+def by_setting(several: Sequence[Any], keys: Keys = ()) -> dict[Keys, list[Any]]:
+    """The values of each setting in which several differ, in their order; those of a list have numbers if needed."""
+    if all(one == several[0] for one in several):
+        return {}
+    if not any(isinstance(one, Mapping | list) for one in several):
+        return {keys: list(several)}
+    sides = [_parts(one) for one in several]
+    names = sorted({name for side in sides for name in side})
+    found: dict[Keys, list[Any]] = {}
+    for name in names:
+        path = keys if names == ["1"] else (*keys, name)
+        found |= by_setting([side.get(name, DEFAULT) for side in sides], path)
+    return found
 
 
-def _flat(value: Any, keys: Keys = ()) -> dict[Keys, Any]:
-    """All values by their keys; those of a list have numbers if there are several."""
-    if isinstance(value, list) and value:
-        value = {str(number): one for number, one in enumerate(value, 1)} if len(value) > 1 else value[0]
-        return _flat(value, keys)
-    if not isinstance(value, Mapping):
-        return {keys: value}
-    return {path: one for key in value for path, one in _flat(value[key], (*keys, str(key))).items()}
+def _parts(value: Any) -> Mapping[str, Any]:
+    """The values in a mapping by their keys, or in a list by their numbers; another value counts as a list of one."""
+    if isinstance(value, Mapping):
+        return value
+    several = value if isinstance(value, list) else [] if value == DEFAULT else [value]
+    return {str(number): one for number, one in enumerate(several, 1)}
 
 
 def apart(several: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -129,8 +129,8 @@ def spelled_flags(flags: Mapping[str, Any]) -> str:
     return " ".join(f"--{name} {value}".rstrip() for name, value in flags.items())
 
 
-def read_experiment(directory: Path, data_dir: Path | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of `read_results` for one experiment, without `variant`."""
+def read_experiment(directory: Path, data_dir: Path | None = None, own_only: bool = False) -> Iterator[dict[str, Any]]:
+    """The rows of `read_results` for one experiment, without `variant`; of other tools' scores unless `own_only`."""
     files = ExperimentDirectory(directory)
     about = _read_object(files.about, DESCRIPTION)
     training = _read_object(files.summary, ()) if files.summary.is_file() else {}
@@ -149,7 +149,7 @@ def read_experiment(directory: Path, data_dir: Path | None = None) -> Iterator[d
         if data_dir is not None and not texts[REFERENCES].is_file():
             target = about["pair"].split("-")[-1]
             texts[REFERENCES] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{target}")
-        metrics = _read_metrics_of(files, test)
+        metrics = _read_metrics_of(files, test, own_only)
         own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
         hashes = {kind: [_hash_of(file, kind, one) for one in own][-1] for kind, file in texts.items()}
         # Results also depend on the search, and on a batch or precision for the hardware: not in the fingerprint.
@@ -170,15 +170,17 @@ def read_experiment(directory: Path, data_dir: Path | None = None) -> Iterator[d
             yield {**settings, "test": test, "metric": name, **numbers, **of_metric, **of_test}
 
 
-def _read_metrics_of(files: ExperimentDirectory, test: str) -> dict[str, dict[str, Any]]:
+def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> dict[str, dict[str, Any]]:
     """Reads the metrics of a test set, as SacreBLEU's JSON has them, by their names in tables."""
     found, historical = _read_metrics(files.test_file(test, SACREBLEU)), files.test_file(test, HISTORICAL)
     metrics = {ours: found[name] for name, ours in SACREBLEU_NAMES.items() if name in found}
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
-    for path in sorted(files.directory.glob(f"{test}.*.{SENTENCES}")):
-        signature, values = read_sentence_scores(path)
+    for path in [] if own_only else sorted(files.directory.glob(f"{test}.*.{SENTENCES}")):
         name = path.name.removeprefix(f"{test}.").removesuffix(f".{SENTENCES}")
+        if name in (*metrics, TOKENIZED):
+            raise RecipeError(f"{path}: '{name}' is a metric of the stage score: give the file another name.")
+        signature, values = read_sentence_scores(path)
         translations = files.test_file(test, HYPOTHESES)
         if translations.is_file() and len(values) != (lines := len(read_lines(translations))):
             raise RecipeError(

@@ -38,7 +38,7 @@ class ScoreStage(Step):
         if not super().is_done(experiment):
             return False
         try:
-            return all(read_experiment(experiment.directory))
+            return all(row["verified"] for row in read_experiment(experiment.directory, own_only=True))
         except RecipeError:
             return False
 

@@ -126,6 +126,8 @@ def _require_longest(experiment: Experiment, stage: str, settings: dict[str, Any
     for flag, longest in limits.items():
         limit = settings.get(flag.replace("-", "_"))
         # fairseq parses --max-tokens-valid as text, and its default is --max-tokens.
+        if isinstance(limit, str) and not limit.isdecimal():
+            raise _error(experiment, stage, [flag], f"--{flag} {limit}: write a whole number.")
         if limit is not None and int(limit) < longest:
             raise _error(
                 experiment,

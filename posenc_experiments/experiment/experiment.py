@@ -278,7 +278,7 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
     if workers > 1 and max_tokens * workers > wanted:
         # One step of all processes is already a larger batch: each takes a smaller part. Whether it holds the longest
         # sentence is checked with the prepared data.
-        max_tokens = wanted // workers
+        max_tokens = max(1, wanted // workers)
     update_freq = max(1, round(wanted / (max_tokens * workers)))
     batch = update_freq * max_tokens * workers
     derived = {"max-tokens": str(max_tokens), "update-freq": str(update_freq)}

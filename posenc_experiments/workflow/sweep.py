@@ -17,8 +17,8 @@ from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.settings import words
 from posenc_experiments.experiment.fairseq_flags import normalized
 
-#: text whose commas and spaces belong to a value
-HELD = r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|'[^']*'|\"[^\"]*\""
+#: text whose commas and spaces belong to a value: in brackets, which may hold others of their kind, or in quotes
+HELD = r"\((?:[^()]|\([^()]*\))*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\{(?:[^{}]|\{[^{}]*\})*\}|'[^']*'|\"[^\"]*\""
 
 
 def choose_experiments(recipe: Recipe, texts: Sequence[str]) -> tuple[Recipe, list[str]]:

@@ -43,10 +43,13 @@ FAULTS = [
     ("prepare.normalize", "identity", "needs 'subwords: sentencepiece'"),
     ("prepare.context", "1", "needs documents"),
     ("generate.average-by", "hours", "epochs, updates"),
+    ("generate.average-by", "", "epochs, updates"),
     ("generate.path", "model.pt", "averaged checkpoint"),
+    ("train.local-rank", "3", "leave it out"),
     ("score.testsets", "{dev: wmt14/full}", "'dev' is not one of corpus.tests, test"),
     ("score.tokenize", "mecab", "ja-mecab"),
     ("corpus.pairs", "ende", "'ende' is not a pair"),
+    ("corpus.train-by-pair", "{en-fr: [train]}", "'en-fr' is not one of the pairs, en-de, de-en"),
     ("corpus.name", "../tiny", "'../tiny' is not a name"),
     ("corpus.sources", "none.tsv", "there is no file"),
     ("corpus.sources", "sources.tsv\n  generator: sources.tsv", "one of 'sources', 'generator' and 'text'"),
@@ -93,7 +96,7 @@ def test_faults_of_a_whole_file(tmp_path: Path, old: str, new: str, words: str) 
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("override", ["train", "train.lr", "training.lr=1", ".lr=1"])
+@pytest.mark.parametrize("override", ["train", "train.lr", "training.lr=1", ".lr=1", "corpus.pairs=[a-b, c"])
 def test_faults_of_set(tmp_path: Path, override: str) -> None:
     with pytest.raises(RecipeError, match=f"^--set {override.partition('=')[0]}"):
         read_recipe(make_recipe(tmp_path)[0], [override])

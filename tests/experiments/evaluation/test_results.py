@@ -239,6 +239,8 @@ def test_seeds_with_different_code_or_libraries_are_pooled_with_a_note(copy: Pat
 def test_hidden_differences_between_rows_are_noted(copy: Path) -> None:
     warning = "Warning: rows differ in more than their names say, "
     zero, two = one(copy, "distance-0"), one(copy, "distance-2")
+    change(two, "made_from", "training", "lr", value=[0.006, 0.03])
+    assert f"{warning}training lr 2 (the default: shaw-k0, sinusoidal; 0.03: shaw-k2).\n" in text_of(copy)
     change(two, "made_from", "training", "lr", value=[0.03])
     change(zero, "made_from", "training", "segment_separator", value="x")
     text = text_of(copy)
@@ -300,6 +302,8 @@ def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None
         ("test.COMET.scores", "0.5\n", "line 1"),
         ("test.COMET.scores", "# comet\nx\n", "each line after it one number"),
         ("test.COMET.scores", "# comet\n1\n", "1 scores"),
+        ("test.BLEU.scores", "# x\n1\n", "give the file another name"),
+        ("test.tok. BLEU.scores", "# x\n1\n", "give the file another name"),
     ],
 )
 def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str, words: str) -> None:

@@ -44,6 +44,7 @@ def check(run: Run, *overrides: str, sweep: str = "shaw-k2", stage: str = "train
         (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], "requires a joined dictionary"),
         (["train.finetune-from-model=no/such.pt"], "--finetune-from-model no/such.pt: there is no such file"),
         (["train.lr=high"], "--set train.lr: .*high"),
+        (["train.max-tokens-valid=many"], "--set train.max-tokens-valid: .* write a whole number"),
     ],
 )
 def test_a_training_without_a_result_is_refused(prepared: Run, overrides: list[str], refusal: str) -> None:

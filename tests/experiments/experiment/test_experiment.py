@@ -51,6 +51,7 @@ def test_update_freq_keeps_the_batch_on_any_gpus(tmp_path: Path, gpus: int, node
     [
         ({"gpus": 4}, "100", "1", False),  # many GPUs take smaller parts
         ({"gpus": 3}, "133", "1", True),
+        ({"gpus": 500}, "1", "1", True),
         ({"extra": {"max-tokens": "150"}}, "150", "3", True),
         ({"extra": {"max-tokens": "100", "fp16": ""}}, "100", "4", False),
     ],

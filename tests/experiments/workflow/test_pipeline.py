@@ -200,12 +200,17 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: P
     )
 
 
-@pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json"])
+@pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json", "test.hyp deleted"])
 def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str) -> None:
     shutil.copytree(made / "output", tmp_path / "output")
     run = replace(make_run(made, made / "recipe" / "tiny.yaml", None), output_dir=tmp_path / "output")
     experiment = Experiment(run, "shaw-k2", 1)
+    (experiment.directory / "test.COMET.scores").write_text("damaged, by another tool\n")
     assert ScoreStage().is_done(experiment)
+    if edited == "test.hyp deleted":
+        experiment.test_file("test", "hyp").unlink()
+        assert not ScoreStage().is_done(experiment)
+        return
     scores = experiment.test_file("test", "sacrebleu.json")
     before, path = read_json(scores), experiment.directory / edited
     text = path.read_bytes()
