@@ -82,8 +82,7 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
             found = analyse_model(subject.checkpoint, data.directory, data.subset, sentences, cpu=cpu)
             known["model"] = made_by | found
     later = _read_record(subject.file)  # another call may have analysed the model meanwhile
-    model = (later if data is None else known).get("model")
-    record = json.loads(json.dumps({**record, "model": model}))
+    record = json.loads(json.dumps({**record, "model": (later if data is None else known).get("model")}))
     if record != later:
         write_json(subject.file, record)
     return record if data is not None else {**record, "model": None}

@@ -5,9 +5,9 @@ fairseq-posenc benchmark training,generation,memory shaw diet_rel --data DATA-BI
 
 import datetime
 import itertools
+import json
 import logging
 import os
-import platform
 import re
 import shlex
 import sys
@@ -30,10 +30,7 @@ from posenc_experiments.evaluation.report import Table
 from posenc_experiments.experiment.versions import environment
 
 #: flags of fairseq-train that this command sets itself
-OWN_FLAGS = {
-    *("--arch", "--cpu", "--fp16", "--bf16", "--seed", "--max-tokens"),
-    *("--max-source-positions", "--max-target-positions", "--distributed-world-size"),
-}
+OWN_FLAGS = {"--arch", "--cpu", "--fp16", "--bf16", "--seed", "--max-tokens", "--distributed-world-size"}
 
 
 class Several(click.ParamType):
@@ -58,7 +55,7 @@ def describe_run(settings: Settings) -> dict[str, Any]:
         "command": shlex.join(sys.argv),
         "versions": {"fairseq_posenc": fairseq_posenc.__version__, **environment()},
         **asdict(settings),
-        "device": gpu or (cpu[1] if cpu else platform.machine()),
+        "device": gpu or (cpu[1] if cpu else "CPU"),
         "threads": torch.get_num_threads(),
         "data": None if settings.data is None else str(settings.data),
     }
@@ -149,9 +146,7 @@ def main(
     if threads is not None:
         torch.set_num_threads(threads)
     run = describe_run(settings)
-    for name, value in run.items():
-        parts = [f"{key} {one}" for key, one in value.items()] if isinstance(value, dict) else value
-        click.echo(f"{name}: {', '.join(map(str, parts)) if isinstance(parts, list | tuple) else parts}")
+    click.echo(json.dumps(run, indent=2))
     click.echo("ratio to stock fairseq's transformer: median (quartiles); above 1 is faster, or more s and MiB\n")
     results: list[Result] = []
     for name in measures:
