@@ -1,7 +1,6 @@
 """What depends on the language of a text: the unit of its length, and SacreBLEU's tokenizer and test sets."""
 
 import os
-from functools import cache
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
@@ -53,7 +52,6 @@ def has_asian_ter(language: str) -> bool:
     return _code(language) in ("ja", "zh")
 
 
-@cache
 def require_tokenizer(name: str) -> None:
     """RecipeError unless what a tokenizer of SacreBLEU needs is on this machine; nothing is downloaded."""
     from sacrebleu.metrics.bleu import BLEU

@@ -93,7 +93,7 @@ def test_without_models_those_of_an_earlier_call_are_kept(copy: Path, options: l
     (directory / ANALYSIS).write_text(json.dumps(record_of(directory) | {"model": {"inputs": "earlier"}}))
     result = call(directory, *options, "--output", copy / "page.html")
     assert result.exit_code == 0, result.output
-    assert result.output.count("analysis.json keeps the figures of an earlier call, which the page leaves out") == said
+    assert result.output.count("figures of an earlier call stay in analysis.json, and the page leaves them out") == said
     assert record_of(directory)["model"] == {"inputs": "earlier"}
     assert "Attention" not in (copy / "page.html").read_text()
 

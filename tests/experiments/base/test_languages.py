@@ -49,7 +49,6 @@ def test_a_tokenizer_is_found_in_its_signature(name: str) -> None:
 def test_what_a_tokenizer_lacks_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU", str(tmp_path))
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)  # as if it were not installed
-    require_tokenizer.cache_clear()
     for name, words in (("ja-mecab", "pip install sacrebleu[ja]"), ("flores200", "models/flores200sacrebleuspm")):
         with pytest.raises(RecipeError, match=f"{name} cannot be used .*{re.escape(words)}") as error:
             require_tokenizer(name)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.cli import group
 from posenc_experiments.commands.own import choose_settings
@@ -33,10 +34,10 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--text", "TEXT", "--pair", "ende"], "has no train.ende, valid.ende, test.ende for --pair ende"),
+        (["--text", "TEXT", "--pair", "ende"], "has no train.ende, valid.ende for --pair ende"),
         (["--text", "TEXT", "--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
         (["--text", "TEXT", "--pair", "en-de", "--conf", "huge"], "--conf huge"),
-        (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr, test.fr for --pair en-fr"),
+        (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr for --pair en-fr"),
     ],
 )
 def test_misuse_is_one_sentence(tmp_path: Path, text: Path, options: list[str], message: str) -> None:
@@ -96,7 +97,9 @@ def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path
     def run(directory: Path, *options: str) -> str:
         words = ["--recipe", RECIPE, "--name", "mine", "--pair", "en-de", "--conf", own_conf(tmp_path)]
         words += ["--text", directory, *directories(tmp_path), "--experiments", "sinusoidal"]
-        result = forked.run_command(command("own", *words, "--set", "train.max-epoch=2", *options))
+        result = forked.run_command(
+            command("own", *words, "--set", "train.max-epoch=2", "--set", "generate.average=1", *options)
+        )
         assert result.returncode == 0, result.stdout + result.stderr
         return str(result.stdout)
 
@@ -106,6 +109,8 @@ def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path
     assert "mine en-de test_2016\n" in said
     (directory,) = (tmp_path / "output/mine/en-de").glob("sinusoidal-????????/seed1")
     assert (directory / "test_2016.ref").read_bytes() == (text / "test_2016.de").read_bytes()
+    (only,) = load_checkpoint(directory / "averaged.pt")["extra_state"]["averaged_from"]
+    assert Path(only).name == "checkpoint_last.pt"
 
     # The same text, compressed and under another path: nothing is trained or translated again.
     times = {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}

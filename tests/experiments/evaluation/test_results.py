@@ -159,6 +159,7 @@ def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path
             "3 x --max-tokens 133",
             ["batch the default", "batch 3 x --max-tokens 133"],
         ),
+        (("environment", "precision"), "bf16", ["precision the default", "precision bf16"]),
     ],
 )
 def test_seeds_with_different_settings_are_separate_rows(
