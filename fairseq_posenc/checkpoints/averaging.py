@@ -68,6 +68,7 @@ def average_checkpoints(
     newest: dict[str, Any] = {}
     for source in sources:
         report(source)
+        # Also the first, a second time: the pages of a mapped file that were read stay in memory as long as it is open.
         state = load_checkpoint(source)
         _check_same(source, state, sources[0], first, allow_different_runs)
         for name, owner in owners.items():

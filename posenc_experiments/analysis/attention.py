@@ -67,8 +67,7 @@ def symmetry(weights: Tensor) -> Tensor:
 
     For each query the differences |w_(i, i-o) - w_(i, i+o)| of as many offsets o as have keys on both sides are scaled
     so that the least is 0 and the largest 1 (all to 0 where they are equal). One minus their mean over queries and
-    offsets is the symmetry of a sentence. The sentence has
-    three tokens or more.
+    offsets is the symmetry of a sentence. The sentence has three tokens or more.
     """
     length = weights.size(1)
     offsets = torch.arange(1, (length - 1) // 2 + 1)

@@ -32,12 +32,13 @@ def find_splits(directory: Path, pair: str) -> Splits:
         RecipeError: a file is missing, or a set is given in two forms.
     """
     sides, names = pair.split("-"), sorted(os.listdir(directory))
-    form = re.compile(rf"({TRAIN}|{VALID}|test[\w.-]*)\.({'|'.join(sides)}|{TSV})(\.gz)?")
+    ending = rf"\.({'|'.join(sides)}|{TSV})(\.gz)?"
+    form = re.compile(rf"({TRAIN}|{VALID}|test[\w.-]*){ending}")
     found: dict[str, list[tuple[str, Path]]] = {TRAIN: [], VALID: []}
     for match in filter(None, map(form.fullmatch, names)):
         found.setdefault(match[1], []).append((match[2], directory / match[0]))
     for name in names:
-        if re.fullmatch(rf"test.*\.({'|'.join(sides)}|{TSV})(\.gz)?", name) and not form.fullmatch(name):
+        if re.fullmatch(rf"test.*{ending}", name) and not form.fullmatch(name):
             raise RecipeError(f"{directory / name}: rename it; a test set's name is of letters, digits, '.', '_', '-'.")
     # A test set that also has other languages may belong to another pair, so it is left out.
     known = {path.name for files in found.values() for _, path in files}

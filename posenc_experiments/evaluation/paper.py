@@ -26,8 +26,8 @@ from posenc_experiments.evaluation.significance import resample_lines
 from posenc_experiments.experiment.experiment import Experiment
 
 #: a row of a paper's table with its scores so far: the columns of its file, those that `pooled_seeds` makes, "score" in
-#: the paper's metric, "difference" (from the paper), "missing" (which scores are
-#: missing, and why), and for each range of words, such as 1-14, its BLEU and "sentences 1-14" (their number)
+#: the paper's metric, "difference" (from the paper), "missing" (which scores are missing, and why), and for each range
+#: of words, such as 1-14, its BLEU and "sentences 1-14" (their number)
 Line = dict[str, Any]
 
 
