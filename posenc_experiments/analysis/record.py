@@ -51,9 +51,12 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
         cpu: whether the model computes on the CPU even where there is a GPU.
         say: takes lines for the user.
     """
+    import fairseq  # here, because --help need not wait for it
+
     known, data = _read_record(subject.file), subject.data
-    names = {"fairseq_posenc": "fairseq_posenc", "torch": "torch", "fairseq": "ve-fairseq", "sacrebleu": "sacrebleu"}
-    versions = {name: importlib.metadata.version(package) for name, package in names.items()}
+    # A fork of fairseq may be installed under another name.
+    versions = {"fairseq": str(fairseq.__version__)}
+    versions |= {name: importlib.metadata.version(name) for name in ("fairseq_posenc", "torch", "sacrebleu")}
     record: Record = {"checkpoint": subject.checkpoint.name, "versions": versions}
     if subject.results:
         first = subject.results[0]

@@ -1,5 +1,6 @@
 """`fairseq-posenc analyse` on real translations: its files, its page, what it refuses; and the page in a browser."""
 
+import importlib.metadata
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fairseq
 import lxml.html  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner, Result
@@ -137,6 +139,21 @@ def test_a_page_of_experiments_and_a_checkpoint(
     again = call("--checkpoint", path, "--sentences", "3", *options).output
     assert "<b>.pt (1 of 1): model: done before" in again
     assert "done before" not in call("--checkpoint", path, "--sentences", "2", *options).output
+
+
+def test_a_fairseq_of_another_distribution_is_recorded(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = importlib.metadata.version
+
+    def without(name: str) -> str:
+        if name == "ve-fairseq":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without)
+    path = one(copy, "sinusoidal")
+    result = call(path, "--no-models", "--output", copy / "page.html")
+    assert result.exit_code == 0, result.exception
+    assert record_of(path)["versions"]["fairseq"] == fairseq.__version__
 
 
 def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -> None:
