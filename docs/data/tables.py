@@ -2,7 +2,6 @@
 package: `python docs/data/tables.py`.
 """
 
-import io
 import itertools
 import logging
 import math
@@ -15,7 +14,6 @@ from typing import Any
 import analyses
 import pandas as pd
 import speed
-from rich.console import Console
 
 from fairseq_posenc.augmentation.choice import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
@@ -24,6 +22,7 @@ from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import difference, star
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED
+from posenc_experiments.evaluation.paper_table import PaperTable, read_table
 from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.report import number
 from posenc_experiments.evaluation.results import read_results
@@ -33,15 +32,10 @@ ROOT = HERE.parents[1]
 RESULTS = ROOT / "results"
 Run = dict[str, Any]
 
-#: the first and the last lines that `bash recipes/quickstart/run.sh` printed, with paths relative to the repository
-OUTPUT = HERE / "quickstart.txt"
 IMAGES = ROOT / "docs" / "images"
-TERMINAL = IMAGES / "quickstart.svg"
 EN_DE, EN_FR = "multi30k/en-de", "multi30k/en-fr"  # in results/
-#: the directory in results/ and the test set of each plot
-PLOTS = {"clipping-distance.png": (EN_DE, "test_2016_flickr")}
 BASELINE = "sinusoidal"
-#: the rows of README and of the plots
+#: the rows of README and of its plot
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 #: the other baselines of Multi30k
 PAIRED = ("shaw-k16", "shaw-k2", "diet_rel")
@@ -267,26 +261,30 @@ def multi30k_scores(names: Collection[str] | None = None, directory: str = EN_DE
     return table(headers, rows)
 
 
+def paper_table() -> PaperTable:
+    """The clipping distances of Shaw et al. (2018)."""
+    return read_table(ROOT / "recipes" / "wmt14", "shaw-table2")
+
+
 def readme() -> dict[str, str]:
-    return {"clipping": multi30k_scores(CLIPPING)}
+    paper = {row.experiment: f"{row.paper}" for row in paper_table().rows}
+    of_all = compared(EN_DE)[ALL_TESTS]
+    rows = [[f"`{name}`", scored(of_all[name]), *test_of(of_all[name]), paper.get(name, "")] for name in CLIPPING]
+    return {
+        "quickstart": f"```text\n{(HERE / 'quickstart.txt').read_text(encoding='utf-8')}```",
+        "clipping": table(["experiment", "Multi30k en-de", "difference", "p", "Shaw et al.: WMT14 en-de"], rows),
+    }
 
 
-def draw(path: Path, directory: str, test: str) -> None:
-    """Draws BLEU against clipping distance."""
-    found = results_of(directory)
-    chosen = found[(found["test"] == test) & found["name"].isin(CLIPPING)]
-    plot.plot(pool(chosen.sort_values("name", key=lambda names: names.map(CLIPPING.index), kind="stable")), path)
-
-
-def draw_terminal(path: Path) -> None:
-    """Draws the quickstart's output as a terminal."""
-    command = "bash recipes/quickstart/run.sh"
-    console = Console(record=True, width=100, file=io.StringIO())
-    for line in [f"$ {command}", *OUTPUT.read_text(encoding="utf-8").splitlines()]:
-        console.print(line, markup=False, highlight=False, overflow="ellipsis", no_wrap=True)
-    svg = console.export_svg(title=command, unique_id="quickstart")
-    without_fonts = re.sub(r"(@font-face \{.*?\}|<!--.*?-->)\s*", "", svg, flags=re.DOTALL)  # they are on the network
-    path.write_text(without_fonts, encoding="utf-8")
+def draw(path: Path) -> None:
+    """Draws BLEU against clipping distance: Multi30k's on all tests together, and the paper's."""
+    of_all = compared(EN_DE)[ALL_TESTS]
+    rows = [of_all[name] | {"encoding": name.partition("-")[0], "shown": name} for name in CLIPPING]
+    paper = rows[0] | {"corpus": "Shaw et al. (2018), Table 2: WMT14", f"{BLEU} spread": None}
+    for row in paper_table().rows:
+        changed = {"flags": f"--clipping-distance {row.row.removeprefix('K = ')}", BLEU: row.paper}
+        rows.append(paper | {"test": row.test} | changed)
+    plot.plot(pd.DataFrame(rows), path)
 
 
 def options() -> dict[str, str]:
@@ -359,7 +357,5 @@ if __name__ == "__main__":
     for name in PAGES:
         page_path, page_text = filled(name)
         page_path.write_text(page_text, encoding="utf-8")
-    for picture, chosen in PLOTS.items():
-        draw(IMAGES / picture, *chosen)
+    draw(IMAGES / "clipping-distance.png")
     analyses.draw(IMAGES)
-    draw_terminal(TERMINAL)
