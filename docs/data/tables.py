@@ -103,30 +103,34 @@ def reproducing() -> dict[str, str]:
     return as_it_is("kftt-lenpen") | {
         "cost": cost(),
         "published": published(),
-        "multi30k-rates": rates(RATES, of_all, {"3e-3 (the recipe's)": "", "6e-3": " --lr 6e-3"}),
+        "multi30k-rates": rates(
+            RATES,
+            of_all,
+            {"1.5e-3": " --lr 1.5e-3", "3e-3 (the recipe's)": "", "6e-3": " --lr 6e-3"},
+            (BASELINE, "shaw-k16", "diet_rel-gain", "rotary"),
+        ),
         "kftt-rates": rates(
             "kftt-rates",
             kftt,
             {rate: short.format(rate[:4]) for rate in ("1e-3", "2e-3 (the recipe's)", "4e-3")},
+            (BASELINE, "shaw-k16"),
         ),
     }
 
 
-def rates(directory: str, scores: dict[str, float], flags: dict[str, str]) -> str:
-    """The validation loss and BLEU of `sinusoidal` and `shaw-k16` at several learning rates, seed 1.
+def rates(directory: str, scores: dict[str, float], flags: dict[str, str], encodings: Collection[str]) -> str:
+    """BLEU and, in brackets, the validation loss of encodings at several learning rates, seed 1.
 
     Args:
         directory: in results/.
         scores: BLEU by the experiment's name.
         flags: what follows the encoding's name in that of an experiment, by rate.
+        encodings: the rows.
     """
     losses = dict(results_of(directory)[["name", "valid_loss"]].itertuples(index=False))
-    encodings = (BASELINE, "shaw-k16")
-    rows = []
-    for rate, flag in flags.items():
-        cells = [(f"{losses[one + flag]:.3f}", f"{scores[one + flag]:.2f}") for one in encodings]
-        rows.append([rate, *(cell for both in cells for cell in both)])
-    return table(["learning rate", *(cell for one in encodings for cell in (f"`{one}`: valid loss", "BLEU"))], rows)
+    cells = {name: f"{scores[name]:.2f} ({losses[name]:.3f})" for name in scores}
+    rows = [[f"`{one}`", *(cells[one + flag] for flag in flags.values())] for one in encodings]
+    return table(["encoding", *flags], rows)
 
 
 def published() -> str:
