@@ -40,7 +40,6 @@ CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel",
 #: the other baselines of Multi30k
 PAIRED = ("shaw-k16", "shaw-k2", "diet_rel")
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
-COLUMNS = (*MULTI30K, ALL_TESTS)
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short/en-de"
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
@@ -259,7 +258,7 @@ def multi30k_scores(names: Collection[str] | None = None, directory: str = EN_DE
         whole, single = of_test[ALL_TESTS][name], [of_test[test][name] for test in MULTI30K]
         scores = [scored(row) + star(row) for row in single]
         rows.append([f"`{name}`", *scores, scored(whole), *test_of(whole)])
-    headers = ["experiment", *COLUMNS, "difference", "p"]
+    headers = ["experiment", *MULTI30K, ALL_TESTS, "difference", "p"]
     if not any(row[-1] for row in rows):  # of one seed
         headers, rows = headers[:-1], [row[:-1] for row in rows]
     return table(headers, rows)
@@ -271,7 +270,7 @@ def paper_table() -> PaperTable:
 
 
 def readme() -> dict[str, str]:
-    paper = {row.experiment: f"{row.paper}" for row in paper_table().rows}
+    paper = {row.experiment: str(row.paper) for row in paper_table().rows}
     of_all = compared(EN_DE)[ALL_TESTS]
     rows = [[f"`{name}`", scored(of_all[name]), *test_of(of_all[name]), paper.get(name, "")] for name in CLIPPING]
     return {
@@ -284,7 +283,7 @@ def draw(path: Path) -> None:
     """Draws BLEU against clipping distance: Multi30k's on all tests together, and the paper's."""
     of_all = compared(EN_DE)[ALL_TESTS]
     rows = [of_all[name] | {"encoding": name.partition("-")[0], "shown": name} for name in CLIPPING]
-    paper = rows[0] | {"corpus": "Shaw et al. (2018), Table 2: WMT14", f"{BLEU} spread": None}
+    paper = rows[0] | {"corpus": "Shaw et al. (2018), Table 2: WMT14", f"{BLEU} spread": None, f"{BLEU} interval": None}
     for row in paper_table().rows:
         changed = {"flags": f"--clipping-distance {row.row.removeprefix('K = ')}", BLEU: row.paper}
         rows.append(paper | {"test": row.test} | changed)

@@ -77,7 +77,7 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
         if _is_kept(known.get("model"), inputs):
             say("model: done before")
         else:
-            # Here, because it imports torch and fairseq, which analyses of texts need not wait for.
+            # Here, because it imports torch, which --help need not wait for.
             from posenc_experiments.analysis.model import analyse_model
 
             say("model")
