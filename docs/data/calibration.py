@@ -24,7 +24,7 @@ from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
 from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.significance import ALPHA, Difference, Resampled, all_differences, holm, resample
-from posenc_experiments.evaluation.together import all_tests
+from posenc_experiments.evaluation.together import together
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "results"
@@ -162,7 +162,7 @@ def main(data_dir: Path) -> None:
     for directory in ("multi30k/en-de", "quickstart"):
         results = read_results([RESULTS / directory], data_dir)
         if directory != "quickstart":
-            results = pd.concat([results, all_tests(results)])
+            results = pd.concat([results, together(results)])
         for test in dict.fromkeys(results["test"]):
             # Of all tests together, the parts are read, too.
             of_test = results if test == ALL_TESTS else results[results["test"] == test]

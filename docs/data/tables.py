@@ -21,7 +21,7 @@ from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import difference, star
-from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOGETHER, TOKENIZED
 from posenc_experiments.evaluation.paper_table import PaperTable, read_table
 from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.report import number
@@ -171,7 +171,7 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
     """
     rows, pooled = read_scores(RESULTS / directory / file), pool(results_of(directory))
     # Scores on all tests together need the references, which are not kept.
-    written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if row["test"] != ALL_TESTS}
+    written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if row["test"] not in TOGETHER}
     if written != set(zip(pooled["test"], pooled["name"], pooled[BLEU], strict=True)):
         raise ValueError(f"results/{directory}/{file} is outdated: regenerate it as results/README.md says.")
     tests: dict[str, dict[str, Run]] = {}

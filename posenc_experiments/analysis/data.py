@@ -12,8 +12,8 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import index_file
-from posenc_experiments.evaluation.results import Result, text_file
-from posenc_experiments.experiment.layout import GENERATE_SCRIPT
+from posenc_experiments.evaluation.results import Result
+from posenc_experiments.experiment.layout import GENERATE_SCRIPT, ExperimentDirectory
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def data_of(result: Result, binarized: Path | None) -> Data | None:
         RecipeError: `binarized` lacks a file, or its dictionaries are not those of the experiment's training.
     """
     source, _, target = result.pair.partition("-")
-    following = dict(pairwise(script_words(text_file(result, GENERATE_SCRIPT))))
+    script = ExperimentDirectory(result.directory).test_file(result.test, GENERATE_SCRIPT)
+    following = dict(pairwise(script_words(script)))
     directory = binarized or following.get("fairseq_cli.generate")
     if directory is None:
         return None

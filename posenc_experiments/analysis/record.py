@@ -14,9 +14,9 @@ from posenc_experiments.analysis.texts import COMPUTE, by_length, read_texts
 from posenc_experiments.base.languages import unit
 from posenc_experiments.base.markers import file_hash, fingerprint, write_json
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
-from posenc_experiments.evaluation.results import Result, text_file
+from posenc_experiments.evaluation.results import Result
 from posenc_experiments.evaluation.significance import SAMPLES
-from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
+from posenc_experiments.experiment.layout import ExperimentDirectory
 
 Record = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _is_kept(part: Any, inputs: str) -> bool:
 def _text_inputs(subject: Subject) -> list[Any]:
     paths = [ExperimentDirectory(subject.results[0].directory).command]
     for result in subject.results:
-        paths += [text_file(result, kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)]
+        paths += result.files.values()
     return [[path.name, file_hash(path) if path.is_file() else None] for path in paths]
 
 

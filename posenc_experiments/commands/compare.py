@@ -6,7 +6,7 @@ import click
 
 from posenc_experiments.base.markers import require_output
 from posenc_experiments.commands.options import choose_seeds
-from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
 from posenc_experiments.evaluation.report import FORMATS
 
 
@@ -22,12 +22,13 @@ from posenc_experiments.evaluation.report import FORMATS
 )
 @click.option("--pool-variance", is_flag=True, help="Tests with one variance over seeds for all rows.")
 @click.option("--all-tests", is_flag=True, help="Adds a table of BLEU on all test sets together.")
+@click.option("--by-length", is_flag=True, help="Adds a table of BLEU on longer sources less BLEU on shorter ones.")
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A recipe's --data-dir: p-values and --all-tests take the references that experiments lack, as in results/, "
-    "from its prepared data.",
+    help="A recipe's --data-dir: p-values, --all-tests and --by-length take the text that experiments lack, as in "
+    "results/, from its prepared data.",
 )
 @click.option(
     "--plot",
@@ -42,6 +43,7 @@ def main(
     margin: float | None,
     pool_variance: bool,
     all_tests: bool,
+    by_length: bool,
     seeds: str | None,
     data_dir: Path | None,
     plot: Path | None,
@@ -59,7 +61,7 @@ def main(
     from posenc_experiments.evaluation.plot import plot as draw
     from posenc_experiments.evaluation.pooling import Comparison, pool, with_seeds
     from posenc_experiments.evaluation.results import read_results
-    from posenc_experiments.evaluation.together import all_tests as together
+    from posenc_experiments.evaluation.together import together
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
@@ -69,9 +71,8 @@ def main(
         results, lacking = with_seeds(results, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
-    if all_tests:
-        results = pd.concat([results, together(results, metric)])
-    rows = pool(results, test)
+    added = [name for name, chosen in ((ALL_TESTS, all_tests), (BY_LENGTH, by_length)) if chosen]
+    rows = pool(pd.concat([results, *(together(results, metric, name) for name in added)]), test)
     click.echo(report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows, plot)}", err=True)

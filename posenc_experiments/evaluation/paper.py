@@ -9,20 +9,12 @@ import pandas as pd
 from posenc_experiments.base.languages import length, unit
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.comparison import metric_columns, notes
-from posenc_experiments.evaluation.metrics import (
-    BLEU,
-    CHRF,
-    PAPER_METRICS,
-    TOKENIZED,
-    csv_name,
-    sacrebleu_metric,
-    tokenized_name,
-)
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, csv_name, tokenized_name
 from posenc_experiments.evaluation.paper_table import TableRow, is_within
 from posenc_experiments.evaluation.pooling import comparable_groups, metrics_of, pooled_seeds, scored
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import of_tests, read_results, read_test_texts
-from posenc_experiments.evaluation.significance import resample_lines
+from posenc_experiments.evaluation.significance import resample_chosen
 from posenc_experiments.experiment.experiment import Experiment
 
 #: a row of a paper's table with its scores so far: the columns of its file, those that `pooled_seeds` makes, "score" in
@@ -69,12 +61,11 @@ def _of_words(results: pd.DataFrame, words: str) -> Iterator[dict[str, Any]]:
         RecipeError: a file is missing, or those of a test set have different numbers of lines.
     """
     for result in of_tests(results):
-        texts = zip(*read_test_texts(result), strict=True)
-        inside = [lines for lines in texts if is_within(length(lines[0], result.pair.split("-")[0]), words)]
-        found = result._asdict() | {"metric": words, "signature": None, "lines": len(inside)}
-        if inside:
-            _, references, hypotheses = zip(*inside, strict=True)
-            resampled = resample_lines(sacrebleu_metric(BLEU, result.signature), hypotheses, references)
+        sources, language = read_test_texts(result)[0], result.pair.split("-")[0]
+        inside = [is_within(length(line, language), words) for line in sources]
+        found = result._asdict() | {"metric": words, "signature": None, "lines": sum(inside)}
+        if any(inside):
+            resampled = resample_chosen([result], BLEU, inside)
             found |= {"score": resampled.score, "interval": resampled.interval}
         yield found
 

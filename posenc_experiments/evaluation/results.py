@@ -51,7 +51,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
 
     Args:
         paths: experiment directories, archives of kept results, or directories that hold some of both at any depth.
-        data_dir: a recipe's --data-dir; its prepared text replaces references that are missing in the directories.
+        data_dir: a recipe's --data-dir; its prepared text replaces sources and references that the directories lack.
 
     Returns:
         A table with the columns
@@ -65,8 +65,9 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         - made_from (all that the weights depend on but the seed), depends_on (the same for the translations: also the
           search, batch and precision), fingerprint (of made_from), environment (versions of code and
           libraries), train_max_words (the longest source of the training; None without a limit);
-        - source_hash, reference_hash, reference_file, reference (how it compares with SacreBLEU's), verified (whether
-          the translations and references are there, and as they were when they were scored).
+        - files (of the sources, references and translations, by kind), source_hash, reference_hash, reference (how it
+          compares with SacreBLEU's), verified (whether the translations and references are there, and as they were when
+          they were scored).
 
         Experiments are in the order of the paths given, those below one path in natural order.
 
@@ -146,9 +147,9 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
     for path in sorted(files.test_files([SACREBLEU]), key=_natural):
         test = path.name.removesuffix(f".{SACREBLEU}")
         texts = {kind: files.test_file(test, kind) for kind in SCORED}
-        if data_dir is not None and not texts[REFERENCES].is_file():
-            target = about["pair"].split("-")[-1]
-            texts[REFERENCES] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{target}")
+        for kind, language in zip((SOURCES, REFERENCES), about["pair"].split("-"), strict=True):
+            if data_dir is not None and not texts[kind].is_file():
+                texts[kind] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{language}")
         metrics = _read_metrics_of(files, test, own_only)
         own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
         hashes = {kind: [_hash_of(file, kind, one) for one in own][-1] for kind, file in texts.items()}
@@ -159,7 +160,7 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
         of_test = {
             "depends_on": about["made_from"] | known,
             "reference": metrics[BLEU].get("reference"),
-            "reference_file": texts[REFERENCES],
+            "files": texts,
             "reference_hash": hashes[REFERENCES],
             "source_hash": hashes[SOURCES],
             "verified": all(texts[kind].is_file() for kind in (HYPOTHESES, REFERENCES)),
@@ -234,16 +235,9 @@ def _read_metrics(path: Path) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in rows}
 
 
-def text_file(result: Result, kind: str) -> Path:
-    """The file of this kind for the test set of a result."""
-    if kind == REFERENCES:
-        return Path(result.reference_file)
-    return ExperimentDirectory(result.directory).test_file(result.test, kind)
-
-
 def read_test_texts(result: Result) -> list[list[str]]:
     """The lines of the sources, references and hypotheses of a result's test set."""
-    return read_parallel(*(text_file(result, kind) for kind in (SOURCES, REFERENCES, HYPOTHESES)))
+    return read_parallel(*(result.files[kind] for kind in (SOURCES, REFERENCES, HYPOTHESES)))
 
 
 def read_parallel(*files: Path) -> list[list[str]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from sacrebleu.significance import _compute_p_value, estimate_ci
 from scipy import stats
 
-from posenc_experiments.evaluation.metrics import ALL_TESTS, BOOTSTRAP_SEED, CONFIDENCE, sacrebleu_metric
-from posenc_experiments.evaluation.results import read_lines, read_sentence_scores, text_file
+from posenc_experiments.base.languages import length
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, BY_LENGTH, CONFIDENCE, TOGETHER, sacrebleu_metric
+from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, read_test_texts
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 SAMPLES = 1000  # of the sentences, as in SacreBLEU
@@ -170,21 +171,36 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
-    """A metric of an experiment on a test set or on all together, and of SacreBLEU's samples of its sentences.
+    """A metric of an experiment on a test set, and of SacreBLEU's samples of its sentences.
 
     Args:
         results: what `read_results` found.
+        test: a test set, or one of TOGETHER for all of them.
 
     Raises:
         RecipeError: a file is missing.
     """
     mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
-    parts = list(mine[mine["test"] != ALL_TESTS if test == ALL_TESTS else mine["test"] == test].itertuples())
+    parts = list(mine[~mine["test"].isin(TOGETHER) if test in TOGETHER else mine["test"] == test].itertuples())
+    if test != BY_LENGTH:
+        return resample_chosen(parts, metric, itertools.repeat(True))
+    language = parts[0].pair.split("-")[0]
+    lengths = np.array([length(line, language) for part in parts for line in read_test_texts(part)[0]])
+    longer = lengths > np.median(lengths)
+    one, other = (resample_chosen(parts, metric, half.tolist()) for half in (longer, ~longer))
+    return Resampled(one.score - other.score, one.samples - other.samples)
+
+
+def resample_chosen(parts: Sequence[Result], metric: str, chosen: Iterable[bool]) -> Resampled:
+    """A metric on chosen sentences of the test sets of some results, as if they were one, and on samples of them."""
     if parts[0].sentences is not None:
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
-        return resample_statistics(np.array(values)[:, None], lambda sums, sentences: sums[0] / sentences)
-    files = [[text_file(part, kind) for part in parts] for kind in (HYPOTHESES, REFERENCES)]
-    hypotheses, references = (tuple(line for file in of_kind for line in read_lines(file)) for of_kind in files)
+        of_chosen = np.array(list(itertools.compress(values, chosen)))
+        return resample_statistics(of_chosen[:, None], lambda sums, sentences: sums[0] / sentences)
+    hypotheses, references = (
+        tuple(itertools.compress([line for part in parts for line in read_lines(part.files[kind])], chosen))
+        for kind in (HYPOTHESES, REFERENCES)
+    )
     return _resampled(hypotheses, references, metric, parts[0].signature)
 
 

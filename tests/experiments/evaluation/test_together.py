@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from sacrebleu import corpus_bleu
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
 from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.evaluation.significance import Resampled, difference, resample, sacrebleu_p
-from posenc_experiments.evaluation.together import all_tests
+from posenc_experiments.evaluation.together import together
 from tests.experiments.analysis.quickstart import make_experiments
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
@@ -34,7 +36,7 @@ def sacrebleu(directory: Path, test: str) -> list[dict[str, Any]]:
 
 def cut(directory: Path, test: str, first: int, last: int) -> None:
     """Makes a test set of some lines of `test`."""
-    for kind in ("ref", "hyp"):
+    for kind in ("src", "ref", "hyp"):
         lines = (directory / f"test.{kind}").read_text().splitlines(keepends=True)[first:last]
         (directory / f"{test}.{kind}").write_text("".join(lines))
     (directory / f"{test}.sacrebleu.json").write_text(json.dumps(sacrebleu(directory, test)))
@@ -54,7 +56,7 @@ def joined(made: Path) -> Path:
     """The same experiments, with one test set that has the lines of both."""
     root = Path(shutil.copytree(made, made.parent / f"{made.name}-joined"))
     for path in list(root.rglob("test.hyp")):
-        for kind in ("ref", "hyp"):
+        for kind in ("src", "ref", "hyp"):
             both = "".join((path.parent / f"{test}.{kind}").read_text() for test in ("other", "test"))
             (path.parent / f"test.{kind}").write_text(both)
         (path.parent / "test.sacrebleu.json").write_text(json.dumps(sacrebleu(path.parent, "test")))
@@ -64,7 +66,7 @@ def joined(made: Path) -> Path:
 
 def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
     parts, wanted = read_results([made]), read_results([joined])
-    found, whole = all_tests(parts), wanted[wanted["metric"] == BLEU]
+    found, whole = together(parts), wanted[wanted["metric"] == BLEU]
     assert list(found["score"].round(2)) == list(whole["score"])
     assert list(found["interval"]) == pytest.approx(list(whole["interval"]), abs=0.005)
     assert list(found["signature"]) == list(whole["signature"])
@@ -85,14 +87,56 @@ def test_compare_adds_a_table(made: Path) -> None:
     rows = list(csv.DictReader(result.stdout.splitlines()))
     assert list(dict.fromkeys(row["test"] for row in rows)) == ["other", "test", ALL_TESTS]
     (row,) = (row for row in rows if (row["test"], row["experiment"]) == (ALL_TESTS, "sinusoidal"))
-    together = all_tests(read_results([made]))
-    assert float(row["bleu"]) == pytest.approx(together[together["name"] == "sinusoidal"]["score"].mean())
+    whole = together(read_results([made]))
+    assert float(row["bleu"]) == pytest.approx(whole[whole["name"] == "sinusoidal"]["score"].mean())
     assert (row["chrf"], float(row["difference"]) != 0) == ("", True)
+
+
+def texts(directory: Path, test: str) -> list[list[str]]:
+    """The sources, references and translations of a test set."""
+    return [(directory / f"{test}.{kind}").read_text().splitlines() for kind in ("src", "ref", "hyp")]
+
+
+def halves(directory: Path) -> list[list[tuple[str, ...]]]:
+    """Sources, references and translations of the shorter and of the longer sources of both test sets."""
+    lines = [line for test in ("other", "test") for line in zip(*texts(directory, test), strict=True)]
+    median = statistics.median(len(source.split()) for source, _, _ in lines)
+    return [[line for line in lines if (len(line[0].split()) > median) == longer] for longer in (False, True)]
+
+
+def test_by_length_is_one_half_less_the_other(made: Path) -> None:
+    found = together(read_results([made]), test=BY_LENGTH)
+    assert len(found) == 4
+    for one in found.itertuples():
+        scores = [
+            corpus_bleu([line[2] for line in half], [[line[1] for line in half]]) for half in halves(one.directory)
+        ]
+        assert one.score == pytest.approx(scores[1].score - scores[0].score, abs=1e-4)
+
+
+def test_by_length_finds_an_advantage_that_grows(made: Path, tmp_path: Path) -> None:
+    """Where one setting translates longer sources perfectly, and the other all alike."""
+    root = Path(shutil.copytree(made, tmp_path / "copy"))
+    for one in root.rglob("transformer_sinusoidal_tiny/seed*"):
+        shorter = {source for source, _, _ in halves(one)[0]}
+        for test in ("other", "test"):
+            of_test = zip(*texts(one, test), strict=True)
+            better = [own if source in shorter else wanted for source, wanted, own in of_test]
+            (one / f"{test}.hyp").write_text("".join(f"{line}\n" for line in better))
+            (one / f"{test}.sacrebleu.json").write_text(json.dumps(sacrebleu(one, test)))
+    words = ["compare", str(root), "--by-length", "--baseline", "diet_rel", "--format", "csv"]
+    result = CliRunner().invoke(group, words)
+    assert result.exit_code == 0, result.output
+    rows = {(row["test"], row["experiment"]): row for row in csv.DictReader(result.stdout.splitlines())}
+    row, baseline = (rows[BY_LENGTH, name] for name in ("sinusoidal", "diet_rel"))
+    assert float(row["difference"]) == pytest.approx(float(row["bleu"]) - float(baseline["bleu"]))
+    assert float(row["difference_low"]) > 0
+    assert float(row["p_value"]) < 0.05
 
 
 def test_one_test_set_is_refused(joined: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--all-tests: no experiment here has several test sets: leave"):
-        all_tests(read_results([joined]))
+        together(read_results([joined]))
 
 
 def test_other_test_sets_are_refused(made: Path, tmp_path: Path) -> None:
@@ -100,4 +144,4 @@ def test_other_test_sets_are_refused(made: Path, tmp_path: Path) -> None:
     missing = next(root.rglob("transformer_sinusoidal_tiny/seed2"))
     (missing / "other.sacrebleu.json").unlink()
     with pytest.raises(RecipeError, match="have different references for all tests: they cannot be compared"):
-        pool(all_tests(read_results([root])))
+        pool(together(read_results([root])))
