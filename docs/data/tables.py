@@ -33,7 +33,7 @@ RESULTS = ROOT / "results"
 Run = dict[str, Any]
 
 IMAGES = ROOT / "docs" / "images"
-EN_DE, EN_FR = "multi30k/en-de", "multi30k/en-fr"  # in results/
+EN_DE = "multi30k/en-de"  # in results/
 BASELINE = "sinusoidal"
 #: the rows of README and of its plot
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
@@ -197,7 +197,6 @@ def results() -> dict[str, str]:
         "quickstart": table(["experiment", "BLEU", "difference", "p", "chrF", "parameters"], generated),
         "multi30k": multi30k_scores(several),
         "multi30k-seed1": multi30k_scores(single),
-        "multi30k-en-fr": multi30k_scores(directory=EN_FR),
         "multi30k-pairs": multi30k_pairs(several),
         "short": by_words(SHORT),
         "short-captions": by_words(SHORT_CAPTIONS),
@@ -241,20 +240,18 @@ def scoring() -> dict[str, str]:
 
 def by_words(directory: str) -> str:
     """BLEU by words of the source, as `table.sh short` of a recipe wrote it."""
-    rows = [row for row in read_scores(RESULTS / directory / "short.csv") if not row["missing"]]
+    rows = read_scores(RESULTS / directory / "short.csv")
     ranges = [name.removeprefix("sentences ") for name in rows[0] if name.startswith("sentences ")]
-    cells = [[f"`{row['experiment']}`", *(scored(row, words) for words in ranges)] for row in rows]
+    names = [f"`{row['experiment']}`{row['row'].removeprefix(row['experiment'])}" for row in rows]
+    cells = [[name, *(scored(row, words) for words in ranges)] for name, row in zip(names, rows, strict=True)]
     return table(["experiment", *(f"{words} words" for words in ranges)], cells)
 
 
-def multi30k_scores(names: Collection[str] | None = None, directory: str = EN_DE) -> str:
-    """BLEU of Multi30k's experiments, by default of all, on each test set and on all together, with the differences on
-    all together.
-    """
-    of_test = compared(directory)
-    chosen = names or list(of_test[MULTI30K[0]])
+def multi30k_scores(names: Collection[str]) -> str:
+    """BLEU of Multi30k's experiments on each test set and on all together, with the differences on all together."""
+    of_test = compared(EN_DE)
     rows = []
-    for name in chosen:
+    for name in names:
         whole, single = of_test[ALL_TESTS][name], [of_test[test][name] for test in MULTI30K]
         scores = [scored(row) + star(row) for row in single]
         rows.append([f"`{name}`", *scores, scored(whole), *test_of(whole)])
