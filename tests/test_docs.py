@@ -25,7 +25,7 @@ from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.encodings.contract.registry import default_options, supports_urpe
 from fairseq_posenc.export.positions import CONVERTERS
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.metrics import ALL_TESTS
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BY_LENGTH
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -139,7 +139,8 @@ def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepare
     invoke("run", "--recipe", ROOT / "recipes" / recipe, *options, *directories)
     baseline = next(row["experiment"] for row in rows if not row["difference"])
     options = ["--baseline", baseline, "--margin", "0.5", "--format", "csv"]
-    options += ["--all-tests"] * any(row["test"] == ALL_TESTS for row in rows)
+    for option, together in (("--all-tests", ALL_TESTS), ("--by-length", BY_LENGTH)):
+        options += [option] * any(row["test"] == together for row in rows)
     assert invoke("compare", kept.parent, "--data-dir", prepared, *options) == text
 
 
