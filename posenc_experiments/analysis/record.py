@@ -16,7 +16,7 @@ from posenc_experiments.base.markers import file_hash, fingerprint, write_json
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
 from posenc_experiments.evaluation.results import Result
 from posenc_experiments.evaluation.significance import SAMPLES
-from posenc_experiments.experiment.layout import ExperimentDirectory
+from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 
 Record = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _is_kept(part: Any, inputs: str) -> bool:
 def _text_inputs(subject: Subject) -> list[Any]:
     paths = [ExperimentDirectory(subject.results[0].directory).command]
     for result in subject.results:
-        paths += result.files.values()
+        paths += [result.files[kind] for kind in (SOURCES, REFERENCES, HYPOTHESES)]
     return [[path.name, file_hash(path) if path.is_file() else None] for path in paths]
 
 

@@ -22,7 +22,11 @@ from posenc_experiments.evaluation.report import FORMATS
 )
 @click.option("--pool-variance", is_flag=True, help="Tests with one variance over seeds for all rows.")
 @click.option("--all-tests", is_flag=True, help="Adds a table of BLEU on all test sets together.")
-@click.option("--by-length", is_flag=True, help="Adds a table of BLEU on longer sources less BLEU on shorter ones.")
+@click.option(
+    "--by-length",
+    is_flag=True,
+    help="Adds a table of BLEU on the longer half of all test sets less that on the shorter.",
+)
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--data-dir",
@@ -65,6 +69,8 @@ def main(
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
+    if by_length and pool_variance:
+        raise click.UsageError("--by-length and --pool-variance exclude each other: leave one of them out.")
     test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin)
     results = read_results(directories, data_dir)
     if seeds is not None:
@@ -75,4 +81,4 @@ def main(
     rows = pool(pd.concat([results, *(together(results, metric, name) for name in added)]), test)
     click.echo(report(rows).format(style), nl=False)
     if plot is not None:
-        click.echo(f"Plot: {draw(rows, plot)}", err=True)
+        click.echo(f"Plot: {draw(rows[rows['test'] != BY_LENGTH], plot)}", err=True)

@@ -11,7 +11,7 @@ from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.comparison import metric_columns, notes
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, csv_name, tokenized_name
 from posenc_experiments.evaluation.paper_table import TableRow, is_within
-from posenc_experiments.evaluation.pooling import comparable_groups, metrics_of, pooled_seeds, scored
+from posenc_experiments.evaluation.pooling import groups_of, metrics_of, pooled_seeds, scored
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import of_tests, read_results, read_test_texts
 from posenc_experiments.evaluation.significance import resample_chosen
@@ -106,7 +106,7 @@ def _notes(lines: Sequence[Line], rows: pd.DataFrame) -> list[str]:
     for line in (line for line in lines if line["words"] and line["seeds"]):
         counts = ", ".join(f"{line[f'sentences {words}']:,} with {words}" for words in line["words"])
         found.append(f"BLEU by {_unit(line)} of the source; {line['pair']} {line['test']} has {counts}.")
-    for group in comparable_groups(rows) if len(rows) else ():
+    for group in groups_of(rows) if len(rows) else ():
         found += notes(group)
     for metric in metrics_of(rows):
         if rows[f"{metric} signature"].nunique() > 1:

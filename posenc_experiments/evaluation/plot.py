@@ -9,7 +9,7 @@ import pandas as pd
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import comparable_groups, title
+from posenc_experiments.evaluation.pooling import groups_of, title
 
 #: the flag of the clipping distance, with K
 CLIPPING = r"--clipping-distance (\d+) ?"
@@ -28,7 +28,7 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    groups = comparable_groups(rows)
+    groups = groups_of(rows)
     beside = max(_legend_columns(len(group)) for group in groups)
     figure = Figure(figsize=(7 + 2 * beside, 4.5 * len(groups)), layout="constrained")
     FigureCanvasAgg(figure)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.metrics import BLEU, TOKENIZED
+from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
 from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import all_differences, holm, resample, sacrebleu_p
 
@@ -55,7 +55,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     untested = dict.fromkeys([*COMPARED, "tested", "tests", "pooling", "is_baseline"])
     pooled = [untested | pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
-    groups = [group.assign(shown=row_names(group)) for group in comparable_groups(rows.where(rows.notna(), None))]
+    groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
     if test is not None:
         for number, baseline in find_baselines(groups, test.baseline).items():
             groups[number] = compared(results, groups[number], baseline, test)
@@ -158,7 +158,7 @@ def row_names(rows: pd.DataFrame) -> list[str]:
     return list(map(long_name if len(set(rows["setup"])) > 1 else full_name, rows.itertuples()))
 
 
-def comparable_groups(rows: pd.DataFrame) -> list[pd.DataFrame]:
+def groups_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
     """The rows in groups of one corpus, pair and test set."""
     return [group.reset_index(drop=True) for _, group in rows.groupby(GROUP, sort=False)]
 
@@ -227,7 +227,7 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     for number in set(others) - set(several):
         sides = seeds[baseline], seeds[number]
         means = [statistics.fmean(one.score for one in side) for side in sides]
-        p_value = sacrebleu_p(*(side[0] for side in sides))
-        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value, "tested": test}
+        of_one = None if rows["test"][0] == BY_LENGTH else sacrebleu_p(*(side[0] for side in sides))
+        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": of_one, "tested": test}
     columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
     return rows.assign(**columns.where(columns.notna(), None), is_baseline=rows.index == baseline)

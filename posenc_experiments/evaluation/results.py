@@ -261,8 +261,8 @@ def read_lines(path: Path) -> list[str]:
         return [line.rstrip() for line in path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")]
     except FileNotFoundError:
         raise RecipeError(
-            f"{path} is missing: run the stages translate and score again; `compare` also takes references from "
-            "--data-dir, where the stages download,prepare of the recipe put them."
+            f"{path} is missing: run the stages translate and score again; `compare` also takes sources and references "
+            "from --data-dir, where the stages download,prepare of the recipe put them."
         ) from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not UTF-8 ({error}): save it as UTF-8, or make it again.") from None

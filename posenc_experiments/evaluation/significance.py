@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from sacrebleu.significance import _compute_p_value, estimate_ci
 from scipy import stats
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
 from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, BY_LENGTH, CONFIDENCE, TOGETHER, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, read_test_texts
@@ -178,7 +179,7 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
         test: a test set, or one of TOGETHER for all of them.
 
     Raises:
-        RecipeError: a file is missing.
+        RecipeError: a file is missing, or no source is longer than the median.
     """
     mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
     parts = list(mine[~mine["test"].isin(TOGETHER) if test in TOGETHER else mine["test"] == test].itertuples())
@@ -187,6 +188,8 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
     language = parts[0].pair.split("-")[0]
     lengths = np.array([length(line, language) for part in parts for line in read_test_texts(part)[0]])
     longer = lengths > np.median(lengths)
+    if not longer.any():
+        raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
     one, other = (resample_chosen(parts, metric, half.tolist()) for half in (longer, ~longer))
     return Resampled(one.score - other.score, one.samples - other.samples)
 

@@ -1,4 +1,4 @@
-"""Scores of experiments on all their test sets together, as if they were one, and of its longer half."""
+"""Scores of experiments on all their test sets together, as if they were one, or of a half less the other."""
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -
     """
     rows = []
     several = results.groupby(["corpus", "pair"])["test"].transform("nunique") > 1
-    for directory, mine in results[several | (test != ALL_TESTS)].groupby("directory", sort=False):
+    for directory, mine in (results[several] if test == ALL_TESTS else results).groupby("directory", sort=False):
         for name in dict.fromkeys((BLEU, metric)):
             parts = mine[mine["metric"] == name]
             if len(parts) == mine["test"].nunique():

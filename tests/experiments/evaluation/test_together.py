@@ -134,6 +134,27 @@ def test_by_length_finds_an_advantage_that_grows(made: Path, tmp_path: Path) -> 
     assert float(row["p_value"]) < 0.05
 
 
+def test_sources_of_one_length_are_refused(made: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(made, tmp_path / "copy"))
+    for path in root.rglob("*.src"):
+        path.write_text("a b\n" * len(path.read_text().splitlines()))
+        (path.with_suffix(".sacrebleu.json")).write_text(json.dumps(sacrebleu(path.parent, path.stem)))
+    with pytest.raises(RecipeError, match=r"^--by-length: no source of xa-xb is longer than the median: leave"):
+        together(read_results([root]), test=BY_LENGTH)
+
+
+def test_by_length_has_no_pooled_variance_and_no_p_of_one_seed(made: Path) -> None:
+    words = ["compare", *map(str, made.rglob("seed1")), "--by-length", "--baseline", "diet_rel", "--format", "csv"]
+    result = CliRunner().invoke(group, words)
+    assert result.exit_code == 0, result.output
+    ours = [row for row in csv.DictReader(result.stdout.splitlines()) if row["experiment"] == "sinusoidal"]
+    assert [(row["test"] == BY_LENGTH, row["one_seed_p_value"] == "") for row in ours] == [(False, False)] * 2 + [
+        (True, True)
+    ]
+    result = CliRunner().invoke(group, [*words, "--pool-variance"])
+    assert (result.exit_code, "exclude each other" in result.output) == (1, True)
+
+
 def test_one_test_set_is_refused(joined: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--all-tests: no experiment here has several test sets: leave"):
         together(read_results([joined]))
