@@ -239,8 +239,8 @@ def scoring() -> dict[str, str]:
 
 
 def by_words(directory: str) -> str:
-    """BLEU by words of the source, as `table.sh short` of a recipe wrote it."""
-    rows = read_scores(RESULTS / directory / "short.csv")
+    """BLEU by words of the source, of the trained rows of a recipe's `table.sh short`."""
+    rows = [row for row in read_scores(RESULTS / directory / "short.csv") if not row["missing"]]
     ranges = [name.removeprefix("sentences ") for name in rows[0] if name.startswith("sentences ")]
     names = [f"`{row['experiment']}`{row['row'].removeprefix(row['experiment'])}" for row in rows]
     cells = [[name, *(scored(row, words) for words in ranges)] for name, row in zip(names, rows, strict=True)]
