@@ -25,7 +25,6 @@ from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.encodings.contract.registry import default_options, supports_urpe
 from fairseq_posenc.export.positions import CONVERTERS
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.metrics import ALL_TESTS, BY_LENGTH
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -108,40 +107,20 @@ def test_tables_equal_their_data():
         assert path.read_text(encoding="utf-8") == text
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """The --data-dir of all recipes: what one test has prepared, the next ones pass over."""
-    return tmp_path_factory.mktemp("prepared")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("recipe", "conf", "file"),
-    [
-        ("quickstart", "quickstart", "quickstart/compare.csv"),
-        ("quickstart", "short", "quickstart-short/compare.csv"),
-        ("multi30k", "multi30k", "multi30k/en-de/compare.csv"),
-        ("multi30k", "multi30k", "multi30k/en-de/compare-shaw-k16.csv"),
-        ("multi30k", "multi30k", "multi30k/en-de/compare-shaw-k2.csv"),
-        ("multi30k", "multi30k", "multi30k/en-de/compare-diet_rel.csv"),
-        ("multi30k", "multi30k", "multi30k/en-fr/compare.csv"),
-        ("multi30k", "short", "multi30k-short/en-de/compare.csv"),
-    ],
-)
-def test_p_values_are_those_of_the_kept_translations(recipe, conf, file, prepared, tmp_path, request):
-    """`compare` computes each file again from results/ and the references that the recipe prepares."""
-    kept = ROOT / "results" / file
-    text = kept.read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
-    source = ["--source", request.getfixturevalue("shared") / "data/multi30k"] if recipe == "multi30k" else []
-    options = ["--conf", conf, "--pair", rows[0]["pair"], "--stages", "download,prepare", *source]
-    directories = ["--data-dir", prepared, "--output-dir", tmp_path / "none"]
-    invoke("run", "--recipe", ROOT / "recipes" / recipe, *options, *directories)
-    baseline = next(row["experiment"] for row in rows if not row["difference"])
-    options = ["--baseline", baseline, "--margin", "0.5", "--format", "csv"]
-    for option, together in (("--all-tests", ALL_TESTS), ("--by-length", BY_LENGTH)):
-        options += [option] * any(row["test"] == together for row in rows)
-    assert invoke("compare", kept.parent, "--data-dir", prepared, *options) == text
+def test_all_results_are_made_again_from_the_kept_files(shared, tmp_path):
+    """`p_values.sh` makes every file of differences and every page again, in a copy without them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    made = sorted((ROOT / "results").rglob("*.csv"))
+    for path in made:
+        (tmp_path / path.relative_to(ROOT)).unlink()
+    command = ["bash", "docs/data/p_values.sh", "--source", shared / "data/multi30k"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    for path in [*made, *(ROOT / name for name in tables.PAGES)]:
+        assert (tmp_path / path.relative_to(ROOT)).read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/results.md"])

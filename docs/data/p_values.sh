@@ -21,10 +21,13 @@ compare() {
 }
 
 compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
-for corpus in quickstart quickstart-short; do compare "$corpus" compare.csv --baseline sinusoidal; done
-for pair in multi30k/en-fr multi30k-short/en-de; do
-    compare "$pair" compare.csv --baseline sinusoidal --all-tests
-done
+compare quickstart compare.csv --baseline sinusoidal
+compare multi30k/en-fr compare.csv --baseline sinusoidal --all-tests
+# Beside models of short sources, three of all lengths
+compare quickstart-short compare.csv --baseline sinusoidal --words "1-14 15-17 18-" \
+    results/quickstart/xa-xb/transformer_{sinusoidal_tiny,shaw_tiny-clipping-distance-16,diet_rel_tiny-bias-gain-auto}.zip
+compare multi30k-short/en-de compare.csv --baseline sinusoidal --all-tests --words "1-11 12-14 15-17 18-" \
+    results/multi30k/en-de/{sinusoidal,shaw-k16,diet_rel-gain}-????????.zip
 compare multi30k/en-de compare.csv --baseline sinusoidal --all-tests --by-length
 for baseline in shaw-k16 shaw-k2 diet_rel; do
     compare multi30k/en-de "compare-$baseline.csv" --baseline "$baseline" --all-tests

@@ -21,7 +21,7 @@ from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import difference, star
-from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOGETHER, TOKENIZED
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED, csv_name
 from posenc_experiments.evaluation.paper_table import PaperTable, read_table
 from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.report import number
@@ -41,7 +41,6 @@ CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel",
 PAIRED = ("shaw-k16", "shaw-k2", "diet_rel")
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
-SHORT, SHORT_CAPTIONS = "quickstart-short", "multi30k-short/en-de"
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
 GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H100, bf16": 3.7 * V100}
@@ -151,13 +150,9 @@ def cost() -> str:
 
 
 def read_scores(path: Path) -> list[Run]:
-    """The rows of a CSV of `compare` or `table.sh`, with the keys of `pool`: also of BLEU by words of the source."""
-
-    def key_of(column: str) -> str:
-        parts = re.fullmatch(r"bleu(?:_(interval|spread))?(?: (\S+))?", column)
-        return " ".join(filter(None, (parts[2] or BLEU, parts[1]))) if parts else column
-
-    rows = pd.read_csv(path).rename(columns=key_of).astype(object)
+    """The rows of a CSV of `compare`, with the keys of `pool`."""
+    keys = {csv_name(key): key for key in (BLEU, f"{BLEU} interval", f"{BLEU} spread")}
+    rows = pd.read_csv(path).rename(columns=keys).astype(object)
     return list(rows.where(rows.notna(), None).to_dict("records"))
 
 
@@ -171,7 +166,7 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
     """
     rows, pooled = read_scores(RESULTS / directory / file), pool(results_of(directory))
     # Scores on all tests together need the references, which are not kept.
-    written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if row["test"] not in TOGETHER}
+    written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if " " not in row["test"]}
     if written != set(zip(pooled["test"], pooled["name"], pooled[BLEU], strict=True)):
         raise ValueError(f"results/{directory}/{file} is outdated: regenerate it as results/README.md says.")
     tests: dict[str, dict[str, Run]] = {}
@@ -198,8 +193,8 @@ def results() -> dict[str, str]:
         "multi30k": multi30k_scores(several),
         "multi30k-seed1": multi30k_scores(single),
         "multi30k-pairs": multi30k_pairs(several),
-        "short": by_words(SHORT),
-        "short-captions": by_words(SHORT_CAPTIONS),
+        "short": by_words("quickstart-short", "test"),
+        "short-captions": by_words("multi30k-short/en-de", MULTI30K[-1]),
     }
 
 
@@ -238,13 +233,15 @@ def scoring() -> dict[str, str]:
     }
 
 
-def by_words(directory: str) -> str:
-    """BLEU by words of the source, of the trained rows of a recipe's `table.sh short`."""
-    rows = [row for row in read_scores(RESULTS / directory / "short.csv") if not row["missing"]]
-    ranges = [name.removeprefix("sentences ") for name in rows[0] if name.startswith("sentences ")]
-    names = [f"`{row['experiment']}`{row['row'].removeprefix(row['experiment'])}" for row in rows]
-    cells = [[name, *(scored(row, words) for words in ranges)] for name, row in zip(names, rows, strict=True)]
-    return table(["experiment", *(f"{words} words" for words in ranges)], cells)
+def by_words(directory: str, test: str) -> str:
+    """BLEU on a test set by words of the source, trained on short sources and on all."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in read_scores(RESULTS / directory / "compare.csv"):
+        whole, *part = row["test"].split(", ")
+        if part and whole == test:
+            name = f"`{row['experiment']}`" + ", all lengths" * (not row["corpus"].endswith("-short"))
+            cells.setdefault(name, {})[part[0]] = scored(row) + star(row)
+    return table(["experiment", *next(iter(cells.values()))], [[name, *row.values()] for name, row in cells.items()])
 
 
 def multi30k_scores(names: Collection[str]) -> str:

@@ -1,5 +1,6 @@
 """`fairseq-posenc compare`: a table of scored experiments, and a plot of BLEU against clipping distance."""
 
+import re
 from pathlib import Path
 
 import click
@@ -27,12 +28,17 @@ from posenc_experiments.evaluation.report import FORMATS
     is_flag=True,
     help="Adds a table of BLEU on the longer half of all test sets less that on the shorter.",
 )
+@click.option(
+    "--words",
+    metavar="RANGES",
+    help="Adds tables of the sentences whose sources have so many words, such as '1-14 15-17 18-'.",
+)
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A recipe's --data-dir: p-values, --all-tests and --by-length take the text that experiments lack, as in "
-    "results/, from its prepared data.",
+    help="A recipe's --data-dir: p-values, --all-tests, --by-length and --words take the text that experiments "
+    "lack, as in results/, from its prepared data.",
 )
 @click.option(
     "--plot",
@@ -48,6 +54,7 @@ def main(
     pool_variance: bool,
     all_tests: bool,
     by_length: bool,
+    words: str | None,
     seeds: str | None,
     data_dir: Path | None,
     plot: Path | None,
@@ -65,12 +72,17 @@ def main(
     from posenc_experiments.evaluation.plot import plot as draw
     from posenc_experiments.evaluation.pooling import Comparison, pool, with_seeds
     from posenc_experiments.evaluation.results import read_results
-    from posenc_experiments.evaluation.together import together
+    from posenc_experiments.evaluation.together import parts_of_tests, together
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
     if by_length and pool_variance:
         raise click.UsageError("--by-length and --pool-variance exclude each other: leave one of them out.")
+    ranges = (words or "").split()
+    for one in ranges:
+        found = re.fullmatch(r"(\d+)-(\d*)", one)
+        if found is None or int(found[1]) > int(found[2] or found[1]):
+            raise click.UsageError(f"--words: '{one}' is not a range of source words, such as 1-14 or 15-.")
     test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin)
     results = read_results(directories, data_dir)
     if seeds is not None:
@@ -78,7 +90,10 @@ def main(
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
     added = [name for name, chosen in ((ALL_TESTS, all_tests), (BY_LENGTH, by_length)) if chosen]
-    rows = pool(pd.concat([results, *(together(results, metric, name) for name in added)]), test)
+    tables = [results, *(together(results, metric, name) for name in added)]
+    if ranges:
+        tables.append(parts_of_tests(results, metric, ranges))
+    rows = pool(pd.concat(tables), test)
     click.echo(report(rows).format(style), nl=False)
     if plot is not None:
         click.echo(f"Plot: {draw(rows[rows['test'] != BY_LENGTH], plot)}", err=True)

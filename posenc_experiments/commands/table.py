@@ -35,7 +35,7 @@ def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
     NAME is a file of the recipe's tables/, without .tsv. Give the same command again to resume after a kill: finished
     stages are skipped, and an interrupted training resumes.
     """
-    table = read_table(folder, name, options["overrides"])
+    table = read_table(folder, name)
     call = Call(options, 1)
     rows = make_rows(table.rows, folder.absolute(), call)
     plan = make_plan([one for _, experiments in rows for one in experiments], list(STAGES[:-1]))

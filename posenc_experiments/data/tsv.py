@@ -6,11 +6,8 @@ from pathlib import Path
 from posenc_experiments.base.errors import RecipeError
 
 
-def read_rows(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[tuple[str, list[str]]]:
-    """The file and line of each row, for errors, and its cells; RecipeError if a row is wrong.
-
-    A table has all columns of `optional` after the others, or none of them; rows then have fewer cells.
-    """
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The file and line of each row, for errors, and its cells; RecipeError if a row is wrong."""
     try:
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -18,10 +15,9 @@ def read_rows(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) 
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")]
     rows = [(f"{path}, line {number}", [cell.strip() for cell in line.split("\t")]) for number, line in numbered]
     header = rows[0][1] if rows else []
-    if header not in ([*columns], [*columns, *optional]):
-        more = f" (and optionally {', '.join(optional)})" if optional else ""
-        raise RecipeError(f"{path}: the first row must name the columns {', '.join(columns)}{more}, separated by tabs.")
+    if header != [*columns]:
+        raise RecipeError(f"{path}: the first row must name the columns {', '.join(columns)}, separated by tabs.")
     for where, row in rows[1:]:
-        if len(row) != len(header):
-            raise RecipeError(f"{where}: it has {len(row)} columns instead of {len(header)}; put one tab between two.")
+        if len(row) != len(columns):
+            raise RecipeError(f"{where}: it has {len(row)} columns instead of {len(columns)}; put one tab between two.")
         yield where, row

@@ -10,7 +10,6 @@ BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. 
 ALL_TESTS = "all tests"
 #: the score on the sources of all test sets that are longer than the median less that on the others
 BY_LENGTH = "longer half of the sources less the shorter"
-TOGETHER = (ALL_TESTS, BY_LENGTH)
 #: the metrics of SacreBLEU, by their names in its output
 SACREBLEU_NAMES = {"BLEU": BLEU, "chrF2": CHRF, "chrF2++": CHRF_WORDS, "TER": TER}
 #: seed of the bootstrap, SacreBLEU's default

@@ -31,7 +31,7 @@ from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, BY_LENGTH, CONFIDENCE, TOGETHER, sacrebleu_metric
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BOOTSTRAP_SEED, BY_LENGTH, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, read_test_texts
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
@@ -176,25 +176,40 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
 
     Args:
         results: what `read_results` found.
-        test: a test set, or one of TOGETHER for all of them.
+        test: a test set, a part of one as `parts_of_tests` names it, or ALL_TESTS or BY_LENGTH for all of them.
 
     Raises:
         RecipeError: a file is missing, or no source is longer than the median.
     """
     mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
-    parts = list(mine[~mine["test"].isin(TOGETHER) if test in TOGETHER else mine["test"] == test].itertuples())
-    if test != BY_LENGTH:
-        return resample_chosen(parts, metric, itertools.repeat(True))
-    language = parts[0].pair.split("-")[0]
-    lengths = np.array([length(line, language) for part in parts for line in read_test_texts(part)[0]])
+    whole, _, part = test.partition(", ")
+    chosen = ~mine["test"].str.contains(" ") if whole in (ALL_TESTS, BY_LENGTH) else mine["test"] == whole
+    parts = list(mine[chosen].itertuples())
+    if not part and test != BY_LENGTH:
+        return _resample_chosen(parts, metric, itertools.repeat(True))
+    lengths = source_lengths(parts)
+    if part:
+        return _resample_chosen(parts, metric, within(lengths, part.split()[0]))
     longer = lengths > np.median(lengths)
     if not longer.any():
         raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
-    one, other = (resample_chosen(parts, metric, half.tolist()) for half in (longer, ~longer))
+    one, other = (_resample_chosen(parts, metric, half.tolist()) for half in (longer, ~longer))
     return Resampled(one.score - other.score, one.samples - other.samples)
 
 
-def resample_chosen(parts: Sequence[Result], metric: str, chosen: Iterable[bool]) -> Resampled:
+def source_lengths(parts: Sequence[Result]) -> NDArray[np.int64]:
+    """The lengths of the sources of some results."""
+    language = parts[0].pair.split("-")[0]
+    return np.array([length(line, language) for part in parts for line in read_test_texts(part)[0]])
+
+
+def within(lengths: NDArray[np.int64], words: str) -> list[bool]:
+    """Whether each length is in a range such as `1-14`, or `15-` for all from 15 on."""
+    first, last = words.split("-")
+    return [int(first) <= number and (not last or number <= int(last)) for number in lengths]
+
+
+def _resample_chosen(parts: Sequence[Result], metric: str, chosen: Iterable[bool]) -> Resampled:
     """A metric on chosen sentences of the test sets of some results, as if they were one, and on samples of them."""
     if parts[0].sentences is not None:
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]

@@ -1,32 +1,64 @@
-"""Scores of experiments on all their test sets together, as if they were one, or of a half less the other."""
+"""Scores of experiments on all their test sets together, as if they were one, on a half less the other, or on parts."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import unit
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.significance import resample
+from posenc_experiments.evaluation.significance import resample, source_lengths, within
 
 
 def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -> pd.DataFrame:
     """The results of the experiments on all their test sets together, in the same order: BLEU and one other metric.
 
     Args:
-        test: one of TOGETHER.
+        test: ALL_TESTS or BY_LENGTH.
 
     Raises:
         RecipeError: no experiment has several test sets, or a file is missing.
     """
     rows = []
     several = results.groupby(["corpus", "pair"])["test"].transform("nunique") > 1
-    for directory, mine in (results[several] if test == ALL_TESTS else results).groupby("directory", sort=False):
+    for _, mine in (results[several] if test == ALL_TESTS else results).groupby("directory", sort=False):
         for name in dict.fromkeys((BLEU, metric)):
             parts = mine[mine["metric"] == name]
             if len(parts) == mine["test"].nunique():
-                found = resample(results, directory, test, name)
-                row = parts.iloc[0].to_dict() | {"test": test, "score": found.score, "interval": found.interval}
+                row = _row(results, parts.iloc[0], test, name)
                 row |= {"verified": bool(parts["verified"].all()), "source_hash": None}
                 rows.append(row | {"reference_hash": fingerprint(list(parts["reference_hash"]))})
     if not rows:
         raise RecipeError("--all-tests: no experiment here has several test sets: leave the option out.")
     return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)
+
+
+def parts_of_tests(results: pd.DataFrame, metric: str, ranges: Sequence[str]) -> pd.DataFrame:
+    """The results on the sentences of each test set whose sources have so many words: BLEU and one other metric.
+
+    Args:
+        ranges: the numbers of words, such as `1-14` and `15-`.
+
+    Raises:
+        RecipeError: no source has so many words, or a file is missing.
+    """
+    rows = []
+    for (_, test), mine in results.groupby(["directory", "test"], sort=False):
+        lengths = source_lengths(list(mine[:1].itertuples()))
+        for words in ranges:
+            if number := sum(within(lengths, words)):
+                of_words = f"{words} {unit(mine['pair'].iloc[0].split('-')[0])}"
+                part = f"{test}, {of_words}, {number:,} of {len(lengths):,} sentences"
+                chosen = mine[mine["metric"].isin((BLEU, metric))]
+                rows += [_row(results, one, part, one["metric"]) for _, one in chosen.iterrows()]
+    if not rows:
+        raise RecipeError(f"--words '{' '.join(ranges)}': no source here has so many words: give other ranges.")
+    return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)
+
+
+def _row(results: pd.DataFrame, row: pd.Series, test: str, metric: str) -> dict[str, Any]:
+    """A row of results with the score on another test set."""
+    found = resample(results, row["directory"], test, metric)
+    return row.to_dict() | {"test": test, "score": found.score, "interval": found.interval}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sacrebleu.metrics.bleu import BLEU
 
 from posenc_experiments.base.markers import set_done, write_json
 from posenc_experiments.cli import group
@@ -79,32 +78,6 @@ def test_the_historical_score_is_shown_beside_sacrebleus(recipe: Path) -> None:
     assert "line 3: tiny.yaml does not compute historical: add --set score.tokenized=split." in refused
 
 
-def test_sentences_of_each_length_are_scored_on_their_own(recipe: Path) -> None:
-    sources = ["a b c", "a b c d", "a  b c d e", "a b c d e f"]
-    references = ["v w x y z", "a b c d", "a b c d e", "a b c d e f"]
-    hypotheses = ["v w x y z", "a b c d", "a b c e d", "a b c d x f"]
-    write_table(recipe, f"{HEADER}\twords", f"{ROW}\t1-4 5- 9-")
-    made = plan(recipe, "1,2").experiments
-    for experiment in made:
-        finish(experiment, 24.0)
-        for kind, lines in (("src", sources), ("ref", references), ("hyp", hypotheses)):
-            experiment.test_file("test", kind).write_text("".join(f"{line}\n" for line in lines))
-    text = show(recipe).stdout
-    assert re.search(r"row +BLEU +chrF +1-4 words +5- words +9- words ", text)
-    assert "test has 2 with 1-4, 2 with 5-, 0 with 9-.\n" in text
-    (cells,) = csv_rows(recipe)
-    assert float(cells["bleu 1-4"]) == pytest.approx(100)
-    score = BLEU().corpus_score(hypotheses[2:], [references[2:]]).score
-    assert float(cells["bleu 5-"]) == pytest.approx(score)
-    assert float(cells["bleu_interval 5-"]) > 0
-    assert (cells["sentences 5-"], cells["bleu 9-"]) == ("2", "")
-    made[1].test_file("test", "hyp").write_text("".join(f"{line}\n" for line in references))
-    show(recipe, "--seeds", "1,2")
-    (cells,) = csv_rows(recipe)
-    assert float(cells["bleu 5-"]) == pytest.approx((score + 100) / 2)
-    assert float(cells["bleu_spread 5-"]) == pytest.approx((100 - score) / 2**0.5)
-
-
 def test_the_reason_of_a_missing_score_is_shown(recipe: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW, OTHER)
     first, second = plan(recipe).experiments
@@ -137,7 +110,6 @@ def test_the_reason_of_a_missing_score_is_shown(recipe: Path) -> None:
         ([HEADER, ROW.replace("\ttiny", "\tbig")], ["line 2", "has no big.yaml", "it has tiny"]),
         ([HEADER, ROW.replace("shaw-k2", "alibi")], ["line 2", "no experiment 'alibi'", "sinusoidal"]),
         ([HEADER, ROW.replace("test\t", "dev\t")], ["line 2", "no test set 'dev'", "it has test"]),
-        ([HEADER + "\twords", ROW + "\t1-2 5-3"], ["line 2", "'5-3' is not a range of source words"]),
     ],
 )
 def test_a_fault_is_one_sentence_with_file_and_line(recipe: Path, lines: list[str], words: list[str]) -> None:

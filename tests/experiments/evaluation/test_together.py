@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from sacrebleu import corpus_bleu
+from sacrebleu import corpus_bleu, corpus_chrf
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
@@ -153,6 +153,54 @@ def test_by_length_has_no_pooled_variance_and_no_p_of_one_seed(made: Path) -> No
     ]
     result = CliRunner().invoke(group, [*words, "--pool-variance"])
     assert (result.exit_code, "exclude each other" in result.output) == (1, True)
+
+
+def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
+    words = [
+        "compare",
+        str(made),
+        "--words",
+        "1-9 10- 99-",
+        "--baseline",
+        "diet_rel",
+        "--metric",
+        "chrF",
+        "--format",
+        "csv",
+    ]
+    result = CliRunner().invoke(group, words)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    parts: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for one in ("sinusoidal", "diet_rel"):
+        for seed in made.rglob(f"*_{one}_*/seed*"):
+            for test in ("other", "test"):
+                lines = list(zip(*texts(seed, test), strict=True))
+                for name in ("1-9", "10-"):
+                    chosen = [line for line in lines if (len(line[0].split()) < 10) == (name == "1-9")]
+                    of_part = f"{test}, {name} words, {len(chosen)} of {len(lines)} sentences"
+                    sides = [line[2] for line in chosen], [[line[1] for line in chosen]]
+                    scores = corpus_bleu(*sides).score, corpus_chrf(*sides).score
+                    parts.setdefault((of_part, one), []).append(scores)
+    assert {(row["test"], row["experiment"]) for row in rows if " " in row["test"]} == set(parts)
+    for row in rows:
+        if found := parts.get((row["test"], row["experiment"])):
+            means = [statistics.fmean(seeds) for seeds in zip(*found, strict=True)]
+            assert [float(row["bleu"]), float(row["chrf"])] == pytest.approx(means, abs=1e-4)
+            assert bool(row["p_value"]) == (row["experiment"] == "sinusoidal")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("1-9 5-3", "'5-3' is not a range of source words"),
+        ("x", "'x' is not a range"),
+        ("99-", "no source here has so"),
+    ],
+)
+def test_words_that_choose_nothing_are_refused(made: Path, words: str, message: str) -> None:
+    result = CliRunner().invoke(group, ["compare", str(made), "--words", words])
+    assert (result.exit_code, "--words" in result.output, message in result.output) == (1, True, True)
 
 
 def test_one_test_set_is_refused(joined: Path) -> None:

@@ -13,8 +13,8 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.markers import read_json, set_done, write_json
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import score
-from posenc_experiments.evaluation.paper import make_line
-from posenc_experiments.evaluation.paper_table import TableRow
+from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.together import parts_of_tests
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
@@ -128,8 +128,8 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
     for kind, lines in (("src", sources), ("ref", JAPANESE["test"][:3])):
         experiment.test_file("test", kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     score.ScoreStage().run(experiment)
-    row = TableRow("row", "zh-ja", "conf", "shaw", "test", "sacrebleu", None, ["1-5", "6-"], "line 2")
-    assert make_line(row, [experiment]).items() >= {"sentences 1-5": 2, "sentences 6-": 1}.items()
+    parts = parts_of_tests(read_results([experiment.directory]), "BLEU", ["1-5", "6-"])
+    assert list(parts["test"]) == ["test, 1-5 characters, 2 of 3 sentences", "test, 6- characters, 1 of 3 sentences"]
     result = CliRunner().invoke(
         group, ["analyse", str(experiment.directory), "--no-models", "--output", str(tmp_path / "page.html")]
     )
