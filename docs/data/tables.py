@@ -165,7 +165,7 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
         ValueError: they are not those of the experiments in results/.
     """
     rows, pooled = read_scores(RESULTS / directory / file), pool(results_of(directory))
-    # Scores on all tests together need the references, which are not kept.
+    # Scores on all tests together, on halves and on parts need the references, which are not kept.
     written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if " " not in row["test"]}
     if written != set(zip(pooled["test"], pooled["name"], pooled[BLEU], strict=True)):
         raise ValueError(f"results/{directory}/{file} is outdated: regenerate it as results/README.md says.")

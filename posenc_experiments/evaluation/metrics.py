@@ -6,7 +6,7 @@ from posenc_experiments.base.languages import AT_BLANKS, HYPHENATED, require_tok
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
-#: the name of all test sets together; no test set has a blank in its name
+#: the name of all test sets together; like those of other added tests it has a blank, which no test set's name has
 ALL_TESTS = "all tests"
 #: the score on the sources of all test sets that are longer than the median less that on the others
 BY_LENGTH = "longer half of the sources less the shorter"

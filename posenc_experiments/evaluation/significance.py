@@ -183,13 +183,13 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
     """
     mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
     whole, _, part = test.partition(", ")
-    chosen = ~mine["test"].str.contains(" ") if whole in (ALL_TESTS, BY_LENGTH) else mine["test"] == whole
+    chosen = ~mine["test"].str.contains(" ") if test in (ALL_TESTS, BY_LENGTH) else mine["test"] == whole
     parts = list(mine[chosen].itertuples())
     if not part and test != BY_LENGTH:
         return _resample_chosen(parts, metric, itertools.repeat(True))
     lengths = source_lengths(parts)
     if part:
-        return _resample_chosen(parts, metric, within(lengths, part.split()[0]))
+        return _resample_chosen(parts, metric, in_range(lengths, part.split()[0]).tolist())
     longer = lengths > np.median(lengths)
     if not longer.any():
         raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
@@ -198,15 +198,15 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
 
 
 def source_lengths(parts: Sequence[Result]) -> NDArray[np.int64]:
-    """The lengths of the sources of some results."""
+    """The lengths of the sources of some results; RecipeError if a file is missing."""
     language = parts[0].pair.split("-")[0]
     return np.array([length(line, language) for part in parts for line in read_test_texts(part)[0]])
 
 
-def within(lengths: NDArray[np.int64], words: str) -> list[bool]:
-    """Whether each length is in a range such as `1-14`, or `15-` for all from 15 on."""
+def in_range(lengths: NDArray[np.int64], words: str) -> NDArray[np.bool_]:
+    """Which lengths are in a range such as `1-14`, or `15-` for all from 15 on."""
     first, last = words.split("-")
-    return [int(first) <= number and (not last or number <= int(last)) for number in lengths]
+    return (lengths >= int(first)) & (lengths <= int(last or lengths.max()))
 
 
 def _resample_chosen(parts: Sequence[Result], metric: str, chosen: Iterable[bool]) -> Resampled:

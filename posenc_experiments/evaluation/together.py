@@ -1,6 +1,6 @@
 """Scores of experiments on all their test sets together, as if they were one, on a half less the other, or on parts."""
 
-from collections.abc import Sequence
+import re
 from typing import Any
 
 import pandas as pd
@@ -9,7 +9,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import unit
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.significance import resample, source_lengths, within
+from posenc_experiments.evaluation.significance import in_range, resample, source_lengths
 
 
 def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -> pd.DataFrame:
@@ -35,26 +35,30 @@ def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -
     return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)
 
 
-def parts_of_tests(results: pd.DataFrame, metric: str, ranges: Sequence[str]) -> pd.DataFrame:
+def parts_of_tests(results: pd.DataFrame, metric: str, ranges: str) -> pd.DataFrame:
     """The results on the sentences of each test set whose sources have so many words: BLEU and one other metric.
 
     Args:
-        ranges: the numbers of words, such as `1-14` and `15-`.
+        ranges: the numbers of words, such as `1-14 15-17 18-`.
 
     Raises:
-        RecipeError: no source has so many words, or a file is missing.
+        RecipeError: a range is none, or no source is in it, or a file is missing.
     """
+    found = dict.fromkeys(ranges.split() or [""], False)
+    if faulty := [words for words in found if not re.fullmatch(r"\d+-\d*", words)]:
+        raise RecipeError(f"--words: '{faulty[0]}' is not a range of source words, such as 1-14 or 15-.")
     rows = []
     for (_, test), mine in results.groupby(["directory", "test"], sort=False):
         lengths = source_lengths(list(mine[:1].itertuples()))
-        for words in ranges:
-            if number := sum(within(lengths, words)):
+        for words in found:
+            if number := int(in_range(lengths, words).sum()):
+                found[words] = True
                 of_words = f"{words} {unit(mine['pair'].iloc[0].split('-')[0])}"
                 part = f"{test}, {of_words}, {number:,} of {len(lengths):,} sentences"
                 chosen = mine[mine["metric"].isin((BLEU, metric))]
                 rows += [_row(results, one, part, one["metric"]) for _, one in chosen.iterrows()]
-    if not rows:
-        raise RecipeError(f"--words '{' '.join(ranges)}': no source here has so many words: give other ranges.")
+    if empty := [words for words, is_found in found.items() if not is_found]:
+        raise RecipeError(f"--words: no source here has {empty[0]} words: leave this range out.")
     return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)
 
 

@@ -128,7 +128,7 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
     for kind, lines in (("src", sources), ("ref", JAPANESE["test"][:3])):
         experiment.test_file("test", kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     score.ScoreStage().run(experiment)
-    parts = parts_of_tests(read_results([experiment.directory]), "BLEU", ["1-5", "6-"])
+    parts = parts_of_tests(read_results([experiment.directory]), "BLEU", "1-5 6-")
     assert list(parts["test"]) == ["test, 1-5 characters, 2 of 3 sentences", "test, 6- characters, 1 of 3 sentences"]
     result = CliRunner().invoke(
         group, ["analyse", str(experiment.directory), "--no-models", "--output", str(tmp_path / "page.html")]
