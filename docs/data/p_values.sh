@@ -16,7 +16,7 @@ bash recipes/multi30k/run.sh --conf short --stages download,prepare "$@"
 # compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
     local file="results/$1/$2"
-    "$PYTHON" scripts/compare.py "results/$1" --data-dir data --format csv --margin 0.5 "${@:3}" >"$file.tmp"
+    "$PYTHON" -m posenc_experiments compare "results/$1" --data-dir data --format csv --margin 0.5 "${@:3}" >"$file.tmp"
     mv "$file.tmp" "$file"
 }
 
@@ -43,7 +43,7 @@ for names in \
     shaw_tiny-clipping-distance-16::-relative-{keys,values}-false; do
     IFS=: read -r encoding flags others <<<"results/quickstart/xa-xb/transformer_$names"
     one="$encoding$flags"
-    "$PYTHON" scripts/compare.py "$one.zip" "$encoding$others.zip" --data-dir data --format csv --baseline \
+    "$PYTHON" -m posenc_experiments compare "$one.zip" "$encoding$others.zip" --data-dir data --format csv --baseline \
         "$("$PYTHON" -c "$read_name" "$one.zip")"
 done | awk 'NR == 1 || !/^corpus,/' >"$pairs.tmp"
 mv "$pairs.tmp" "$pairs"
