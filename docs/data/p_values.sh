@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes all differences and p-values in results/ again, from the translations there and the references that the recipes
-# prepare, and then all tables and plots of README and docs/; takes ten minutes of one CPU core, and trains nothing:
+# prepare, and then all tables and plots of README and docs/; takes twelve minutes of one CPU core, and trains nothing:
 #   bash docs/data/p_values.sh [OPTIONS OF recipes/multi30k/run.sh, such as --source DIR]
 set -euo pipefail
 unset CDPATH
