@@ -24,6 +24,7 @@ from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.encodings.contract.registry import default_options, supports_urpe
 from fairseq_posenc.export.positions import CONVERTERS
+from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,6 +123,16 @@ def test_all_results_are_made_again_from_the_kept_files(shared, tmp_path):
     subprocess.run(command, cwd=tmp_path, check=True)
     for path in [*made, *tables.PAGES]:
         assert (tmp_path / path).read_text(encoding="utf-8") == (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["quickstart-short", "multi30k-short/en-de"])
+def test_ranges_of_source_words_have_a_boundary_where_the_training_ends(place):
+    tests = [row["test"].split(", ") for row in tables.read(ROOT / "results" / place / "compare.csv")]
+    ranges = [words.split("-") for words in dict.fromkeys(part[0].split()[0] for _, *part in tests if part)]
+    recipe = read_recipe(ROOT / "recipes" / place.partition("-")[0] / "short.yaml")
+    assert int(ranges[0][1]) == recipe.prepare.train_max_words
+    assert [int(first) for first, _ in ranges[1:]] == [int(last) + 1 for _, last in ranges[:-1]]
+    assert ranges[-1][1] == ""
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/results.md"])

@@ -27,7 +27,7 @@ def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -
         for name in dict.fromkeys((BLEU, metric)):
             parts = mine[mine["metric"] == name]
             if len(parts) == mine["test"].nunique():
-                row = _row(results, parts.iloc[0], test, name)
+                row = _row(results, parts.iloc[0], test)
                 row |= {"verified": bool(parts["verified"].all()), "source_hash": None}
                 rows.append(row | {"reference_hash": fingerprint(list(parts["reference_hash"]))})
     if not rows:
@@ -49,20 +49,19 @@ def parts_of_tests(results: pd.DataFrame, metric: str, ranges: str) -> pd.DataFr
         raise RecipeError(f"--words: '{faulty[0]}' is not a range of source words, such as 1-14 or 15-.")
     rows = []
     for (_, test), mine in results.groupby(["directory", "test"], sort=False):
-        lengths = source_lengths(list(mine[:1].itertuples()))
+        lengths, counted = source_lengths(list(mine[:1].itertuples())), unit(mine["pair"].iloc[0].split("-")[0])
+        scores = mine[mine["metric"].isin((BLEU, metric))]
         for words in found:
             if number := int(in_range(lengths, words).sum()):
                 found[words] = True
-                of_words = f"{words} {unit(mine['pair'].iloc[0].split('-')[0])}"
-                part = f"{test}, {of_words}, {number:,} of {len(lengths):,} sentences"
-                chosen = mine[mine["metric"].isin((BLEU, metric))]
-                rows += [_row(results, one, part, one["metric"]) for _, one in chosen.iterrows()]
+                part = f"{test}, {words} {counted}, {number:,} of {len(lengths):,} sentences"
+                rows += [_row(results, one, part) for _, one in scores.iterrows()]
     if empty := [words for words, is_found in found.items() if not is_found]:
         raise RecipeError(f"--words: no source here has {empty[0]} words: leave this range out.")
     return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)
 
 
-def _row(results: pd.DataFrame, row: pd.Series, test: str, metric: str) -> dict[str, Any]:
+def _row(results: pd.DataFrame, row: pd.Series, test: str) -> dict[str, Any]:
     """A row of results with the score on another test set."""
-    found = resample(results, row["directory"], test, metric)
+    found = resample(results, row["directory"], test, row["metric"])
     return row.to_dict() | {"test": test, "score": found.score, "interval": found.interval}

@@ -20,7 +20,7 @@ from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
 from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.evaluation.significance import Resampled, difference, resample, sacrebleu_p
-from posenc_experiments.evaluation.together import together
+from posenc_experiments.evaluation.together import parts_of_tests, together
 from tests.experiments.analysis.quickstart import make_experiments
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
@@ -177,6 +177,7 @@ def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
             means = [statistics.fmean(seeds) for seeds in zip(*found, strict=True)]
             assert [float(row["bleu"]), float(row["chrf"])] == pytest.approx(means, abs=1e-4)
             assert bool(row["p_value"]) == (row["experiment"] == "sinusoidal")
+    assert (parts_of_tests(read_results([made]), BLEU, "10-")["interval"] > 0).all()
     of_all = {row["experiment"]: float(row["bleu"]) for row in rows if row["test"] == ALL_TESTS}
     assert of_all == pytest.approx(dict(together(read_results([made])).groupby("name")["score"].mean()))
 
