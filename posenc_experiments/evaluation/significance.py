@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +38,7 @@ from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 SAMPLES = 1000  # of the sentences, as in SacreBLEU
 ALPHA = 0.05  # of all tests
 Numbers = NDArray[np.float64]
+Compute = Callable[[Any, int], Any]  # a score from sums over sentences and their number
 
 
 class Resampled(NamedTuple):
@@ -185,15 +186,16 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
     whole, _, part = test.partition(", ")
     chosen = ~mine["test"].str.contains(" ") if test in (ALL_TESTS, BY_LENGTH) else mine["test"] == whole
     parts = list(mine[chosen].itertuples())
+    numbers, compute = _statistics(parts, metric)
     if not part and test != BY_LENGTH:
-        return _resample_chosen(parts, metric, itertools.repeat(True))
+        return resample_statistics(numbers, compute)
     lengths = source_lengths(parts)
     if part:
-        return _resample_chosen(parts, metric, in_range(lengths, part.split()[0]).tolist())
+        return resample_statistics(numbers[in_range(lengths, part.split()[0])], compute)
     longer = lengths > np.median(lengths)
     if not longer.any():
         raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
-    one, other = (_resample_chosen(parts, metric, half.tolist()) for half in (longer, ~longer))
+    one, other = (resample_statistics(numbers[half], compute) for half in (longer, ~longer))
     return Resampled(one.score - other.score, one.samples - other.samples)
 
 
@@ -209,39 +211,45 @@ def in_range(lengths: NDArray[np.int64], words: str) -> NDArray[np.bool_]:
     return (lengths >= int(first)) & (lengths <= int(last or lengths.max()))
 
 
-def _resample_chosen(parts: Sequence[Result], metric: str, chosen: Iterable[bool]) -> Resampled:
-    """A metric on chosen sentences of the test sets of some results, as if they were one, and on samples of them."""
+def _statistics(parts: Sequence[Result], metric: str) -> tuple[Numbers, Compute]:
+    """What `resample_statistics` takes, for a metric of some results on their test sets as if they were one."""
     if parts[0].sentences is not None:
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
-        of_chosen = np.array(list(itertools.compress(values, chosen)))
-        return resample_statistics(of_chosen[:, None], lambda sums, sentences: sums[0] / sentences)
-    hypotheses, references = (
-        tuple(itertools.compress([line for part in parts for line in read_lines(part.files[kind])], chosen))
-        for kind in (HYPOTHESES, REFERENCES)
-    )
-    return _resampled(hypotheses, references, metric, parts[0].signature)
+        return np.array(values)[:, None], lambda sums, sentences: sums[0] / sentences
+    texts = [[tuple(read_lines(part.files[kind])) for kind in (HYPOTHESES, REFERENCES)] for part in parts]
+    found = [_of_lines(metric, part.signature, *lines) for part, lines in zip(parts, texts, strict=True)]
+    return np.concatenate([numbers for numbers, _ in found]), found[0][1]
 
 
 @lru_cache(maxsize=512)
-def _resampled(hypotheses: tuple[str, ...], references: tuple[str, ...], metric: str, signature: str) -> Resampled:
-    return resample_lines(sacrebleu_metric(metric, signature), hypotheses, references)
+def _of_lines(
+    metric: str, signature: str, hypotheses: tuple[str, ...], references: tuple[str, ...]
+) -> tuple[Numbers, Compute]:
+    return statistics_of_lines(sacrebleu_metric(metric, signature), hypotheses, references)
 
 
-def resample_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
-    """A metric of SacreBLEU on some lines, and on samples of them."""
+def statistics_of_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[Numbers, Compute]:
+    """What `resample_statistics` takes, for a metric of SacreBLEU on some lines."""
     # SacreBLEU's PairedTest would resample both systems of every pair.
-    statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
-    return resample_statistics(statistics, lambda sums, _: metric._compute_score_from_stats(sums).score)
+    numbers = np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
+    return numbers, lambda sums, _: metric._compute_score_from_stats(sums).score
 
 
-def resample_statistics(statistics: Numbers, compute: Any) -> Resampled:
+def resample_statistics(statistics: Numbers, compute: Compute) -> Resampled:
     """A score computed from sums over sentences, and from those over samples of them.
 
     Args:
         statistics: of shape (sentences, statistics).
         compute: makes a score of the sums and the number of sentences.
     """
-    random, sentences = np.random.default_rng(BOOTSTRAP_SEED), len(statistics)
-    samples = (statistics[random.choice(sentences, size=sentences)] for _ in range(SAMPLES))
-    scores = [float(compute(sample.sum(axis=0), sentences)) for sample in samples]
+    sentences = len(statistics)
+    scores = [float(compute(sums, sentences)) for sums in _counts(sentences) @ statistics]
     return Resampled(float(compute(statistics.sum(axis=0), sentences)), np.array(scores))
+
+
+@lru_cache(maxsize=16)
+def _counts(sentences: int) -> NDArray[np.float32]:
+    """How often each sentence is in each of SacreBLEU's samples, of shape (samples, sentences)."""
+    random = np.random.default_rng(BOOTSTRAP_SEED)
+    samples = (random.choice(sentences, size=sentences) for _ in range(SAMPLES))
+    return np.array([np.bincount(sample, minlength=sentences) for sample in samples], dtype="float32")
