@@ -119,7 +119,7 @@ def test_all_results_are_made_again_from_the_kept_files(shared, tmp_path):
     made = [path.relative_to(tmp_path) for path in (tmp_path / "results").rglob("*.csv")]
     for path in made:
         (tmp_path / path).unlink()
-    command = ["bash", "docs/data/p_values.sh", "--source", shared / "data/multi30k"]
+    command = ["bash", "docs/data/p_values.sh", shared / "data"]
     subprocess.run(command, cwd=tmp_path, check=True)
     for path in [*made, *tables.PAGES]:
         assert (tmp_path / path).read_text(encoding="utf-8") == (ROOT / path).read_text(encoding="utf-8")

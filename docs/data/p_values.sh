@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Makes all differences and p-values in results/ again, from the translations there and the references that the recipes
-# prepare, and then all tables and plots of README and docs/; takes twelve minutes of one CPU core, and trains nothing:
-#   bash docs/data/p_values.sh [OPTIONS OF recipes/multi30k/run.sh, such as --source DIR]
+# prepare, and then all tables and plots of README and docs/; takes a quarter of an hour of one CPU core, and trains
+# nothing. DIR has the folders multi30k and kyoto for --source of the recipes; without it, they download their text.
+#   bash docs/data/p_values.sh [DIR]
 set -euo pipefail
 unset CDPATH
+multi30k=(${1:+--source "$(realpath "$1")/multi30k"}) kyoto=(${1:+--source "$(realpath "$1")/kyoto"})
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source scripts/env.sh
 
 bash recipes/quickstart/run.sh --stages download,prepare
 bash recipes/quickstart/run.sh --conf short --stages download,prepare
-bash recipes/multi30k/run.sh --stages download,prepare --pair en-de "$@"
-bash recipes/multi30k/run.sh --stages download,prepare --pair en-fr "$@"
-bash recipes/multi30k/run.sh --conf short --stages download,prepare "$@"
+bash recipes/multi30k/run.sh --stages download,prepare --pair en-de "${multi30k[@]}"
+bash recipes/multi30k/run.sh --stages download,prepare --pair en-fr "${multi30k[@]}"
+bash recipes/multi30k/run.sh --conf short --stages download,prepare "${multi30k[@]}"
+bash recipes/kftt/run.sh --stages download,prepare --pair ja-en "${kyoto[@]}"
 
 # compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
@@ -22,6 +25,7 @@ compare() {
 
 compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
 compare quickstart compare.csv --baseline sinusoidal
+compare kftt/ja-en compare.csv --baseline sinusoidal --by-length
 compare multi30k/en-fr compare.csv --baseline sinusoidal --all-tests
 # Beside models of short sources, three of all lengths
 compare quickstart-short compare.csv --baseline sinusoidal --words "1-14 15-17 18-" \

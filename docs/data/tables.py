@@ -68,12 +68,6 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def as_it_is(*names: str) -> dict[str, str]:
-    """The tables of CSV files beside this script, which have the columns of the page."""
-    files = {name: read(HERE / f"{name}.csv") for name in names}
-    return {name: table(list(rows[0]), [list(row.values()) for row in rows]) for name, rows in files.items()}
-
-
 def machines() -> dict[str, str]:
     """How BLEU of the same trainings differs between processors, beside how seeds differ."""
     of_cpu = pd.read_csv(HERE / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
@@ -98,7 +92,7 @@ def reproducing() -> dict[str, str]:
     of_all = {name: row[BLEU] for name, row in compared(RATES)[ALL_TESTS].items()}
     kftt = dict(bleu_of("kftt-rates", "test")[["name", "score"]].itertuples(index=False))
     short = " --max-update 3500 --lr {} --total-num-update 3500"
-    return as_it_is("kftt-lenpen") | {
+    return {
         "cost": cost(),
         "published": published(),
         "multi30k-rates": rates(
@@ -176,26 +170,35 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
 
 
 def results() -> dict[str, str]:
-    found = sorted(compared("quickstart")["test"].values(), key=lambda row: -row[BLEU])
-    generated = [
-        [
-            *(f"`{row['experiment']}`", scored(row), *test_of(row)),
-            *(f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"),
-        ]
-        for row in found
-    ]
     of_all = compared(EN_DE)[ALL_TESTS]
     several, single = (
         [name for name, row in of_all.items() if (" " in str(row["seeds"])) == more] for more in (True, False)
     )
     return {
-        "quickstart": table(["experiment", "BLEU", "difference", "p", "chrF", "parameters"], generated),
+        "quickstart": one_test("quickstart"),
+        "kftt": one_test("kftt/ja-en"),
         "multi30k": multi30k_scores(several),
         "multi30k-seed1": multi30k_scores(single),
         "multi30k-pairs": multi30k_pairs(several),
         "short": by_words("quickstart-short", "test"),
         "short-captions": by_words("multi30k-short/en-de", MULTI30K[-1]),
     }
+
+
+def one_test(directory: str) -> str:
+    """The experiments in a directory of results/ on its only test set, best first."""
+    rows = []
+    for row in sorted(compared(directory)["test"].values(), key=lambda row: -row[BLEU]):
+        figures = [scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"]
+        rows.append([f"`{row['experiment']}`", *figures, *test_of(row)])
+    return tested_table(["experiment", "BLEU", "chrF", "parameters"], rows)
+
+
+def tested_table(headers: list[str], rows: list[list[str]]) -> str:
+    """A table whose rows end with `test_of`; without p if all have one seed."""
+    headers = [*headers, "difference", "p"]
+    columns = len(headers) - (not any(row[-1] for row in rows))
+    return table(headers[:columns], [row[:columns] for row in rows])
 
 
 def multi30k_pairs(names: Collection[str]) -> str:
@@ -252,10 +255,7 @@ def multi30k_scores(names: Collection[str]) -> str:
         whole, single = of_test[ALL_TESTS][name], [of_test[test][name] for test in MULTI30K]
         scores = [scored(row) + star(row) for row in single]
         rows.append([f"`{name}`", *scores, scored(whole), *test_of(whole)])
-    headers = ["experiment", *MULTI30K, ALL_TESTS, "difference", "p"]
-    if not any(row[-1] for row in rows):  # of one seed
-        headers, rows = headers[:-1], [row[:-1] for row in rows]
-    return table(headers, rows)
+    return tested_table(["experiment", *MULTI30K, ALL_TESTS], rows)
 
 
 def paper_table() -> PaperTable:
@@ -295,7 +295,11 @@ def options() -> dict[str, str]:
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
         alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
-    return as_it_is("shape") | {"augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows)}
+    shape = read(HERE / "shape.csv")
+    return {
+        "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
+        "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
+    }
 
 
 def contrast() -> dict[str, str]:
