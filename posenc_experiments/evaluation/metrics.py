@@ -1,5 +1,6 @@
 """Metrics: their names in tables and in the .tsv of a paper's table, and SacreBLEU's objects that compute them."""
 
+from functools import cache
 from typing import Any
 
 from posenc_experiments.base.languages import AT_BLANKS, HYPHENATED, require_tokenizer
@@ -61,6 +62,7 @@ def make_metric(name: str, lowercase: bool, tokenizer: str = "13a", asian: bool 
     return chrf.CHRF(word_order=2 if name == CHRF_WORDS else 0, lowercase=lowercase)
 
 
+@cache
 def sacrebleu_metric(name: str, signature: str) -> Any:
     """SacreBLEU's object for a metric with this signature: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|...`."""
     facts = signature.split("|")

@@ -217,22 +217,25 @@ def _statistics(parts: Sequence[Result], metric: str) -> tuple[Numbers, Compute]
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
         return np.array(values)[:, None], lambda sums, sentences: sums[0] / sentences
     texts = [[tuple(read_lines(part.files[kind])) for kind in (HYPOTHESES, REFERENCES)] for part in parts]
-    found = [_of_lines(metric, part.signature, *lines) for part, lines in zip(parts, texts, strict=True)]
-    return np.concatenate([numbers for numbers, _ in found]), found[0][1]
+    of_sacrebleu = sacrebleu_metric(metric, parts[0].signature)
+    return np.concatenate([_extract_once(of_sacrebleu, *lines) for lines in texts]), _compute_of(of_sacrebleu)
 
 
-@lru_cache(maxsize=512)
-def _of_lines(
-    metric: str, signature: str, hypotheses: tuple[str, ...], references: tuple[str, ...]
-) -> tuple[Numbers, Compute]:
-    return statistics_of_lines(sacrebleu_metric(metric, signature), hypotheses, references)
+def resample_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
+    """A metric of SacreBLEU on some lines, and on samples of them."""
+    return resample_statistics(_extract(metric, hypotheses, references), _compute_of(metric))
 
 
-def statistics_of_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[Numbers, Compute]:
-    """What `resample_statistics` takes, for a metric of SacreBLEU on some lines."""
+def _extract(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Numbers:
     # SacreBLEU's PairedTest would resample both systems of every pair.
-    numbers = np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
-    return numbers, lambda sums, _: metric._compute_score_from_stats(sums).score
+    return np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
+
+
+_extract_once = lru_cache(maxsize=512)(_extract)
+
+
+def _compute_of(metric: Any) -> Compute:
+    return lambda sums, _: metric._compute_score_from_stats(sums).score
 
 
 def resample_statistics(statistics: Numbers, compute: Compute) -> Resampled:
@@ -250,6 +253,7 @@ def resample_statistics(statistics: Numbers, compute: Compute) -> Resampled:
 @lru_cache(maxsize=16)
 def _counts(sentences: int) -> NDArray[np.float32]:
     """How often each sentence is in each of SacreBLEU's samples, of shape (samples, sentences)."""
-    random = np.random.default_rng(BOOTSTRAP_SEED)
-    samples = (random.choice(sentences, size=sentences) for _ in range(SAMPLES))
-    return np.array([np.bincount(sample, minlength=sentences) for sample in samples], dtype="float32")
+    random, counts = np.random.default_rng(BOOTSTRAP_SEED), np.empty((SAMPLES, sentences), dtype="float32")
+    for row in counts:
+        row[:] = np.bincount(random.choice(sentences, size=sentences), minlength=sentences)
+    return counts
