@@ -24,6 +24,7 @@ compare() {
 }
 
 compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
+compare multi30k-6e-3/multi30k/en-de compare.csv --baseline "sinusoidal --lr 6e-3" --all-tests
 compare quickstart compare.csv --baseline sinusoidal
 compare kftt/ja-en compare.csv --baseline sinusoidal --by-length
 compare multi30k/en-fr compare.csv --baseline sinusoidal --all-tests
