@@ -62,6 +62,12 @@ class Section:
             require(allowed, key, f"'{value}' is not one of {', '.join(choices or ())}")
 
 
+def is_pair(pair: str) -> bool:
+    """Whether a pair is two different languages, such as en-de."""
+    source, _, target = pair.partition("-")
+    return bool(source and target and source != target and "-" not in target)
+
+
 @dataclass(frozen=True)
 class Corpus(Section):
     """Where the text comes from: a table of sources, a generator with its options, or a directory of text."""
@@ -85,9 +91,7 @@ class Corpus(Section):
         for key in ("pairs", "train", "tests"):
             require(getattr(self, key), key, "is empty: name at least one")
         for pair in self.pairs:
-            source, _, target = pair.partition("-")
-            good = source and target and source != target and "-" not in target
-            require(good, "pairs", f"'{pair}' is not a pair of two languages such as en-de")
+            require(is_pair(pair), "pairs", f"'{pair}' is not a pair of two languages such as en-de")
         known = {*self.pairs, *("-".join(reversed(pair.split("-"))) for pair in self.pairs)}
         for pair in self.train_by_pair:
             require(pair in known, "train-by-pair", f"'{pair}' is not one of the pairs, {', '.join(self.pairs)}")

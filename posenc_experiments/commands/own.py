@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.recipe import Fault, require_name
+from posenc_experiments.base.recipe import Fault, is_pair, require_name
 from posenc_experiments.base.run import ROOT
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.own_text import TRAIN, VALID, find_splits, read_set
@@ -74,6 +74,10 @@ def main(
     noticed by its content. Give the same command again to resume what was stopped. recipes/own/README.md has the
     settings for each size of text.
     """
+    if not is_pair(pair):
+        raise RecipeError(f"--pair: '{pair}' is not a pair of two languages such as en-de.")
+    if options["source"] is not None:
+        raise RecipeError("--source: leave it out; --text names the directory of your text.")
     text = Path(os.path.abspath(text))
     splits = find_splits(text, pair)
     name = choose_name(name, text)

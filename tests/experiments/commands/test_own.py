@@ -34,7 +34,9 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--text", "TEXT", "--pair", "ende"], "has no train.ende, valid.ende for --pair ende"),
+        (["--text", "TEXT", "--pair", "ende"], "--pair: 'ende' is not a pair of two languages"),
+        (["--text", "TEXT", "--pair", "en"], "--pair: 'en' is not a pair of two languages"),
+        (["--text", "TEXT", "--pair", "en-de", "--source", "TEXT"], "--source: leave it out"),
         (["--text", "TEXT", "--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
         (["--text", "TEXT", "--pair", "en-de", "--conf", "huge"], "--conf huge"),
         (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr for --pair en-fr"),
