@@ -83,10 +83,11 @@ def main(
         results, lacking = with_seeds(results, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
-    added = [name for name, chosen in ((ALL_TESTS, all_tests), (BY_LENGTH, by_length)) if chosen]
-    tables = [results, *(together(results, metric, name) for name in added)]
+    tables = [pd.concat([results, together(results, metric, ALL_TESTS)]) if all_tests else results]
+    if by_length:
+        tables.append(together(results, metric, BY_LENGTH))
     if words is not None:
-        tables.append(parts_of_tests(results, metric, words))
+        tables.append(parts_of_tests(tables[0], metric, words))
     rows = pool(pd.concat(tables), test)
     click.echo(report(rows).format(style), nl=False)
     if plot is not None:

@@ -182,10 +182,8 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
     Raises:
         RecipeError: a file is missing, or no source is longer than the median.
     """
-    mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
     whole, _, part = test.partition(", ")
-    chosen = ~mine["test"].str.contains(" ") if test in (ALL_TESTS, BY_LENGTH) else mine["test"] == whole
-    parts = list(mine[chosen].itertuples())
+    parts = results_on(results, directory, whole, metric)
     numbers, compute = _statistics(parts, metric)
     if not part and test != BY_LENGTH:
         return resample_statistics(numbers, compute)
@@ -197,6 +195,13 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
         raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
     one, other = (resample_statistics(numbers[half], compute) for half in (longer, ~longer))
     return Resampled(one.score - other.score, one.samples - other.samples)
+
+
+def results_on(results: pd.DataFrame, directory: Path, test: str, metric: str) -> list[Result]:
+    """A metric of an experiment on a test set; for ALL_TESTS and BY_LENGTH on each of its test sets."""
+    mine = results[(results["directory"] == directory) & (results["metric"] == metric)]
+    chosen = ~mine["test"].str.contains(" ") if test in (ALL_TESTS, BY_LENGTH) else mine["test"] == test
+    return list(mine[chosen].itertuples())
 
 
 def source_lengths(parts: Sequence[Result]) -> NDArray[np.int64]:

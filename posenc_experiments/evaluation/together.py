@@ -9,7 +9,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import unit
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.significance import in_range, resample, source_lengths
+from posenc_experiments.evaluation.significance import in_range, resample, results_on, source_lengths
 
 
 def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -> pd.DataFrame:
@@ -39,6 +39,7 @@ def parts_of_tests(results: pd.DataFrame, metric: str, ranges: str) -> pd.DataFr
     """The results on the sentences of each test set whose sources have so many words: BLEU and one other metric.
 
     Args:
+        results: those of single test sets, and of `together` on ALL_TESTS for parts of these.
         ranges: the numbers of words, such as `1-14 15-17 18-`.
 
     Raises:
@@ -48,8 +49,9 @@ def parts_of_tests(results: pd.DataFrame, metric: str, ranges: str) -> pd.DataFr
     if faulty := [words for words in found if not re.fullmatch(r"\d+-\d*", words)]:
         raise RecipeError(f"--words: '{faulty[0]}' is not a range of source words, such as 1-14 or 15-.")
     rows = []
-    for (_, test), mine in results.groupby(["directory", "test"], sort=False):
-        lengths, counted = source_lengths(list(mine[:1].itertuples())), unit(mine["pair"].iloc[0].split("-")[0])
+    for (directory, test), mine in results.groupby(["directory", "test"], sort=False):
+        lengths = source_lengths(results_on(results, directory, test, mine["metric"].iloc[0]))
+        counted = unit(mine["pair"].iloc[0].split("-")[0])
         scores = mine[mine["metric"].isin((BLEU, metric))]
         for words in found:
             if number := int(in_range(lengths, words).sum()):

@@ -163,8 +163,9 @@ def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
     parts: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for one in ("sinusoidal", "diet_rel"):
         for seed in made.rglob(f"*_{one}_*/seed*"):
-            for test in ("other", "test"):
-                lines = list(zip(*texts(seed, test), strict=True))
+            of_tests = {test: list(zip(*texts(seed, test), strict=True)) for test in ("other", "test")}
+            of_tests[ALL_TESTS] = of_tests["other"] + of_tests["test"]
+            for test, lines in of_tests.items():
                 for name in ("1-9", "10-"):
                     chosen = [line for line in lines if (len(line[0].split()) < 10) == (name == "1-9")]
                     of_part = f"{test}, {name} words, {len(chosen)} of {len(lines)} sentences"
