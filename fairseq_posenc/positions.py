@@ -81,7 +81,7 @@ class Positions:
         generation: a dictionary that caches values for one batch, the same in all steps of incremental decoding; None
             outside incremental decoding.
         first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
-        from_input: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.from_input.
+        from_input: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.read_layer.
         prepared: in a block of queries, what PositionEncoding.prepare computed for all queries.
         given: (batch, keys), int64 or floating, the position of each token, see :meth:`moved`; None for 0, 1, 2, ...
         given_extent: how many positions a token can have in ``given``.

@@ -70,11 +70,11 @@ def search_options(trained: Trained) -> dict[str, Any]:
 class Engine:
     """A model directory, loaded by CTranslate2 on the CPU."""
 
-    def __init__(self, directory: str | Path, trained: Trained, compute_type: str = "float32") -> None:
+    def __init__(self, directory: str | Path, trained: Trained) -> None:
         self.trained = trained
         threads = torch.get_num_threads()
         self.translator = ctranslate2.Translator(
-            str(directory), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+            str(directory), device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads
         )
 
     def log_probabilities(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[np.ndarray]:

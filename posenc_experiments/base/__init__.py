@@ -1,1 +1,1 @@
-"""The basis of all other folders: errors, the recipe, the settings and hardware of a call, steps and records."""
+"""The basis of all other folders: errors, the recipe, the settings and hardware of a call, and records."""

@@ -32,7 +32,7 @@ OPTIONS = [
     click.option(
         "--source",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="Take the corpus's files from this directory instead of the network.",
+        help="Take the corpus's archives (kftt also: text) from this directory instead of the network.",
     ),
     click.option(
         "--data-dir",
