@@ -185,7 +185,7 @@ def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hard
         raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
     else:
         cpus, names = cpus or len(os.sched_getaffinity(0)), _gpus(options["gpus"], options["dry_run"])
-        gpus = each or min(len(names), most_gpus or len(names)) if names else 0
+        gpus = each or min(len(names), most_gpus or len(names))
         if gpus > len(names):
             raise RecipeError(f"--gpus-per-job {gpus}: there are {len(names)} GPUs to share; ask for fewer.")
         if gpus:

@@ -160,7 +160,7 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
             yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
     if rows["one_seed_p_value"].notna().any():
         yield (
-            "one seed's p: SacreBLEU's paired bootstrap of one translation each. It says whether these two models "
+            "one seed's p: SacreBLEU's paired bootstrap of the first seed of each. It says whether these two models "
             "would rank so on other sentences, not whether the settings differ: another seed differs, too."
         )
     untested = rows["shown"][rows["tested"].isna() & ~rows["is_baseline"].astype(bool)]

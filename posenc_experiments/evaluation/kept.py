@@ -2,6 +2,7 @@
 
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -40,7 +41,7 @@ def unpacked(path: Path) -> Path:
             try:
                 with zipfile.ZipFile(archive) as opened:
                     opened.extractall(target)
-            except (zipfile.BadZipFile, OSError) as error:
+            except (zipfile.BadZipFile, zlib.error, OSError) as error:
                 raise RecipeError(f"{archive} is no archive of kept results ({error}): keep them again.") from None
     return _copy(path.with_suffix("") if path.is_file() else path)
 

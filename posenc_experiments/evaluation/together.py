@@ -24,6 +24,12 @@ def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -
     rows = []
     several = results.groupby(["corpus", "pair"])["test"].transform("nunique") > 1
     for _, mine in (results[several] if test == ALL_TESTS else results).groupby("directory", sort=False):
+        first = mine.iloc[0]
+        alike = results[(results["corpus"] == first["corpus"]) & (results["pair"] == first["pair"])]
+        if lacking := sorted(set(alike["test"]) - set(mine["test"])):
+            raise RecipeError(
+                f"{first['directory']} has no score of {', '.join(lacking)}: score it, or leave this out."
+            )
         for name in dict.fromkeys((BLEU, metric)):
             parts = mine[mine["metric"] == name]
             if len(parts) == mine["test"].nunique():

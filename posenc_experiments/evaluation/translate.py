@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path, empty_directory, forget
+from posenc_experiments.base.markers import atomic_path, empty_directory, forget, read_json
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import context, prepare, subwords, text
-from posenc_experiments.data.prepared import prepared_dir
+from posenc_experiments.data.prepared import binarized_dir, prepared_dir
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
 from posenc_experiments.experiment.experiment import Experiment
@@ -40,7 +40,12 @@ class TranslateStage(Step):
             experiment.run.dry(generate_command(experiment, test, experiment.generate_results))
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
-        tests = pair_tests(experiment.run)
+        run, tests = experiment.run, pair_tests(experiment.run)
+        binarized, trained_with = binarized_dir(run), read_json(experiment.summary).get("vocabulary")
+        if trained_with not in (None, prepare.vocabulary(binarized, run.source, run.target)):
+            raise RecipeError(
+                f"{binarized} has other dictionaries than the training of {experiment.title}: train again."
+            )
         forget(experiment.directory, "score")
         for old in experiment.test_files([SENTENCES]):  # other tools scored the earlier translations
             old.unlink()

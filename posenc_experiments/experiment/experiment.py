@@ -89,6 +89,8 @@ class Experiment(ExperimentDirectory):
         """All flags of the model and the training, without those that depend on the hardware."""
         recipe = self.run.recipe
         flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
+        if flags.get("total-num-update") == "auto":
+            flags["total-num-update"] = flags["max-update"]
         if recipe.generate.average > 1:
             # The training must not delete checkpoints that are averaged later.
             key = "keep-last-epochs" if recipe.generate.average_by == "epochs" else "keep-interval-updates"
@@ -100,7 +102,12 @@ class Experiment(ExperimentDirectory):
     def start(self) -> Self | None:
         """What it continues, with the same seed, if --finetune-from-model names an experiment of the recipe."""
         name = self.train_flags.get("finetune-from-model")
-        return replace(self, name=name) if name in self.run.recipe.experiments else None
+        if name not in self.run.recipe.experiments:
+            return None
+        start = replace(self, name=name)
+        if start.train_flags.get("finetune-from-model") == name:
+            raise RecipeError(f"--finetune-from-model {name}: {name} cannot continue itself; put it in --experiments.")
+        return start
 
     def description(self) -> dict[str, Any]:
         """The contents of experiment.json for a training that starts now."""
@@ -294,9 +301,9 @@ def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Exper
     Of names that mean the same experiment, only the first is kept, and a message says so.
     """
     kept: dict[str, Experiment] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         one = Experiment(run, name, seeds[0])
         same = kept.setdefault(one.fingerprint, one)
         if same is not one:
             run.say(f"{name} is the same experiment as {same.name}: it is run once, as {same.name}.")
-    return [Experiment(run, one.name, seed) for one in kept.values() for seed in seeds]
+    return [Experiment(run, one.name, seed) for one in kept.values() for seed in dict.fromkeys(seeds)]

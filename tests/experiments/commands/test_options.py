@@ -30,6 +30,8 @@ def test_gpus_are_shared_as_the_user_named_them(monkeypatch: pytest.MonkeyPatch)
     assert local(gpus=3, gpus_per_job=1, jobs=2).slots == ("0", "1")
     with pytest.raises(RecipeError, match="--gpus-per-job 4: there are 3 GPUs"):
         local(gpus=3, gpus_per_job=4)
+    with pytest.raises(RecipeError, match="--gpus-per-job 2: there are 0 GPUs"):
+        local(gpus=0, gpus_per_job=2)
     with pytest.raises(RecipeError, match="--gpus 6: PyTorch sees 5"):
         local(gpus=6)
 

@@ -267,6 +267,14 @@ def test_files_count_by_their_content(tmp_path: Path) -> None:
     assert made("b.pt", "others").fingerprint != one
 
 
+def test_the_learning_rate_decays_until_the_last_update(tmp_path: Path) -> None:
+    conf = CONF.replace("max-epoch: 4", "max-update: 40\n  total-num-update: auto")
+    assert experiment(tmp_path, conf=conf).train_flags["total-num-update"] == "40"
+    extra = {"max-update": "60"}
+    assert experiment(tmp_path, conf=conf, extra=extra).train_flags["total-num-update"] == "60"
+    assert experiment(tmp_path, conf=conf, extra={"total-num-update": "50"}).train_flags["total-num-update"] == "50"
+
+
 def test_names_of_one_experiment_run_once_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "  same: shaw --clipping-distance 2\n  lr1: shaw --lr 1e-2\n  lr2: shaw --lr 0.01\n"
     run = experiment(tmp_path, conf=CONF + rows).run

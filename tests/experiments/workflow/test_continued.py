@@ -36,6 +36,10 @@ def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     made = [read_json(Experiment(run, "after", seed).about)["made_from"] for seed in (1, 2)]
     assert made[0] == made[1]
     assert made[0]["files"]["finetune_from_model"].startswith("experiment:")
+    with pytest.raises(RecipeError, match=r"^--finetune-from-model sinusoidal: sinusoidal cannot continue itself"):
+        _ = Experiment(
+            make_run(tmp_path, conf, corpus, extra={"finetune-from-model": "sinusoidal"}), "shaw-k2", 1
+        ).start
     # Another model to continue from is another experiment.
     conf.write_text(ROWS.replace("sinusoidal: sinusoidal", "sinusoidal: sinusoidal --dropout 0.2"))
     assert not Experiment(make_run(tmp_path, conf, corpus), "after", 1).is_done("train")

@@ -14,7 +14,7 @@ import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, fingerprint, read_json
+from posenc_experiments.base.markers import file_hash, fingerprint, read_json, write_json
 from posenc_experiments.base.run import run_command
 from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.evaluation.results import seal
@@ -221,6 +221,19 @@ def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str
     after = read_json(scores)
     assert after[0]["hypotheses"] == file_hash(experiment.test_file("test", "hyp"))
     assert (after == before) == (path == scores)
+
+
+def test_other_dictionaries_than_those_of_the_training_are_refused(made: Path, tmp_path: Path) -> None:
+    """The text was prepared again, on a machine where SentencePiece learned other subwords."""
+    shutil.copytree(made / "output", tmp_path / "output")
+    run = replace(make_run(made, made / "recipe" / "tiny.yaml", None), output_dir=tmp_path / "output")
+    experiment = Experiment(run, "shaw-k2", 1)
+    write_json(experiment.summary, read_json(experiment.summary) | {"vocabulary": ["another", "another"]})
+    with pytest.raises(
+        RecipeError, match="has other dictionaries than the training of shaw-k2 en-de seed 1: train again"
+    ):
+        TranslateStage().make(experiment, ())
+    assert experiment.test_file("test", "hyp").is_file()
 
 
 def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None:
