@@ -102,12 +102,9 @@ class Experiment(ExperimentDirectory):
     def start(self) -> Self | None:
         """What it continues, with the same seed, if --finetune-from-model names an experiment of the recipe."""
         name = self.train_flags.get("finetune-from-model")
-        if name not in self.run.recipe.experiments:
-            return None
-        start = replace(self, name=name)
-        if start.train_flags.get("finetune-from-model") == name:
+        if name == self.name:
             raise RecipeError(f"--finetune-from-model {name}: {name} cannot continue itself; put it in --experiments.")
-        return start
+        return replace(self, name=name) if name in self.run.recipe.experiments else None
 
     def description(self) -> dict[str, Any]:
         """The contents of experiment.json for a training that starts now."""

@@ -39,7 +39,7 @@ def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--finetune-from-model sinusoidal: sinusoidal cannot continue itself"):
         _ = Experiment(
             make_run(tmp_path, conf, corpus, extra={"finetune-from-model": "sinusoidal"}), "shaw-k2", 1
-        ).start
+        ).fingerprint
     # Another model to continue from is another experiment.
     conf.write_text(ROWS.replace("sinusoidal: sinusoidal", "sinusoidal: sinusoidal --dropout 0.2"))
     assert not Experiment(make_run(tmp_path, conf, corpus), "after", 1).is_done("train")
