@@ -25,6 +25,9 @@ compare() {
 
 compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
 compare multi30k-6e-3/multi30k/en-de compare.csv --baseline "sinusoidal --lr 6e-3" --all-tests
+# Each encoding at its better rate
+compare multi30k-6e-3/multi30k/en-de compare-sinusoidal.csv --baseline sinusoidal --all-tests \
+    results/multi30k/en-de/sinusoidal-????????.zip
 compare quickstart compare.csv --baseline sinusoidal
 compare kftt/ja-en compare.csv --baseline sinusoidal --by-length
 compare multi30k/en-fr compare.csv --baseline sinusoidal --all-tests
