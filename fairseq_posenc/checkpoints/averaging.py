@@ -108,7 +108,8 @@ def _check_same(
 
 
 def _updates(state: Mapping[str, Any]) -> int:
-    return int(state["optimizer_history"][-1]["num_updates"])
+    history = state.get("optimizer_history") or [{}]  # checkpoints of old versions of fairseq may have none
+    return int(history[-1].get("num_updates", 0))
 
 
 def _kinds(model: Mapping[str, Any]) -> dict[str, str]:
