@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
@@ -28,27 +28,24 @@ def architecture_name(encoding: str, size: str) -> str:
     return f"transformer_{encoding}_{size}"
 
 
-def _architecture(encoding: str, size: str) -> Callable[[Any], None]:
-    def set_defaults(args: Any) -> None:
-        """Sets the defaults. Idempotent: fairseq calls it on the parsed command line and on its configuration."""
-        args.position_encoding = encoding
-        # Encoding options that the user did not set stay None: encoder and decoder may have different defaults.
-        for name, option in plugin_flags().items():
-            value = getattr(args, name, None)
-            setattr(args, name, None if value is None else parse_option(name, option, value))
-        if args.segment_separator is not None and args.num_segments is None:
-            args.num_segments = DEFAULT_NUM_SEGMENTS
-        if args.position_augmentation == "none":
-            args.position_augmentation = None
-        for name, value in input_flags(args).items():
-            setattr(args, name, getattr(args, name, value))
-        ARCH_CONFIG_REGISTRY[f"transformer_{size}"](args)
-
-    return set_defaults
+def _set_defaults(encoding: str, size: str, args: Any) -> None:
+    """Sets the defaults. Idempotent: fairseq calls it on the parsed command line and on its configuration."""
+    args.position_encoding = encoding
+    # Encoding options that the user did not set stay None: encoder and decoder may have different defaults.
+    for name, option in plugin_flags().items():
+        value = getattr(args, name, None)
+        setattr(args, name, None if value is None else parse_option(name, option, value))
+    if args.segment_separator is not None and args.num_segments is None:
+        args.num_segments = DEFAULT_NUM_SEGMENTS
+    if args.position_augmentation == "none":
+        args.position_augmentation = None
+    for name, value in input_flags(args).items():
+        setattr(args, name, getattr(args, name, value))
+    ARCH_CONFIG_REGISTRY[f"transformer_{size}"](args)
 
 
 for _encoding in ENCODINGS:
     for _size in SIZES:
         register_model_architecture("transformer_posenc", architecture_name(_encoding, _size))(
-            _architecture(_encoding, _size)
+            partial(_set_defaults, _encoding, _size)
         )

@@ -73,6 +73,15 @@ class StackSettings:
         """The segment of each token; None without segments."""
         return None if self.separator is None else count_separators(tokens, self.separator)
 
+    def positions(
+        self, tokens: Tensor, padding_idx: int, queries: int, generation: dict[Any, Any] | None = None
+    ) -> Positions:
+        """The positions of a pass: the last ``queries`` of the tokens (batch, length), and all of them as keys."""
+        padding, segments = tokens.eq(padding_idx), self.segments(tokens)
+        return Positions(
+            queries, tokens.size(1), padding, segments=segments, recomputed=self.recomputed, generation=generation
+        )
+
 
 class _PositionLayer(nn.Module):
     """Passes positions from the stack to the attention modules of a layer.
@@ -161,14 +170,7 @@ class PositionEncoder(TransformerEncoderBase):
         return _wrap(PositionEncoderLayer(cfg, return_fc=self.return_fc, settings=self.settings), cfg)
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
-        length = src_tokens.size(1)
-        positions = Positions(
-            length,
-            length,
-            src_tokens.eq(self.padding_idx),
-            segments=self.settings.segments(src_tokens),
-            recomputed=self.settings.recomputed,
-        )
+        positions = self.settings.positions(src_tokens, self.padding_idx, src_tokens.size(1))
         positions, for_target = self.settings.augmentation.of_source(positions, self.training)
         with use_positions(positions):
             output = super().forward(src_tokens, *args, **kwargs)
@@ -179,16 +181,9 @@ class PositionEncoder(TransformerEncoderBase):
 class PositionDecoder(TransformerDecoderBase):
     """fairseq's decoder with positions in its attention."""
 
-    def __init__(
-        self,
-        cfg: Any,
-        dictionary: Any,
-        embed_tokens: nn.Embedding,
-        settings: StackSettings,
-        no_encoder_attn: bool = False,
-    ) -> None:
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, settings: StackSettings) -> None:
         self.settings = settings
-        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
         replace_input_positions(self, cfg.bias_gain, cfg.sinusoids)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
@@ -203,16 +198,9 @@ class PositionDecoder(TransformerDecoderBase):
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         # In incremental decoding fairseq passes the whole prefix, but computes the last token only.
-        keys = prev_output_tokens.size(1)
-        queries = keys if incremental_state is None else 1
-        positions = Positions(
-            queries,
-            keys,
-            prev_output_tokens.eq(self.padding_idx),
-            segments=self.settings.segments(prev_output_tokens),
-            recomputed=self.settings.recomputed,
-            generation=None if incremental_state is None else incremental_state.setdefault("positions", {}),
-        )
+        queries = prev_output_tokens.size(1) if incremental_state is None else 1
+        generation = None if incremental_state is None else incremental_state.setdefault("positions", {})
+        positions = self.settings.positions(prev_output_tokens, self.padding_idx, queries, generation)
         # A translation in training mode must not draw again in each of its steps.
         training = self.training and incremental_state is None
         augmentation = self.settings.augmentation

@@ -113,8 +113,7 @@ class PositionTransformer(TransformerModel):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: torch.nn.Embedding) -> PositionDecoder:
         settings = _settings(cfg, "target", tgt_dict)
-        cfg = _with_input_positions(cfg, "target")
-        return PositionDecoder(cfg, tgt_dict, embed_tokens, settings, no_encoder_attn=cfg.no_cross_attention)
+        return PositionDecoder(_with_input_positions(cfg, "target"), tgt_dict, embed_tokens, settings)
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..encodings.contract.base import PositionEncoding, Projections, overrides
-from ..masks import Masks
+from ..encodings.contract.base import PositionEncoding, Projections, masks_of, overrides
 from ..positions import Positions
 from .backends import BACKENDS, AttentionInputs, check_backend, with_weights
 
@@ -81,26 +80,12 @@ def attend(
         read = encoding.read_layer(by_key if layer_input is None else layer_input, projections)
         positions = positions.with_input(read)
     q, k, v = encoding.transform(q, k, v, positions)
-    return attend_transformed(q, k, v, encoding, key_padding_mask, attn_mask, need_weights, dropout, positions, backend)
+    masks = masks_of(encoding, positions, key_padding_mask, attn_mask, q.dtype)
+    return attend_transformed(AttentionInputs(q, k, v, encoding, positions, masks, dropout), need_weights, backend)
 
 
-def attend_transformed(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-    need_weights: bool,
-    dropout: float,
-    positions: Positions,
-    backend: str,
-) -> tuple[Tensor, Tensor | None]:
+def attend_transformed(inputs: AttentionInputs, need_weights: bool, backend: str) -> tuple[Tensor, Tensor | None]:
     """:func:`attend` after the encoding's ``transform``."""
-    if encoding.facts.projects_length:
-        key_padding_mask = None  # transform has removed the padding from the mixtures of keys
-    masks = Masks.cached(positions, key_padding_mask, attn_mask, q.dtype)
-    inputs = AttentionInputs(q, k, v, encoding, positions, masks, dropout)
     if need_weights:
         return with_weights(inputs)
     return BACKENDS[backend](inputs), None

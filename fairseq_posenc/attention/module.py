@@ -10,9 +10,9 @@ from typing import Any
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from ..encodings.contract.base import PositionEncoding
+from ..encodings.contract.base import PositionEncoding, masks_of
 from ..positions import Positions
-from .backends import check_backend
+from .backends import AttentionInputs, check_backend
 from .core import attend_transformed, check_positions
 from .key_value_cache import append, reorder
 
@@ -81,21 +81,12 @@ class PositionAttention(MultiheadAttention):
             output, and weights (B, T, S), or (H, B, T, S) with ``need_head_weights``.
         """
         assert not before_softmax, "fairseq never asks for the logits"
-        # Queries are projected first, as in fairseq: autograd then sums gradients in the same order, bitwise equal.
-        q = self._split_heads(self.q_proj(query))
-        q, k, v, positions, key_padding_mask = self._transformed(q, query, key, key_padding_mask, incremental_state)
-        output, weights = attend_transformed(
-            q,
-            k,
-            v,
-            self.position_encoding,
-            key_padding_mask,
-            attn_mask,
-            need_weights or need_head_weights,
-            self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0,
-            positions,
-            self.backend if incremental_state is None else "auto",
-        )
+        q, k, v, positions, key_padding_mask = self._transformed(query, key, key_padding_mask, incremental_state)
+        masks = masks_of(self.position_encoding, positions, key_padding_mask, attn_mask, q.dtype)
+        dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
+        inputs = AttentionInputs(q, k, v, self.position_encoding, positions, masks, dropout)
+        backend = self.backend if incremental_state is None else "auto"
+        output, weights = attend_transformed(inputs, need_weights or need_head_weights, backend)
         output = self.out_proj(output.permute(2, 0, 1, 3).reshape(query.shape))
         if weights is None:
             return output, None
@@ -114,14 +105,9 @@ class PositionAttention(MultiheadAttention):
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(1, 2, 0, 3)
 
     def _transformed(
-        self,
-        q: Tensor,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        incremental_state: IncrementalState | None,
+        self, query: Tensor, key: Tensor | None, padding: Tensor | None, incremental_state: IncrementalState | None
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """Projects and transforms keys and values, and appends them to the cache in incremental decoding.
+        """Projects and transforms, and appends keys and values to the cache in incremental decoding.
 
         The cache holds keys and values after the encoding's ``transform``, batch first as in fairseq, and what the
         encoding read from the layer's input.
@@ -129,16 +115,17 @@ class PositionAttention(MultiheadAttention):
         Returns:
             q (B, H, T, d), k and v (B, H, S, d) after ``transform``, the positions, and the padding mask (B, S).
         """
-        k, v = self._split_heads(self.k_proj(query)), self._split_heads(self.v_proj(query))
+        # Queries are projected first, as in fairseq: autograd then sums gradients in the same order, bitwise equal.
+        q, k, v = (self._split_heads(project(query)) for project in (self.q_proj, self.k_proj, self.v_proj))
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         earlier = saved.get("prev_key")
         keys = k.size(2) + (0 if earlier is None else earlier.size(2))
         if earlier is not None:
-            key_padding_mask = self._append_prev_key_padding_mask(
-                key_padding_mask, saved.get("prev_key_padding_mask"), k.size(0), keys, static_kv=False
+            padding = self._append_prev_key_padding_mask(
+                padding, saved.get("prev_key_padding_mask"), k.size(0), keys, static_kv=False
             )
-        positions = current_positions() or Positions(q.size(2), keys, key_padding_mask, q.device)
-        check_positions(positions, q, keys, key_padding_mask)
+        positions = current_positions() or Positions(q.size(2), keys, padding, q.device)
+        check_positions(positions, q, keys, padding)
         from_input = self.position_encoding.read_layer(query.transpose(0, 1), (self.q_proj, self.k_proj))
         if from_input is not None and incremental_state is not None:
             from_input = append(saved, "prev_from_input", from_input)
@@ -146,11 +133,11 @@ class PositionAttention(MultiheadAttention):
         q, k, v = self.position_encoding.transform(q, k, v, positions)
         if incremental_state is not None:
             k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
-            buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+            buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
             if from_input is not None:
                 buffer["prev_from_input"] = from_input
             self._set_input_buffer(incremental_state, buffer)
-        return q, k, v, positions, key_padding_mask
+        return q, k, v, positions, padding
 
 
 class PositionCrossAttention(PositionAttention):
@@ -164,14 +151,9 @@ class PositionCrossAttention(PositionAttention):
         """Does nothing: fairseq would share one cached source among beams, but biases differ between beams."""
 
     def _transformed(
-        self,
-        q: Tensor,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        incremental_state: IncrementalState | None,
+        self, query: Tensor, key: Tensor | None, padding: Tensor | None, incremental_state: IncrementalState | None
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """Projects keys and values of the source, in incremental decoding in the first step only.
+        """Projects queries, and keys and values of the source, in incremental decoding in the first step only.
 
         Returns:
             q (B, H, T, d), k and v (B, H, S, d) of the source, the positions, and the padding mask (B, S).
@@ -179,12 +161,13 @@ class PositionCrossAttention(PositionAttention):
         positions = current_positions()
         if positions is None or positions.cross_attention is None:
             raise RuntimeError("cross-attention with positions works only inside a forward pass of the decoder.")
+        q = self._split_heads(self.q_proj(query))
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         k, v = saved.get("prev_key"), saved.get("prev_value")
         if k is None or v is None:
             assert key is not None, "fairseq passes the source in the first step"
             k, v = self._split_heads(self.k_proj(key)), self._split_heads(self.v_proj(key))
             if incremental_state is not None:
-                buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+                buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
                 self._set_input_buffer(incremental_state, buffer)
-        return q, k, v, positions.cross_attention, saved.get("prev_key_padding_mask", key_padding_mask)
+        return q, k, v, positions.cross_attention, saved.get("prev_key_padding_mask", padding)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +15,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from ..encodings.absolute import NoPositions
-from ..encodings.contract.base import PositionEncoding, logits, normalized
-from ..masks import Masks
+from ..encodings.contract.base import PositionEncoding, logits, masks_of, normalized
 from ..positions import Positions
 from .module import PositionAttention, PositionCrossAttention, current_positions
 
@@ -88,23 +87,16 @@ def observing(attentions: Mapping[Any, MultiheadAttention], see: Callable[[Any, 
         see: takes the key and what was computed.
     """
 
-    def hook(key: Hashable) -> Callable[..., None]:
-        def look(module: MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            call = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-            if call.get("incremental_state") is None:
-                with torch.no_grad():
-                    see(key, _observe(module, call))
+    def look(key: Any, module: MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        if call.get("incremental_state") is None:
+            with torch.no_grad():
+                see(key, _observe(module, call))
 
-        return look
-
-    handles = [
-        attention.register_forward_pre_hook(hook(key), with_kwargs=True) for key, attention in attentions.items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for key, attention in attentions.items():
+            hooks.enter_context(attention.register_forward_pre_hook(partial(look, key), with_kwargs=True))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def with_and_without_positions(
@@ -127,7 +119,6 @@ def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
         _projected(of, by).view(*of.shape[:2], module.num_heads, module.head_dim).permute(1, 2, 0, 3)
         for of, by in ((query, module.q_proj), (key, module.k_proj))
     )
-    padding = call.get("key_padding_mask")
     positions = current_positions()
     if isinstance(module, PositionCrossAttention):
         positions = None if positions is None else positions.cross_attention
@@ -141,7 +132,7 @@ def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
     else:
         encoding = NoPositions(module.num_heads, module.head_dim)
     found, plain = with_and_without_positions(encoding, q, k, k, positions)
-    masks = Masks(None if encoding.facts.projects_length else padding, call.get("attn_mask"), found.dtype)
+    masks = masks_of(encoding, positions, call.get("key_padding_mask"), call.get("attn_mask"), found.dtype)
     weights = normalized(encoding, masks.applied_to(found.clone()), positions)
     return Observed(found, plain, weights, masks.forbidden, encoding.urpe is not None)
 

@@ -217,6 +217,18 @@ def changes_attention(encoding: PositionEncoding) -> bool:
     return adds_bias(encoding) or encoding.urpe is not None or any(overrides(encoding, hook) for hook in hooks)
 
 
+def masks_of(
+    encoding: PositionEncoding,
+    positions: Positions,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    dtype: torch.dtype,
+) -> Masks:
+    """The masks of a pass, cached for it; without padding if ``transform`` has removed it from mixtures of keys."""
+    padding = None if encoding.facts.projects_length else key_padding_mask
+    return Masks.cached(positions, padding, attn_mask, dtype)
+
+
 def whole_bias(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
     """The bias of the encoding plus that of segments, broadcastable to (B, H, T, S); q is scaled."""
     if positions.prepared is not None and not encoding.facts.bias_by_blocks:

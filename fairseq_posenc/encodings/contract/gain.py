@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -64,17 +64,6 @@ def effective_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         inside, _, own = name.rpartition(".")
         holder = module.get_submodule(inside)
         yield name, holder.effective(own) if isinstance(holder, LearnedScalars) and own in holder.scalars else parameter
-
-
-def parse_gain(value: Any) -> float | str:
-    """Parses ``auto`` or a positive number, as typed on a command line or in YAML."""
-    try:
-        gain = value if value == "auto" else float(str(value))
-    except ValueError:
-        gain = None
-    if gain != "auto" and (gain is None or not 0 < gain < math.inf):
-        raise ValueError(f"must be auto or a positive number, not {value!r}")
-    return gain
 
 
 def resolve_gain(bias_gain: float | str | None, width: int) -> float:

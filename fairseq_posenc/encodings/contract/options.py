@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from ...errors import FlagError
-from .gain import parse_gain
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,14 @@ def positive(value: Any) -> float:
     if not 0 < number < math.inf:
         raise ValueError(f"must be more than 0 and finite, not {value}")
     return number
+
+
+def parse_gain(value: Any) -> float | str:
+    """Parses ``auto`` or a positive number, as typed on a command line or in YAML."""
+    try:
+        return value if value == "auto" else positive(value)
+    except ValueError:
+        raise ValueError(f"must be auto or a positive number, not {value!r}") from None
 
 
 @cache
