@@ -56,10 +56,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(
-            f"posenc_experiments.commands.{cmd_name.replace('-', '_')}"
-        ).main
-        return command
+        return importlib.import_module(f"posenc_experiments.commands.{cmd_name.replace('-', '_')}").main
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -57,12 +57,7 @@ def attention() -> Rows:
         heads = {stack: [head for layer in model["attention"][stack] for head in layer["heads"]] for stack in STACKS}
         neighbour = [max(head["share"]["-1"], head["share"]["+1"]) for head in heads["encoder"]]
         biases = [abs(value) for table in model["learned"] for head in table.get("heads", []) for value in head]
-        rows.append(
-            [
-                f"`{name}`",
-                *(f"{fmean(head['relative_entropy'] for head in of_stack):.2f}" for of_stack in heads.values()),
-                f"{sum(share > 1 / 3 for share in neighbour)} of {len(neighbour)}",
-                f"{max(biases):.1f}" if biases else "",
-            ]
-        )
+        entropies = [f"{fmean(head['relative_entropy'] for head in of_stack):.2f}" for of_stack in heads.values()]
+        on_neighbour = f"{sum(share > 1 / 3 for share in neighbour)} of {len(neighbour)}"
+        rows.append([f"`{name}`", *entropies, on_neighbour, f"{max(biases):.1f}" if biases else ""])
     return headers, rows

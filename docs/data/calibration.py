@@ -85,7 +85,7 @@ def simulated() -> Iterator[Cells]:
             for pool_variance, of_test in tables.items():
                 of_test.append(all_differences(rows[0], rows[1:], pool_variance)[0])
         for pool_variance, of_test in tables.items():
-            cells: Cells = {"data": "simulated", "seeds": seeds, **_cells(sources), "test": name(pool_variance)}
+            cells: Cells = {"data": "simulated", "seeds": seeds, **sources._asdict(), "test": name(pool_variance)}
             cells["level"] = share([one.p_value for table in of_test for one in table])
             cells["table_error"] = share([min(holm([one.p_value for one in table])) for table in of_test])
             for effect in EFFECTS:
@@ -99,10 +99,6 @@ def _shifted(table: Sequence[Difference], effect: float) -> tuple[float, float]:
     """The p-value of the first row if it differs by an effect, by itself and corrected for all rows."""
     p_values = [replace(table[0], value=table[0].value + effect).p_value, *(one.p_value for one in table[1:])]
     return p_values[0], holm(p_values)[0]
-
-
-def _cells(sources: Sources) -> Cells:
-    return {key: "" if value is None else value for key, value in sources._asdict().items()}
 
 
 def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iterator[Cells]:

@@ -318,12 +318,9 @@ def contrast() -> dict[str, str]:
         if run["distance"] == "all":
             rows.setdefault(run["phenomenon"], []).append(run)
     models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
+    keys = ("accuracy", "low", "high")
     lines = [
-        [
-            phenomenon,
-            runs[0]["pairs"],
-            *(shown(*(float(run[key]) for key in ("accuracy", "low", "high"))) for run in runs),
-        ]
+        [phenomenon, runs[0]["pairs"], *(shown(*(float(run[key]) for key in keys)) for run in runs)]
         for phenomenon, runs in rows.items()
     ]
     return {"contrast": table(["phenomenon", "pairs", *(f"`{name}`" for name in models)], lines)}
@@ -334,8 +331,7 @@ def analysis() -> dict[str, str]:
 
 
 def performance() -> dict[str, str]:
-    made = (speed.speed, speed.growth)
-    return {rows.__name__: table(*rows()) for rows in made}
+    return {"speed": table(*speed.speed()), "growth": table(*speed.growth())}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {

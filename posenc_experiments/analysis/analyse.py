@@ -13,7 +13,7 @@ from posenc_experiments.analysis.page import render
 from posenc_experiments.analysis.record import Record, Subject, analyse_subject
 from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path, require_output
+from posenc_experiments.base.markers import require_output, write_text
 from posenc_experiments.evaluation.pooling import find_baselines, pool, require_comparable
 from posenc_experiments.evaluation.results import of_tests, read_results
 from posenc_experiments.experiment.layout import ANALYSIS, ExperimentDirectory
@@ -96,10 +96,8 @@ def analyse(
             )
         records.setdefault(one.name, []).append(analyse_subject(one, sentences, cpu, say_of))
     tell("comparing and drawing")
-    page = render(results, records, first).encode("utf-8")
-    with atomic_path(output) as temporary:
-        temporary.write_bytes(page)
-    tell(f"{output} ({len(page) / 1e6:.1f} MB)")
+    write_text(output, render(results, records, first))
+    tell(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
 
 
 def _of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:

@@ -37,9 +37,7 @@ def preferences(
     for one in contrasts:
         for target in (one.correct, one.contrastive):
             pairs.setdefault((one.source, target), Pair(one.source, target, one.where))
-    wanted = list(pairs.values())
-    scored = score_targets(model, wanted, say, cpu)
-    values = [one.log_probabilities for one in scored]
+    values = (one.log_probabilities for one in score_targets(model, list(pairs.values()), say, cpu))
     scores = {key: one.mean() if normalize else one.sum() for key, one in zip(pairs, values, strict=True)}
     return [bool(scores[one.source, one.correct] > scores[one.source, one.contrastive]) for one in contrasts]
 

@@ -44,10 +44,8 @@ def read_set(path: Path) -> list[Contrast]:
     Raises:
         RecipeError: the set cannot be read, or has a line that is not of its format.
     """
-    if path.is_dir():
-        found = list(_distil_lingeval(path))
-    else:
-        found = list(_lingeval97(path) if path.suffix == ".json" else _table(path))
+    read = _distil_lingeval if path.is_dir() else _lingeval97 if path.suffix == ".json" else _table
+    found = list(read(path))
     if not found:
         raise RecipeError(f"{path} holds no contrastive pair: name one of the sets in docs/analysis.md.")
     for one in found:

@@ -83,11 +83,12 @@ def main(
         results, lacking = with_seeds(results, choose_seeds(seeds))
         if lacking:
             click.echo(f"Left out, because they lack one of the seeds {seeds}: {', '.join(lacking)}.", err=True)
-    tables = [pd.concat([results, together(results, metric, ALL_TESTS)]) if all_tests else results]
+    whole = pd.concat([results, together(results, metric, ALL_TESTS)]) if all_tests else results
+    tables = [whole]
     if by_length:
         tables.append(together(results, metric, BY_LENGTH))
     if words is not None:
-        tables.append(parts_of_tests(tables[0], metric, words))
+        tables.append(parts_of_tests(whole, metric, words))
     rows = pool(pd.concat(tables), test)
     click.echo(report(rows).format(style), nl=False)
     if plot is not None:

@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,7 +50,6 @@ OPTIONS = [
     ),
     click.option(
         "--executor",
-        "executor",
         type=click.Choice(["local", "slurm"]),
         default="local",
         show_default=True,
@@ -101,9 +100,9 @@ OPTIONS = [
 ]
 
 
-def shared_options(command: Command) -> Command:
-    """Adds OPTIONS to a command, which passes their values to `Call` as a dictionary."""
-    for option in reversed(OPTIONS):
+def shared_options(command: Command, first: Sequence[Any] = ()) -> Command:
+    """Adds `first` and then OPTIONS to a command, which passes their values to `Call` as a dictionary."""
+    for option in reversed([*first, *OPTIONS]):
         command = option(command)
     return command
 

@@ -23,15 +23,6 @@ def choose_settings(pairs: int, size: str | None) -> str:
     return SIZED if name == "small" and size is not None else name
 
 
-def choose_name(name: str | None, text: Path) -> str:
-    """The name of the results: --name, or that of the text's directory; RecipeError if it is not a valid name."""
-    try:
-        require_name(name or text.name)
-    except Fault as error:
-        raise RecipeError(f"--name: {error}; give another one.") from None
-    return name or text.name
-
-
 @click.command()
 @click.option(
     "--recipe",
@@ -80,7 +71,11 @@ def main(
         raise RecipeError("--source: leave it out; --text names the directory of your text.")
     text = Path(os.path.abspath(text))
     splits = find_splits(text, pair)
-    name = choose_name(name, text)
+    name = name or text.name
+    try:
+        require_name(name)
+    except Fault as error:
+        raise RecipeError(f"--name: {error}; give another one.") from None
     found = {split: read_set(files) for split, files in splits.items()}
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
     path = find_conf(folder, chosen)

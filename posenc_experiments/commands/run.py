@@ -89,10 +89,7 @@ RUN_OPTIONS = [
 
 def run_options(command: Command) -> Command:
     """Adds the options of `run_conf` to a command."""
-    command = shared_options(command)
-    for option in reversed(RUN_OPTIONS):
-        command = option(command)
-    return command
+    return shared_options(command, RUN_OPTIONS)
 
 
 def _gpus_of_a_batch(recipe: Recipe) -> int | None:

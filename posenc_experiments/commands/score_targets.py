@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path, require_output
+from posenc_experiments.base.markers import require_output, write_text
 from posenc_experiments.commands.model_options import cpu_option, data_option
 
 
@@ -47,8 +47,7 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
 
     scores = score_targets(models[0], wanted, say, cpu)
     lines = ["line\ttarget\tlog_probability\tlength\ttokens\ttoken_log_probabilities"]
-    for pair, score in zip(wanted, scores, strict=True):
-        tokens, values = score
+    for pair, (tokens, values) in zip(wanted, scores, strict=True):
         of_tokens = " ".join(f"{value:.6f}" for value in values)
         cells = [pair.line, pair.number, f"{values.sum():.6f}", len(tokens), " ".join(tokens), of_tokens]
         lines.append("\t".join(map(str, cells)))
@@ -56,6 +55,5 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     if output is None:
         click.echo(table, nl=False)
         return
-    with atomic_path(output) as temporary:
-        temporary.write_text(table, encoding="utf-8")
+    write_text(output, table)
     say(f"{output} ({len(scores):,} targets)")

@@ -1,7 +1,7 @@
 """Stage `compare`: the table and the plot of one call's experiments, as `fairseq-posenc compare` makes them."""
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path
+from posenc_experiments.base.markers import write_text
 from posenc_experiments.base.run import Run
 from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.experiment.experiment import Experiment
@@ -25,8 +25,7 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
 
     rows = pool(read_results(directories))
     text = report(rows).format("text")
-    with atomic_path(folder / "compare.txt") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(folder / "compare.txt", text)
     picture = plot(rows, folder / "compare.png")
     run.say("\n" + text)
     run.say(f"Plot: {picture}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from posenc_experiments.base.markers import atomic_path
+from posenc_experiments.base.markers import write_text
 from posenc_experiments.evaluation.comparison import metric_columns, notes
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, csv_name, tokenized_name
 from posenc_experiments.evaluation.paper_table import TableRow
@@ -94,6 +94,5 @@ def write_report(title: str, path: Path, lines: Sequence[Line]) -> str:
     made = report(title, lines)
     files = [path.with_name(f"{path.name}.{kind}") for kind in ("md", "csv")]
     for file, style in zip(files, ("markdown", "csv"), strict=True):
-        with atomic_path(file) as temporary:
-            temporary.write_text(made.format(style), encoding="utf-8")
+        write_text(file, made.format(style))
     return f"\n{made.format('text')}\nWritten: {' and '.join(map(str, files))}"

@@ -25,13 +25,11 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     Raises:
         RecipeError: matplotlib has no format of the file's ending.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     groups = groups_of(rows)
     beside = max(_legend_columns(len(group)) for group in groups)
     figure = Figure(figsize=(7 + 2 * beside, 4.5 * len(groups)), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
         draw(axes, group)
     try:

@@ -125,11 +125,6 @@ def _read_object(path: Path, keys: Collection[str]) -> dict[str, Any]:
     return value
 
 
-def spelled_flags(flags: Mapping[str, Any]) -> str:
-    """Flags as typed: `--clipping-distance 2 --urpe true`."""
-    return " ".join(f"--{name} {value}".rstrip() for name, value in flags.items())
-
-
 def read_experiment(directory: Path, data_dir: Path | None = None, own_only: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of `read_results` for one experiment, without `variant`; of other tools' scores unless `own_only`."""
     files = ExperimentDirectory(directory)
@@ -139,7 +134,7 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
         "directory": directory,
         **{key: about[key] for key in DESCRIPTION},
         "setup": about.get("setup"),
-        "flags": spelled_flags(about["flags"]),
+        "flags": " ".join(f"--{name} {value}".rstrip() for name, value in about["flags"].items()),  # as typed
         **{f"--{name}": value for name, value in about["flags"].items()},
         **{key: training.get(key) for key in SUMMARY},
         "train_max_words": about["made_from"].get("prepare", {}).get("train_max_words"),

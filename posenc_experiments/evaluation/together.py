@@ -22,20 +22,19 @@ def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -
         RecipeError: no experiment has several test sets, or a file is missing.
     """
     rows = []
-    several = results.groupby(["corpus", "pair"])["test"].transform("nunique") > 1
-    for _, mine in (results[several] if test == ALL_TESTS else results).groupby("directory", sort=False):
-        first = mine.iloc[0]
-        alike = results[(results["corpus"] == first["corpus"]) & (results["pair"] == first["pair"])]
-        if lacking := sorted(set(alike["test"]) - set(mine["test"])):
-            raise RecipeError(
-                f"{first['directory']} has no score of {', '.join(lacking)}: score it, or leave this out."
-            )
-        for name in dict.fromkeys((BLEU, metric)):
-            parts = mine[mine["metric"] == name]
-            if len(parts) == mine["test"].nunique():
-                row = _row(results, parts.iloc[0], test)
-                row |= {"verified": bool(parts["verified"].all()), "source_hash": None}
-                rows.append(row | {"reference_hash": fingerprint(list(parts["reference_hash"]))})
+    for _, alike in results.groupby(["corpus", "pair"], sort=False):
+        tests = set(alike["test"])
+        if test == ALL_TESTS and len(tests) == 1:
+            continue
+        for directory, mine in alike.groupby("directory", sort=False):
+            if lacking := sorted(tests - set(mine["test"])):
+                raise RecipeError(f"{directory} has no score of {', '.join(lacking)}: score it, or leave this out.")
+            for name in dict.fromkeys((BLEU, metric)):
+                parts = mine[mine["metric"] == name]
+                if len(parts) == len(tests):
+                    row = _row(results, parts.iloc[0], test)
+                    row |= {"verified": bool(parts["verified"].all()), "source_hash": None}
+                    rows.append(row | {"reference_hash": fingerprint(list(parts["reference_hash"]))})
     if not rows:
         raise RecipeError("--all-tests: no experiment here has several test sets: leave the option out.")
     return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path, empty_directory, forget, read_json
+from posenc_experiments.base.markers import atomic_path, empty_directory, forget, read_json, write_text
 from posenc_experiments.base.run import run_command, write_command
 from posenc_experiments.data import context, prepare, subwords, text
 from posenc_experiments.data.prepared import binarized_dir, prepared_dir
@@ -59,15 +59,13 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     run = experiment.run
     log = experiment.test_file(test, GENERATE_LOG)
     log.unlink(missing_ok=True)
-    what = f"Translating {test} with {experiment.title}"
     run.say(f"translate: {experiment.title}: {test}")
     command = generate_command(experiment, test, results)
     write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
-    run_command(run, command, log, what, generate_environment(run), locks)
+    run_command(run, command, log, f"Translating {test} with {experiment.title}", generate_environment(run), locks)
     raw = {side: prepared_dir(run) / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
-    subset = prepare.subset(run, test)
-    tokens = read_hypotheses(results / f"generate-{subset}.txt", len(sources))
+    tokens = read_hypotheses(results / f"generate-{prepare.subset(run, test)}.txt", len(sources))
     if run.recipe.prepare.context:
         tokens = [context.last_part(hypothesis) for hypothesis in tokens]
     # Lines without tokens get an empty translation; fairseq would invent a sentence.
@@ -77,8 +75,7 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     for kind, side in ((SOURCES, run.source), (REFERENCES, run.target)):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)
-    with atomic_path(experiment.test_file(test, HYPOTHESES)) as temporary:
-        temporary.write_bytes("".join(text.clean(line) + "\n" for line in lines).encode("utf-8"))
+    write_text(experiment.test_file(test, HYPOTHESES), "".join(f"{text.clean(line)}\n" for line in lines))
 
 
 def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
