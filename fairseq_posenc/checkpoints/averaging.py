@@ -108,8 +108,7 @@ def _check_same(
 
 
 def _updates(state: Mapping[str, Any]) -> int:
-    history = state.get("optimizer_history") or [{}]  # checkpoints of old versions of fairseq may have none
-    return int(history[-1].get("num_updates", 0))
+    return int(state["optimizer_history"][-1]["num_updates"])
 
 
 def _kinds(model: Mapping[str, Any]) -> dict[str, str]:

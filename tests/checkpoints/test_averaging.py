@@ -125,15 +125,6 @@ def test_half_precision_is_summed_in_float32_and_double_precision_kept(tmp_path:
         assert torch.equal(mean, exact.float().to(dtype))
 
 
-def test_files_of_an_old_fairseq_without_a_history(tmp_path: Path) -> None:
-    paths = [tmp_path / f"{value}.pt" for value in (1, 3)]
-    for path in paths:
-        weight = torch.full((2,), float(path.stem))
-        torch.save({"args": Namespace(arch="transformer"), "model": {"weight": weight}}, path)
-    mean = load_checkpoint(average_checkpoints(paths, tmp_path / "mean.pt"))["model"]["weight"]
-    assert mean.tolist() == [2.0, 2.0]
-
-
 def signed(distance: int) -> Change:
     record = encode_signature({"encoding": "shaw", "clipping_distance": distance})
     return lambda state: state["model"].update(position_version=record, flag=torch.tensor([True, False]))
