@@ -107,7 +107,7 @@ class PositionAttention(MultiheadAttention):
     def _transformed(
         self, query: Tensor, key: Tensor | None, padding: Tensor | None, incremental_state: IncrementalState | None
     ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """Projects and transforms, and appends keys and values to the cache in incremental decoding.
+        """Projects and transforms queries, keys and values; appends the last two to the cache of incremental decoding.
 
         The cache holds keys and values after the encoding's ``transform``, batch first as in fairseq, and what the
         encoding read from the layer's input.

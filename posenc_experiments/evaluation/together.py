@@ -13,7 +13,7 @@ from posenc_experiments.evaluation.significance import in_range, resample, resul
 
 
 def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -> pd.DataFrame:
-    """The results of the experiments on all their test sets together, in the same order: BLEU and one other metric.
+    """The results of the experiments on all their test sets together, by corpus and pair: BLEU and one other metric.
 
     Args:
         test: ALL_TESTS or BY_LENGTH.
