@@ -37,7 +37,7 @@ compare quickstart-short compare.csv --baseline sinusoidal --words "1-14 15-17 1
 compare multi30k-short/en-de compare.csv --baseline sinusoidal --all-tests --words "1-11 12-14 15-17 18-" \
     results/multi30k/en-de/{sinusoidal,shaw-k16,diet_rel-gain}-????????.zip
 compare multi30k/en-de compare.csv --baseline sinusoidal --all-tests --by-length
-for baseline in shaw-k16 shaw-k2 diet_rel learned-gain; do
+for baseline in shaw-k16 shaw-k2 diet_rel learned-gain t5-gain; do
     compare multi30k/en-de "compare-$baseline.csv" --baseline "$baseline" --all-tests
 done
 
