@@ -58,12 +58,10 @@ def _launcher(run: Run, module: str) -> list[str]:
 
 
 def _hardware(experiment: Experiment) -> Flags:
-    """The flags for hardware, precision and reporting."""
+    """The flags for hardware and reporting."""
     run = experiment.run
     # Without a number, fairseq uses every GPU that it sees.
     flags = {"distributed-world-size": str(run.hardware.workers)}
-    if run.precision in ("fp16", "bf16"):
-        flags[run.precision] = ""
     if run.tensorboard:
         flags["tensorboard-logdir"] = str(experiment.tensorboard)
     if run.wandb:

@@ -86,9 +86,12 @@ class Experiment(ExperimentDirectory):
 
     @cached_property
     def train_flags(self) -> Flags:
-        """All flags of the model and the training, without those that depend on the hardware."""
+        """All flags of the model and the training, without those that depend on the number of processes."""
         recipe = self.run.recipe
         flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
+        if chosen := self.run.precision:
+            flags = {name: value for name, value in flags.items() if name not in PRECISIONS or name.endswith(chosen)}
+            flags |= {} if chosen == "fp32" else {chosen: ""}
         if flags.get("total-num-update") == "auto":
             flags["total-num-update"] = flags["max-update"]
         if recipe.generate.average > 1:
@@ -137,7 +140,7 @@ class Experiment(ExperimentDirectory):
 
     def _precision(self) -> dict[str, str]:
         """The precision for experiment.json, if it is not single."""
-        found = [name for name in PRECISIONS if name == self.run.precision or name in self.train_flags]
+        found = [name for name in PRECISIONS if name in self.train_flags]
         return {"precision": found[0]} if found else {}
 
     @cached_property
