@@ -32,7 +32,7 @@ from posenc_experiments.experiment.layout import ExperimentDirectory
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
 #: flags of a precision other than single
-PRECISIONS = ("fp16", "bf16", "memory-efficient-fp16", "memory-efficient-bf16", "amp")
+PRECISIONS = ("memory-efficient-fp16", "memory-efficient-bf16", "fp16", "bf16", "amp")
 # Flags that name a file: its content counts, not its path.
 FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
 
@@ -90,6 +90,7 @@ class Experiment(ExperimentDirectory):
         recipe = self.run.recipe
         flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
         if chosen := self.run.precision:
+            # Other precisions give way to it; a memory-efficient variant of it stays.
             flags = {name: value for name, value in flags.items() if name not in PRECISIONS or name.endswith(chosen)}
             flags |= {} if chosen == "fp32" else {chosen: ""}
         if flags.get("total-num-update") == "auto":

@@ -84,6 +84,7 @@ def test_a_batch_that_cannot_be_derived_is_refused(tmp_path: Path, flag: str, re
         (CONF.replace("  batch-tokens: 400\n", ""), {"cpu_processes": 2}, {"batch": "2 x --max-tokens 200"}),
         (CONF, {"gpus": 1, "precision": "bf16"}, {"precision": "bf16"}),
         (CONF, {"extra": {"memory-efficient-fp16": ""}}, {"precision": "memory-efficient-fp16"}),
+        (CONF, {"extra": {"memory-efficient-fp16": ""}, "precision": "fp16"}, {"precision": "memory-efficient-fp16"}),
         (CONF, {"extra": {"fp16": ""}, "precision": "bf16"}, {"precision": "bf16"}),
         (CONF, {"extra": {"fp16": ""}, "precision": "fp32"}, {}),
     ],
