@@ -3,7 +3,6 @@ package: `python docs/data/tables.py`.
 """
 
 import itertools
-import json
 import logging
 import math
 import re
@@ -20,6 +19,7 @@ import speed
 from fairseq_posenc.augmentation.choice import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import shown
+from posenc_experiments.base.markers import read_json
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import difference, star
@@ -269,7 +269,7 @@ def brevity_penalty(name: str) -> float:
     found = results_of(EN_DE)
     penalties = []
     for seed in set(found["directory"][found["name"] == name]):
-        scores = [json.loads(path.read_text(encoding="utf-8"))[0] for path in seed.glob("*.sacrebleu.json")]
+        scores = [read_json(path)[0] for path in seed.glob("*.sacrebleu.json")]
         # BLEU is the first score: `hyp_len = 11989 ref_len = 12106`.
         lengths = [re.findall(r"_len = (\d+)", score["verbose_score"]) for score in scores]
         own, reference = (sum(map(int, column)) for column in zip(*lengths, strict=True))
