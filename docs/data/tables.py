@@ -39,8 +39,6 @@ EN_DE, JA_EN = "multi30k/en-de", "kftt/ja-en"  # in results/
 BASELINE = "sinusoidal"
 #: the rows of README and of its plot
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
-#: the other baselines of Multi30k
-PAIRED = ("shaw-k16", "shaw-k2", "diet_rel", "learned-gain")
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
@@ -172,16 +170,9 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
 
 
 def results() -> dict[str, str]:
-    of_all = compared(EN_DE)[ALL_TESTS]
-    several, single = (
-        [name for name, row in of_all.items() if (" " in str(row["seeds"])) == more] for more in (True, False)
-    )
-    return {
+    return multi30k() | {
         "quickstart": one_test("quickstart"),
         "kftt": one_test(JA_EN),
-        "multi30k": multi30k_scores(several),
-        "multi30k-seed1": multi30k_scores(single),
-        "multi30k-pairs": multi30k_pairs(several),
         "short": by_words("quickstart-short", "test"),
         "short-captions": by_words("multi30k-short/en-de", ALL_TESTS),
     }
@@ -201,13 +192,6 @@ def tested_table(headers: list[str], rows: list[list[str]]) -> str:
     headers = [*headers, "difference", "p"]
     columns = len(headers) - (not any(row[-1] for row in rows))
     return table(headers[:columns], [row[:columns] for row in rows])
-
-
-def multi30k_pairs(names: Collection[str]) -> str:
-    """The differences between Multi30k's experiments and each baseline of PAIRED, on all tests together."""
-    of_baseline = [compared(EN_DE, f"compare-{baseline}.csv")[ALL_TESTS] for baseline in PAIRED]
-    rows = [[f"`{name}`", *(cell for of_all in of_baseline for cell in test_of(of_all[name]))] for name in names]
-    return table(["experiment", *(cell for name in PAIRED for cell in (f"from `{name}`", "p"))], rows)
 
 
 def test_of(row: Run) -> tuple[str, str]:
@@ -249,19 +233,36 @@ def by_words(directory: str, test: str) -> str:
     return table(["experiment", *next(iter(cells.values()))], [[name, *row.values()] for name, row in cells.items()])
 
 
-def multi30k_scores(names: Collection[str]) -> str:
-    """BLEU of Multi30k's experiments on each test set and on all together, with the differences on all together, also
-    without the brevity penalty.
+def multi30k() -> dict[str, str]:
+    """The scores of Multi30k's experiments, and the differences on all tests together, best first: from sinusoids, also
+    without BLEU's brevity penalty, and from `shaw-k16`.
     """
-    of_test = compared(EN_DE)
-    unpenalized = {name: of_test[ALL_TESTS][name][BLEU] / brevity_penalty(name) for name in (BASELINE, *names)}
-    rows = []
-    for name in names:
-        whole, single = of_test[ALL_TESTS][name], [of_test[test][name] for test in MULTI30K]
-        scores = [scored(row) + star(row) for row in single]
+    of_test, of_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
+    of_all = of_test[ALL_TESTS]
+    unpenalized = {name: row[BLEU] / brevity_penalty(name) for name, row in of_all.items()}
+    choice, several, single = [], [], []
+    for name, row in sorted(of_all.items(), key=lambda item: -item[1][BLEU]):
+        tests = [of_test[test][name] for test in MULTI30K]
+        scores = [f"`{name}`", *(scored(one) + star(one) for one in tests), scored(row)]
         without = "" if name == BASELINE else f"{unpenalized[name] - unpenalized[BASELINE]:+.2f}"
-        rows.append([f"`{name}`", *scores, scored(whole), without, *test_of(whole)])
-    return tested_table(["experiment", *MULTI30K, ALL_TESTS, "without BP"], rows)
+        if seeds_of(row) == 1:
+            single.append([*scores, difference(row), without])
+            continue
+        several.append(scores)
+        parameters = f"{row['parameters'] - of_all[BASELINE]['parameters']:,.0f}"
+        choice.append([f"`{name}`", f"{seeds_of(row)}", parameters, *test_of(row), without, *test_of(of_shaw[name])])
+    scores_of = ["experiment", *MULTI30K, ALL_TESTS]
+    tested = ["experiment", "seeds", "parameters", "difference", "p", "without BP", "from `shaw-k16`", "p"]
+    return {
+        "choice": table(tested, choice),
+        "multi30k": table(scores_of, several),
+        "multi30k-seed1": table([*scores_of, "difference", "without BP"], single),
+    }
+
+
+def seeds_of(row: Run) -> int:
+    """How many seeds a row has."""
+    return len(str(row["seeds"]).split())
 
 
 def brevity_penalty(name: str) -> float:
@@ -285,14 +286,15 @@ def paper_table() -> PaperTable:
 def readme() -> dict[str, str]:
     paper = {row.experiment: str(row.paper) for row in paper_table().rows}
     of_all, kftt = compared(EN_DE)[ALL_TESTS], {name: scored(row) for name, row in compared(JA_EN)["test"].items()}
-    rows = [
-        [f"`{name}`", scored(of_all[name]), *test_of(of_all[name]), kftt.get(name, ""), paper.get(name, "")]
-        for name in CLIPPING
-    ]
-    headers = ["experiment", "Multi30k en-de", "difference", "p", "KFTT ja-en, one seed", "Shaw et al.: WMT14 en-de"]
+    rows = []
+    for name in CLIPPING:
+        row = of_all[name]
+        figures = [f"{seeds_of(row)}", scored(row), *test_of(row)]
+        rows.append([f"`{name}`", *figures, kftt.get(name, ""), paper.get(name, "")])
+    headers = ["experiment", "seeds", "Multi30k en-de", "difference", "p"]
     return {
         "quickstart": f"```text\n{(HERE / 'quickstart.txt').read_text(encoding='utf-8')}```",
-        "clipping": table(headers, rows),
+        "clipping": table([*headers, "KFTT ja-en, one seed", "Shaw et al.: WMT14 en-de"], rows),
     }
 
 
