@@ -242,8 +242,8 @@ def multi30k() -> dict[str, str]:
     unpenalized = {name: row[BLEU] / brevity_penalty(name) for name, row in of_all.items()}
     choice, several, single = [], [], []
     for name, row in sorted(of_all.items(), key=lambda item: -item[1][BLEU]):
-        tests = [of_test[test][name] for test in MULTI30K]
-        scores = [f"`{name}`", *(scored(one) + star(one) for one in tests), scored(row)]
+        tests = [of_test[test][name] for test in (*MULTI30K, ALL_TESTS)]
+        scores = [f"`{name}`", *(scored(one) + star(one) for one in tests)]
         without = "" if name == BASELINE else f"{unpenalized[name] - unpenalized[BASELINE]:+.2f}"
         if seeds_of(row) == 1:
             single.append([*scores, difference(row), without])
