@@ -16,11 +16,15 @@ bash recipes/multi30k/run.sh --stages download,prepare --pair en-fr "${multi30k[
 bash recipes/multi30k/run.sh --conf short --stages download,prepare "${multi30k[@]}"
 bash recipes/kftt/run.sh --stages download,prepare --pair ja-en "${kyoto[@]}"
 
+# differences FILE ARGUMENTS: writes results/FILE
+differences() {
+    "$PYTHON" -m posenc_experiments compare "${@:2}" --data-dir data --format csv --margin 0.5 >"results/$1.tmp"
+    mv "results/$1.tmp" "results/$1"
+}
+
 # compare DIRECTORY FILE [OPTIONS]: writes results/DIRECTORY/FILE
 compare() {
-    local file="results/$1/$2"
-    "$PYTHON" -m posenc_experiments compare "results/$1" --data-dir data --format csv --margin 0.5 "${@:3}" >"$file.tmp"
-    mv "$file.tmp" "$file"
+    differences "$1/$2" "results/$1" "${@:3}"
 }
 
 compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
@@ -47,9 +51,7 @@ for archive in results/multi30k/en-de/shaw-k{1,2,16}-????????.zip; do
     "$PYTHON" -m zipfile -e "$archive" "$later/$(basename "$archive" .zip)"
 done
 rm -r "$later"/*/seed[123]
-"$PYTHON" -m posenc_experiments compare "$later" --data-dir data --format csv --margin 0.5 --all-tests \
-    --baseline shaw-k2 >"$later/compare.csv"
-mv "$later/compare.csv" results/multi30k/en-de/compare-later-seeds.csv
+differences multi30k/en-de/compare-later-seeds.csv "$later" --baseline shaw-k2 --all-tests
 rm -r "$later"
 
 # The quickstart's pairs, ENCODING:FLAGS OF THE BASELINE:FLAGS OF THE OTHER, each a test of its own.

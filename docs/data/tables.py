@@ -184,13 +184,8 @@ def one_test(directory: str) -> str:
     for row in sorted(compared(directory)["test"].values(), key=lambda row: -row[BLEU]):
         figures = [scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"]
         rows.append([f"`{row['experiment']}`", *figures, *test_of(row)])
-    return tested_table(["experiment", "BLEU", "chrF", "parameters"], rows)
-
-
-def tested_table(headers: list[str], rows: list[list[str]]) -> str:
-    """A table whose rows end with `test_of`; without p if all have one seed."""
-    headers = [*headers, "difference", "p"]
-    columns = len(headers) - (not any(row[-1] for row in rows))
+    headers = ["experiment", "BLEU", "chrF", "parameters", "difference", "p"]
+    columns = len(headers) - (not any(row[-1] for row in rows))  # without p if all have one seed
     return table(headers[:columns], [row[:columns] for row in rows])
 
 
