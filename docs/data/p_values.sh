@@ -47,7 +47,7 @@ done
 
 # Question 4's seeds 4 to 6 by themselves: seeds 1 to 3 were known when the plan set the margin
 later="$(mktemp -d)"
-for archive in results/multi30k/en-de/shaw-k{1,2,16}-????????.zip; do
+for archive in results/multi30k/en-de/{sinusoidal,shaw-k1,shaw-k2,shaw-k16,diet_rel-gain,t5-gain}-????????.zip; do
     "$PYTHON" -m zipfile -e "$archive" "$later/$(basename "$archive" .zip)"
 done
 rm -r "$later"/*/seed[123]
