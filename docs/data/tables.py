@@ -28,6 +28,7 @@ from posenc_experiments.evaluation.paper_table import PaperTable, read_table
 from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.report import number
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.significance import ALPHA, holm
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -40,6 +41,14 @@ BASELINE = "sinusoidal"
 #: the rows of README and of its plot
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
+#: the rows of two questions of docs/plan.md: those that the others are compared with, and the others
+QUESTIONS = {
+    "2": (
+        [BASELINE, "shaw-k16"],
+        ["diet_abs", "tupe_abs", "learned-gain", "rotary", "shaw-k16-encoder", "shaw-k16-decoder"],
+    ),
+    "4": ([BASELINE, "shaw-k16", "shaw-k2"], ["shaw-k1", "diet_rel-gain", "t5-gain"]),
+}
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
@@ -171,6 +180,7 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
 
 def results() -> dict[str, str]:
     return multi30k() | {
+        "corrections": corrections(),
         "quickstart": one_test("quickstart"),
         "kftt": one_test(JA_EN),
         "short": by_words("quickstart-short", "test"),
@@ -253,6 +263,31 @@ def multi30k() -> dict[str, str]:
         "multi30k": table(scores_of, several),
         "multi30k-seed1": table([*scores_of, "difference", "without BP"], single),
     }
+
+
+def corrections() -> str:
+    """The comparisons of QUESTIONS that only some of Holm's corrections leave significant: that for all rows of the
+    baseline's table, for the question's rows in it, or for all comparisons of the question.
+    """
+    lines = []
+    for question, (baselines, others) in QUESTIONS.items():
+        rows: dict[tuple[str, str], Run] = {}
+        for baseline in baselines:
+            file = "compare.csv" if baseline == BASELINE else f"compare-{baseline}.csv"
+            of_all = compared(EN_DE, file)[ALL_TESTS]
+            rows |= {(name, baseline): of_all[name] for name in (*baselines, *others) if name != baseline}
+        # Two baselines are compared once, though both tables have the comparison.
+        once = {frozenset(pair): row["p_value"] for pair, row in rows.items()}
+        of_question = dict(zip(once, holm(list(once.values())), strict=True))
+        for baseline in baselines:
+            pairs = [pair for pair in rows if pair[1] == baseline]
+            for pair, of_rows in zip(pairs, holm([rows[pair]["p_value"] for pair in pairs]), strict=True):
+                p_values = [rows[pair]["holm_p_value"], of_rows, of_question[frozenset(pair)]]
+                if min(p_values) <= ALPHA < max(p_values):
+                    shown_values = (f"{p:.4f}" for p in (rows[pair]["p_value"], *p_values))
+                    lines.append([f"`{pair[0]}`", f"`{baseline}`", question, *shown_values])
+    headers = ["row", "from", "question", "p by itself", "for the table", "for the question's rows"]
+    return table([*headers, "for all its comparisons"], lines)
 
 
 def seeds_of(row: Run) -> int:
