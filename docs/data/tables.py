@@ -271,21 +271,20 @@ def corrections() -> str:
     """
     lines = []
     for question, (baselines, others) in QUESTIONS.items():
-        rows: dict[tuple[str, str], Run] = {}
+        tables: dict[str, dict[str, Run]] = {}
         for baseline in baselines:
-            file = "compare.csv" if baseline == BASELINE else f"compare-{baseline}.csv"
-            of_all = compared(EN_DE, file)[ALL_TESTS]
-            rows |= {(name, baseline): of_all[name] for name in (*baselines, *others) if name != baseline}
+            of_all = compared(EN_DE, "compare.csv" if baseline == BASELINE else f"compare-{baseline}.csv")[ALL_TESTS]
+            tables[baseline] = {name: of_all[name] for name in (*baselines, *others) if name != baseline}
         # Two baselines are compared once, though both tables have the comparison.
-        once = {frozenset(pair): row["p_value"] for pair, row in rows.items()}
+        once = {frozenset((name, of)): row["p_value"] for of, rows in tables.items() for name, row in rows.items()}
         of_question = dict(zip(once, holm(list(once.values())), strict=True))
-        for baseline in baselines:
-            pairs = [pair for pair in rows if pair[1] == baseline]
-            for pair, of_rows in zip(pairs, holm([rows[pair]["p_value"] for pair in pairs]), strict=True):
-                p_values = [rows[pair]["holm_p_value"], of_rows, of_question[frozenset(pair)]]
-                if min(p_values) <= ALPHA < max(p_values):
-                    shown_values = (f"{p:.4f}" for p in (rows[pair]["p_value"], *p_values))
-                    lines.append([f"`{pair[0]}`", f"`{baseline}`", question, *shown_values])
+        for baseline, rows in tables.items():
+            of_rows = holm([row["p_value"] for row in rows.values()])
+            for (name, row), p in zip(rows.items(), of_rows, strict=True):
+                corrected = [row["holm_p_value"], p, of_question[frozenset((name, baseline))]]
+                if min(corrected) <= ALPHA < max(corrected):
+                    p_values = [f"{value:.4f}" for value in (row["p_value"], *corrected)]
+                    lines.append([f"`{name}`", f"`{baseline}`", question, *p_values])
     headers = ["row", "from", "question", "p by itself", "for the table", "for the question's rows"]
     return table([*headers, "for all its comparisons"], lines)
 
