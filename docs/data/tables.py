@@ -192,11 +192,12 @@ def one_test(directory: str) -> str:
     """The experiments in a directory of results/ on its only test set, best first."""
     rows = []
     for row in sorted(compared(directory)["test"].values(), key=lambda row: -row[BLEU]):
-        figures = [scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"]
+        figures = [f"{seeds_of(row)}", scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"]
         rows.append([f"`{row['experiment']}`", *figures, *test_of(row)])
-    headers = ["experiment", "BLEU", "chrF", "parameters", "difference", "p"]
-    columns = len(headers) - (not any(row[-1] for row in rows))  # without p if all have one seed
-    return table(headers[:columns], [row[:columns] for row in rows])
+    headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference", "p"]
+    if len({row[1] for row in rows}) == 1:  # then the text says how many
+        headers, *rows = ([row[0], *row[2:]] for row in (headers, *rows))
+    return table(headers, rows)
 
 
 def test_of(row: Run) -> tuple[str, str]:
@@ -314,16 +315,16 @@ def paper_table() -> PaperTable:
 
 def readme() -> dict[str, str]:
     paper = {row.experiment: str(row.paper) for row in paper_table().rows}
-    of_all, kftt = compared(EN_DE)[ALL_TESTS], {name: scored(row) for name, row in compared(JA_EN)["test"].items()}
+    of_all, kftt = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
     rows = []
     for name in CLIPPING:
-        row = of_all[name]
-        figures = [f"{seeds_of(row)}", scored(row), *test_of(row)]
-        rows.append([f"`{name}`", *figures, kftt.get(name, ""), paper.get(name, "")])
-    headers = ["experiment", "seeds", "Multi30k en-de", "difference", "p"]
+        figures = [f"{seeds_of(of_all[name])}", scored(of_all[name]), *test_of(of_all[name])]
+        figures += [f"{seeds_of(kftt[name])}", scored(kftt[name])] if name in kftt else ["", ""]
+        rows.append([f"`{name}`", *figures, paper.get(name, "")])
+    headers = ["experiment", "seeds", "Multi30k en-de", "difference", "p", "seeds", "KFTT ja-en"]
     return {
         "quickstart": f"```text\n{(HERE / 'quickstart.txt').read_text(encoding='utf-8')}```",
-        "clipping": table([*headers, "KFTT ja-en, one seed", "Shaw et al.: WMT14 en-de"], rows),
+        "clipping": table([*headers, "Shaw et al.: WMT14 en-de"], rows),
     }
 
 
