@@ -196,7 +196,8 @@ def one_test(directory: str) -> str:
         rows.append([f"`{row['experiment']}`", *figures, *test_of(row)])
     headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference", "p"]
     if len({row[1] for row in rows}) == 1:  # then the text says how many
-        headers, *rows = ([row[0], *row[2:]] for row in (headers, *rows))
+        del headers[1]
+        rows = [[row[0], *row[2:]] for row in rows]
     return table(headers, rows)
 
 
