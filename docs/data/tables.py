@@ -195,9 +195,6 @@ def one_test(directory: str) -> str:
         figures = [f"{seeds_of(row)}", scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"]
         rows.append([f"`{row['experiment']}`", *figures, *test_of(row)])
     headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference", "p"]
-    if len({row[1] for row in rows}) == 1:  # then the text says how many
-        del headers[1]
-        rows = [[row[0], *row[2:]] for row in rows]
     return table(headers, rows)
 
 
