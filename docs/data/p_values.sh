@@ -34,6 +34,7 @@ compare multi30k-6e-3/multi30k/en-de compare-sinusoidal.csv --baseline sinusoida
     results/multi30k/en-de/sinusoidal-????????.zip
 compare quickstart compare.csv --baseline sinusoidal
 compare kftt/ja-en compare.csv --baseline sinusoidal --by-length
+compare kftt/ja-en compare-shaw-k16.csv --baseline shaw-k16
 compare multi30k/en-fr compare.csv --baseline sinusoidal --all-tests
 # Beside models of short sources, three of all lengths
 compare quickstart-short compare.csv --baseline sinusoidal --words "1-14 15-17 18-" \
