@@ -41,13 +41,14 @@ BASELINE = "sinusoidal"
 #: the rows of README and of its plot
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
-#: the rows of two questions of docs/plan.md: those that the others are compared with, and the others
+#: the rows of three questions of docs/plan.md: those that the others are compared with, and the others
 QUESTIONS = {
     "2": (
         [BASELINE, "shaw-k16"],
         ["diet_abs", "tupe_abs", "learned-gain", "rotary", "shaw-k16-encoder", "shaw-k16-decoder"],
     ),
     "4": ([BASELINE, "shaw-k16", "shaw-k2"], ["shaw-k1", "diet_rel-gain", "t5-gain"]),
+    "5": ([BASELINE, "shaw-k16"], ["diet_rel-gain", *(f"shaw-k{k}" for k in (0, 1, 2, 4, 64))]),
 }
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
@@ -180,7 +181,8 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
 
 def results() -> dict[str, str]:
     return multi30k() | {
-        "corrections": corrections(),
+        "corrections": corrections(EN_DE, ALL_TESTS, ["2", "4"]),
+        "kftt-corrections": corrections(JA_EN, "test", ["5"]),
         "quickstart": one_test("quickstart"),
         "kftt": one_test(JA_EN),
         "short": by_words("quickstart-short", "test"),
@@ -264,16 +266,19 @@ def multi30k() -> dict[str, str]:
     }
 
 
-def corrections() -> str:
-    """The comparisons of QUESTIONS that only some of Holm's corrections leave significant: that for all rows of the
-    baseline's table, for the question's rows in it, or for all comparisons of the question.
+def corrections(directory: str, test: str, questions: list[str]) -> str:
+    """The comparisons of some QUESTIONS that only some of Holm's corrections leave significant: that for all rows of
+    the baseline's table, for the question's rows in it, or for all comparisons of the question. Rows of one seed are
+    not tested.
     """
     lines = []
-    for question, (baselines, others) in QUESTIONS.items():
+    for question in questions:
+        baselines, others = QUESTIONS[question]
         tables: dict[str, dict[str, Run]] = {}
         for baseline in baselines:
-            of_all = compared(EN_DE, "compare.csv" if baseline == BASELINE else f"compare-{baseline}.csv")[ALL_TESTS]
-            tables[baseline] = {name: of_all[name] for name in (*baselines, *others) if name != baseline}
+            of_all = compared(directory, "compare.csv" if baseline == BASELINE else f"compare-{baseline}.csv")[test]
+            tested = [name for name in (*baselines, *others) if name != baseline and seeds_of(of_all[name]) > 1]
+            tables[baseline] = {name: of_all[name] for name in tested}
         # Two baselines are compared once, though both tables have the comparison.
         once = {frozenset((name, of)): row["p_value"] for of, rows in tables.items() for name, row in rows.items()}
         of_question = dict(zip(once, holm(list(once.values())), strict=True))
