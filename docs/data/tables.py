@@ -324,7 +324,7 @@ def readme() -> dict[str, str]:
         figures = [f"{seeds_of(of_all[name])}", scored(of_all[name]), *test_of(of_all[name])]
         figures += [f"{seeds_of(kftt[name])}", scored(kftt[name])] if name in kftt else ["", ""]
         rows.append([f"`{name}`", *figures, paper.get(name, "")])
-    headers = ["experiment", "seeds", "Multi30k en-de", "difference", "p", "seeds", "KFTT ja-en"]
+    headers = ["experiment", "seeds", "Multi30k en-de", "difference", "p", "KFTT seeds", "KFTT ja-en"]
     return {
         "quickstart": f"```text\n{(HERE / 'quickstart.txt').read_text(encoding='utf-8')}```",
         "clipping": table([*headers, "Shaw et al.: WMT14 en-de"], rows),
