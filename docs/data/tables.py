@@ -269,9 +269,9 @@ def multi30k() -> dict[str, str]:
 
 
 def corrections() -> str:
-    """The comparisons of QUESTIONS that only some of Holm's corrections leave significant: that for all rows of
-    the baseline's table, for the question's rows in it, or for all comparisons of the question. Rows of one seed are
-    not tested.
+    """The comparisons of QUESTIONS that only some of Holm's corrections leave significant: that for all rows of the
+    baseline's table, for the question's rows in it, or for all comparisons of the question. Rows of one seed are not
+    tested.
     """
     lines = []
     for question, (directory, test, baselines, others) in QUESTIONS.items():
