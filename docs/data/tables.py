@@ -41,8 +41,8 @@ BASELINE = "sinusoidal"
 #: the rows of README and of its plot
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
-#: of three questions of docs/plan.md: the results and the test set, the rows that the others are compared with, and the
-#: others
+#: for three questions of docs/plan.md: a directory in results/, the test set, the rows that the others are compared
+#: with, and the others
 QUESTIONS = {
     "2": (
         EN_DE,
