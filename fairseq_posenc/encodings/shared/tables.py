@@ -16,12 +16,11 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
 
     Unlike ``x @ tables``, it does not copy the tables for each sentence of the batch; it costs less Python than einsum.
     """
-    tables = tables.to(x.dtype)
-    if tables.size(0) == 1:
-        return x @ tables[0]
     batch, heads, length, _ = x.shape
-    products = torch.bmm(x.transpose(0, 1).flatten(1, 2), tables)  # (H, B T, n)
-    return products.view(heads, batch, length, -1).transpose(0, 1)
+    tables = tables.to(x.dtype).expand(heads, -1, -1)
+    # Queries and the output's gradient are (T, B, H d) in memory, as in fairseq: this flattening copies nothing.
+    products = torch.bmm(x.permute(1, 2, 0, 3).flatten(1, 2), tables)  # (H, T B, n)
+    return products.view(heads, length, batch, -1).permute(2, 0, 1, 3)
 
 
 def take_distances(by_distance: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
@@ -80,14 +79,14 @@ def weighted_sum(weights: Tensor, table: Tensor, index: Tensor, band: tuple[int,
     # Sum in float32: many keys may share a clipped distance, and half precision would lose their small weights.
     sum_dtype = torch.promote_types(weights.dtype, torch.float32)
     left, right = (0, index.size(1)) if band is None else band
-    on_left, within, on_right = weights.split([left, right - left, index.size(1) - right], dim=-1)
-    by_row = weights.new_zeros(*weights.shape[:3], table.size(1), dtype=sum_dtype)
-    by_row.scatter_add_(-1, index[:, left:right].expand_as(within), within.to(sum_dtype))
-    if left:
+    within = by_query = weights.permute(1, 2, 0, 3)  # (H, T, B, S), so that per_head copies nothing
+    by_row = by_query.new_zeros(*by_query.shape[:3], table.size(1), dtype=sum_dtype)
+    if right - left < index.size(1):
+        on_left, within, on_right = by_query.split([left, right - left, index.size(1) - right], dim=-1)
         by_row[..., 0] += on_left.sum(-1, dtype=sum_dtype)
-    if right < index.size(1):
         by_row[..., -1] += on_right.sum(-1, dtype=sum_dtype)
-    return per_head(by_row.to(weights.dtype), table)
+    by_row.scatter_add_(-1, index[:, None, left:right].expand_as(within), within.to(sum_dtype))
+    return per_head(by_row.permute(2, 0, 1, 3).to(weights.dtype), table)
 
 
 def table_heads(num_heads: int, position_sharing: str) -> int:
