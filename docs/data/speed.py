@@ -14,6 +14,7 @@ SPEED = {
     "training, newstest": "training-newstest",
     "training, Multi30k": "training-multi30k",
     "generation, Multi30k": "generation-multi30k",
+    "training, width 16": "training-tiny",
 }
 Rows = tuple[list[str], list[list[str]]]
 
