@@ -18,9 +18,9 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
     """
     batch, heads, length, _ = x.shape
     tables = tables.to(x.dtype).expand(heads, -1, -1)
-    # Queries and the output's gradient are (T, B, H d) in memory, as in fairseq: this flattening copies nothing.
+    # Queries, and the gradient of attention's output, are (T, B, H d) in memory: this flattening does not copy them.
     products = torch.bmm(x.permute(1, 2, 0, 3).flatten(1, 2), tables)  # (H, T B, n)
-    return products.view(heads, length, batch, -1).permute(2, 0, 1, 3)
+    return products.view(heads, length, batch, tables.size(-1)).permute(2, 0, 1, 3)
 
 
 def take_distances(by_distance: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
@@ -79,10 +79,10 @@ def weighted_sum(weights: Tensor, table: Tensor, index: Tensor, band: tuple[int,
     # Sum in float32: many keys may share a clipped distance, and half precision would lose their small weights.
     sum_dtype = torch.promote_types(weights.dtype, torch.float32)
     left, right = (0, index.size(1)) if band is None else band
-    within = by_query = weights.permute(1, 2, 0, 3)  # (H, T, B, S), so that per_head copies nothing
-    by_row = by_query.new_zeros(*by_query.shape[:3], table.size(1), dtype=sum_dtype)
+    within = weights.permute(1, 2, 0, 3)  # (H, T, B, S): per_head then copies nothing
+    by_row = within.new_zeros(*within.shape[:3], table.size(1), dtype=sum_dtype)
     if right - left < index.size(1):
-        on_left, within, on_right = by_query.split([left, right - left, index.size(1) - right], dim=-1)
+        on_left, within, on_right = within.split([left, right - left, index.size(1) - right], dim=-1)
         by_row[..., 0] += on_left.sum(-1, dtype=sum_dtype)
         by_row[..., -1] += on_right.sum(-1, dtype=sum_dtype)
     by_row.scatter_add_(-1, index[:, None, left:right].expand_as(within), within.to(sum_dtype))
