@@ -28,6 +28,7 @@ compare() {
 }
 
 compare multi30k-rates/multi30k/en-de compare.csv --baseline sinusoidal --all-tests
+compare multi30k-dropout/multi30k/en-de compare.csv --baseline "sinusoidal --dropout 0.3" --all-tests
 compare multi30k-6e-3/multi30k/en-de compare.csv --baseline "sinusoidal --lr 6e-3" --all-tests
 # Each encoding at its better rate
 compare multi30k-6e-3/multi30k/en-de compare-sinusoidal.csv --baseline sinusoidal --all-tests \
