@@ -33,8 +33,7 @@ def speed() -> Rows:
 
 def growth() -> Rows:
     """Time and memory of an update at each length: stock's, and each encoding's as a ratio to it."""
-    measured = [*results("growth"), *results("growth-128")]  # the later one has more rounds at n = 128
-    found = {(one.unit, one.encoding, one.setting): one for one in measured}
+    found = {(one.unit, one.encoding, one.setting): one for one in results("growth")}
     lengths = list(dict.fromkeys(setting for _, _, setting in found))
     rows = []
     for unit, name in (("s", "time"), ("MiB", "memory")):
