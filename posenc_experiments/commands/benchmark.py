@@ -107,7 +107,7 @@ def table(results: Sequence[Result]) -> str:
     type=Several(click.IntRange(min=2)),
     default="32,512",
     show_default=True,
-    help="Tokens of a sentence, for time and memory.",
+    help="Tokens of a sentence, for time, memory and operations.",
 )
 @click.option(
     "--clock",
@@ -125,7 +125,8 @@ def main(
     In each round, stock and the encoding do the same work.
 
     MEASURES: training (words/s of whole updates), generation (sentences/s of cached beam search), time and memory (s
-    and peak MiB of an update at each of --lengths).
+    and peak MiB of an update at each of --lengths), operations (of a forward and a backward pass, views left out, at
+    each of --lengths: their number decides the speed of models that are small for their machine).
 
     FLAGS are flags of fairseq-train for every model, stock too; KEY=VALUE is a flag of this package for one encoding.
     """

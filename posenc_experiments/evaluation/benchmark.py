@@ -27,6 +27,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.trainer import Trainer
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.benchmark import timer as wall_clock
 
 from fairseq_posenc import architectures
@@ -57,8 +58,16 @@ TRAINING = (
     *("--task", "translation", "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "0.0001"),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
 )
-#: what is measured, and its unit: whole updates, cached beam search; an update at each of some lengths
-MEASURES = {"training": "words/s", "generation": "sentences/s", "time": "s", "memory": "MiB"}
+#: what is measured, and its unit: whole updates, cached beam search; an update, or its passes, at each of some lengths
+MEASURES = {
+    "training": "words/s",
+    "generation": "sentences/s",
+    "time": "s",
+    "memory": "MiB",
+    "operations": "operations",
+}
+#: measures that are the same in every round
+CONSTANT = ("memory", "operations")
 #: errors of encodings, fairseq and torch for a model that cannot be built or run; out of memory is a RuntimeError
 _REFUSALS = (ValueError, AssertionError, RuntimeError)
 
@@ -115,7 +124,7 @@ class Result:
         if not self.own:
             return "refused" if self.refused else "not measured"
         value = statistics.median(self.own)
-        return f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}"
+        return f"{value:,.0f}" if value >= 1000 or self.unit == "operations" else f"{value:#.4g}"
 
     def ratio(self) -> str:
         """The median ratio to stock and, of several rounds, its quartiles."""
@@ -195,7 +204,7 @@ def build(name: str, settings: Settings, task: TranslationTask, batch: Any, mode
 
     Args:
         name: one of MEASURES.
-        batch: the only one, if it is memory that is measured.
+        batch: the only one, for a measure that is the same in every round.
         model: STOCK, or an encoding with options.
     """
     if name == "memory":
@@ -207,6 +216,9 @@ def build(name: str, settings: Settings, task: TranslationTask, batch: Any, mode
 
         peak = peak_bytes(two_updates, settings.device) / 2**20
         return lambda _: peak
+    if name == "operations":
+        count = count_operations(build_passes(model, settings, task, batch))
+        return lambda _: count
     step = (build_translation if name == "generation" else build_update)(model, settings, task)
 
     def timed(batch: Any) -> float:
@@ -240,6 +252,29 @@ def peak_bytes(run: Callable[[], Any], device: str) -> int:
             alive += event.nbytes()
             peak = max(peak, alive)
     return peak
+
+
+class _Counting(TorchDispatchMode):
+    """Counts the ATen operations that run in its context. Views are left out: they run no kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not operation.is_view
+        return operation(*args, **(kwargs or {}))
+
+
+def count_operations(run: Callable[[], Any]) -> int:
+    """The number of ATen operations of ``run``, backward passes included, views left out.
+
+    The first run, which also fills caches of the process, is not counted.
+    """
+    run()
+    with _Counting() as counting:
+        run()
+    return counting.count
 
 
 # --- models ---
@@ -281,6 +316,21 @@ def build_update(model: str, settings: Settings, task: TranslationTask) -> Calla
     return lambda batch: trainer.train_step([batch], raise_oom=True)
 
 
+def build_passes(name: str, settings: Settings, task: TranslationTask, batch: Any) -> Callable[[], None]:
+    """Makes a function that runs a forward and a backward pass of a batch in training mode, without the optimizer."""
+    cfg = configure(name, settings, task)
+    utils.set_torch_seed(SEED)
+    model, criterion = task.build_model(cfg.model).to(settings.device), task.build_criterion(cfg.criterion)
+    model.train()
+    batch = utils.move_to_cuda(batch) if settings.device == "cuda" else batch
+
+    def passes() -> None:
+        model.zero_grad()
+        criterion(model, batch)[0].backward()
+
+    return passes
+
+
 def build_translation(name: str, settings: Settings, task: TranslationTask) -> Callable[[Any], Any]:
     """Makes a function that translates one batch as fairseq-generate does, and returns its hypotheses.
 
@@ -318,7 +368,7 @@ def work(name: str, settings: Settings) -> tuple[TranslationTask, dict[str, list
     for length in settings.lengths:
         pairs = random_pairs(task, [length] * max(1, settings.tokens // length))
         batch = pairs.collater([pairs[number] for number in range(len(pairs))])
-        found[f"n = {length}"] = [batch] * (2 if name == "memory" else rounds)  # memory is the same in every round
+        found[f"n = {length}"] = [batch] * (2 if name in CONSTANT else rounds)
     return task, found
 
 
