@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from . import compat
 from .attention.module import (
+    FusedCrossAttention,
     IncrementalState,
     PositionAttention,
     PositionCrossAttention,
@@ -55,7 +56,8 @@ class StackSettings:
 
     Args:
         self_attention: the encodings of self-attention.
-        cross_attention: the encodings of cross-attention; None for fairseq's cross-attention without positions.
+        cross_attention: the encodings of cross-attention; None for cross-attention without positions.
+        fuses_cross_attention: whether cross-attention without positions trains with PyTorch's fused kernel.
         separator: index of the token that ends a segment; None without segments.
         recomputed: whether layers run again in the backward pass (activation checkpointing).
         backend: the backend of self-attention.
@@ -64,6 +66,7 @@ class StackSettings:
 
     self_attention: LayerEncodings
     cross_attention: LayerEncodings | None = None
+    fuses_cross_attention: bool = False
     separator: int | None = None
     recomputed: bool = False
     backend: str = "auto"
@@ -101,18 +104,14 @@ class _PositionLayer(nn.Module):
         with use_positions(positions):
             return super().forward(*args, **kwargs)
 
-    def _attention(self, cls: Any, embed_dim: int, heads: int, encodings: LayerEncodings, cfg: Any, **more: Any) -> Any:
-        return cls(
-            *(embed_dim, heads, encodings.next()),
-            dropout=cfg.attention_dropout,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-            **more,
-        )
+    def _attention(self, cls: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """An attention module of this class, with the arguments that all modules have in common."""
+        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
+        return cls(*args, dropout=cfg.attention_dropout, **noise, **kwargs)
 
     def _self_attention(self, embed_dim: int, heads: int, cfg: Any) -> PositionAttention:
         more = {"self_attention": True, "backend": self.settings.backend}
-        return self._attention(PositionAttention, embed_dim, heads, self.settings.self_attention, cfg, **more)
+        return self._attention(PositionAttention, cfg, embed_dim, heads, self.settings.self_attention.next(), **more)
 
 
 class PositionEncoderLayer(_PositionLayer, TransformerEncoderLayerBase):
@@ -143,12 +142,13 @@ class PositionDecoderLayer(_PositionLayer, TransformerDecoderLayerBase):
         return self._self_attention(embed_dim, cfg.decoder.attention_heads, cfg)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> MultiheadAttention:
-        encodings = self.settings.cross_attention
-        if encodings is None:
-            return super().build_encoder_attention(embed_dim, cfg)
         source = {"encoder_decoder_attention": True, "kdim": cfg.encoder.embed_dim, "vdim": cfg.encoder.embed_dim}
-        heads = cfg.decoder.attention_heads
-        return self._attention(PositionCrossAttention, embed_dim, heads, encodings, cfg, **source)
+        heads, encodings = cfg.decoder.attention_heads, self.settings.cross_attention
+        if encodings is not None:
+            return self._attention(PositionCrossAttention, cfg, embed_dim, heads, encodings.next(), **source)
+        if self.settings.fuses_cross_attention:
+            return self._attention(FusedCrossAttention, cfg, embed_dim, heads, **source)
+        return super().build_encoder_attention(embed_dim, cfg)
 
 
 def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
@@ -194,8 +194,9 @@ class PositionDecoder(TransformerDecoderBase):
         prev_output_tokens: Tensor,
         encoder_out: dict[str, list[Tensor]] | None = None,
         incremental_state: IncrementalState | None = None,
-        *args: Any,
-        **kwargs: Any,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         # In incremental decoding fairseq passes the whole prefix, but computes the last token only.
         queries = prev_output_tokens.size(1) if incremental_state is None else 1
@@ -210,8 +211,11 @@ class PositionDecoder(TransformerDecoderBase):
             positions.cross_attention = CrossPositions(
                 positions, source.eq(self.padding_idx), self.settings.segments(source), augmentation.source_shift
             )
+        if training and alignment_layer is None:
+            alignment_layer = -1  # no layer: fairseq would return the last layer's weights, which no training reads
+        alignment = full_context_alignment, alignment_layer, alignment_heads
         with use_positions(positions):
-            return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)
+            return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *alignment)
 
 
 #: fairseq's class for each of these classes

@@ -30,7 +30,7 @@ from .arguments import (
 from .augmentation.choice import build_augmentation
 from .compat import COPIES
 from .encodings import PositionEncoding, build_encoding, find_encoding
-from .encodings.contract.base import ADDED
+from .encodings.contract.base import ADDED, has_hooks
 from .encodings.contract.gain import modules_with_scalars, present_scalars, scale_around
 from .encodings.contract.registry import add_gain, has_scalars, supports_urpe
 from .errors import CheckpointError, FlagError
@@ -210,11 +210,23 @@ def _settings(cfg: Any, side: str, dictionary: Any) -> StackSettings:
     return StackSettings(
         _layer_encodings(cfg, side, longest, bidirectional=side == "source"),
         cross_attention,
+        fuses_cross_attention=_fuses_cross_attention(cfg),
         separator=_separator(cfg, dictionary, side),
         recomputed=cfg.checkpoint_activations,
         backend=cfg.attention_backend or "auto",
         augmentation=build_augmentation(cfg, encoding, input_positions_of(cfg, side), longest),
     )
+
+
+def _fuses_cross_attention(cfg: Any) -> bool:
+    """Whether cross-attention without positions trains with PyTorch's fused kernel.
+
+    By default it does not where all of the model's attention is stock fairseq's, so that results are, too, to the bit.
+    """
+    if cfg.attention_backend not in (None, "auto"):
+        return bool(cfg.attention_backend != "eager")
+    encodings = [find_encoding(encoding_of(cfg, side)) for side in ("source", "target")]
+    return cfg.segment_separator is not None or any(map(has_hooks, encodings))
 
 
 def _layer_encodings(cfg: Any, side: str, max_positions: int, bidirectional: bool) -> LayerEncodings:

@@ -211,10 +211,14 @@ def adds_bias(encoding: PositionEncoding) -> bool:
     return encoding.segments is not None or overrides(encoding, "bias")
 
 
+def has_hooks(encoding: PositionEncoding | type[PositionEncoding]) -> bool:
+    """Whether an encoding changes attention by a hook."""
+    return any(overrides(encoding, hook) for hook in ("bias", "content", "attend", "transform"))
+
+
 def changes_attention(encoding: PositionEncoding) -> bool:
     """Whether it changes attention at all; if not, the result must be bitwise equal to stock fairseq's."""
-    hooks = ("content", "attend", "transform")
-    return adds_bias(encoding) or encoding.urpe is not None or any(overrides(encoding, hook) for hook in hooks)
+    return has_hooks(encoding) or encoding.segments is not None or encoding.urpe is not None
 
 
 def masks_of(
