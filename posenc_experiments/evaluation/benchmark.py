@@ -254,6 +254,10 @@ def peak_bytes(run: Callable[[], Any], device: str) -> int:
     return peak
 
 
+#: operations that run no kernel, although torch does not call them views
+_NO_KERNEL = (torch.ops.aten._unsafe_view.default, torch.ops.aten.promote_types.default)
+
+
 class _Counting(TorchDispatchMode):
     """Counts the ATen operations that run in its context. Views are left out: they run no kernel."""
 
@@ -262,7 +266,7 @@ class _Counting(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += not operation.is_view
+        self.count += not (operation.is_view or operation in _NO_KERNEL)
         return operation(*args, **(kwargs or {}))
 
 
