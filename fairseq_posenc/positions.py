@@ -61,6 +61,8 @@ class Clipped(NamedTuple):
     indices: Tensor
     #: the keys, from and to, outside of which the distances of every query are clipped (not in cross-attention)
     band: tuple[int, int]
+    #: key of row 0 for the first query; of each next query it is one further. None if rows are no single distances
+    start: int | None = None
 
 
 @dataclass(eq=False)
@@ -250,7 +252,8 @@ class Positions:
             low, high = max(-left, lowest), min(right, end - 1)
             start = min(max(self.first - left + 1, 0), self.keys)
             band = start, min(max(self.first + self.queries - 1 + right, start), self.keys)
-            return Clipped(slice(left + low, left + high + 1), self.distances.clamp(low, high) - low, band)
+            rows, indices = slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
+            return Clipped(rows, indices, band, None if self.is_cross_attention else self.first + low)
 
         return self.cached(("clipped", left, right), find)
 

@@ -107,7 +107,7 @@ class DeBERTa(PositionEncoding):
             self.content_projections = projections
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        rows, index, _ = self._clipped(positions)
+        rows, index, *_ = self._clipped(positions)
         row_of_span = index.new_zeros(len(positions.span)).scatter(0, positions.span_index.flatten(), index.flatten())
         return {"relative_vectors": self.relative_vectors[None, rows][:, row_of_span]}
 
@@ -119,13 +119,15 @@ class DeBERTa(PositionEncoding):
         ]
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index, band = self._clipped(positions)
+        clipped = self._clipped(positions)
         of_query, of_key = self._projections()
         prepared = [None, None] if positions.prepared is None else positions.prepared
         terms = []
         if of_key is not None:
-            terms.append(logits_of_queries(q, self._vectors(of_key, rows, positions, prepared[1]), index, band))
+            vectors = self._vectors(of_key, clipped.rows, positions, prepared[1])
+            terms.append(logits_of_queries(q, vectors, clipped))
         if of_query is not None:
+            rows, index, *_ = clipped
             if self.position_index == "paper":
                 rows, index = self._rows_of_opposite_distance(positions)
             vectors = self._vectors(of_query, rows, positions, prepared[0])
@@ -172,7 +174,7 @@ class DeBERTa(PositionEncoding):
 
         def find() -> Clipped:
             furthest = self.max_distance - 1
-            distances, index, band = positions.clipped(furthest, furthest)
+            distances, index, band, _ = positions.clipped(furthest, furthest)
             rows = self._bucket_rows[distances]
             return Clipped(slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index], band)
 

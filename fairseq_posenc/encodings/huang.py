@@ -67,7 +67,7 @@ class Huang2(ClippedEncoding):
         self.relative_factors = nn.Parameter(torch.ones(self.table_shape()))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index, _ = self.clipped(positions)
+        rows, index, *_ = self.clipped(positions)
         return q @ k.transpose(-2, -1) * look_up(self.effective("relative_factors")[:, rows].to(q.dtype), index)
 
 
@@ -96,7 +96,7 @@ class Huang3(ClippedEncoding):
         self.relative_vectors = nn.Parameter(torch.ones(self.table_shape(self.head_dim)))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index, _ = self.clipped(positions)
+        rows, index, *_ = self.clipped(positions)
         vectors, lowest = self.relative_vectors[:, rows], rows.start - self.clipping_distance
         if positions.queries == 1:
             return q @ (k * vectors.index_select(1, index[0]).to(q.dtype)).transpose(-2, -1)
@@ -188,6 +188,7 @@ class Huang4(ClippedEncoding):
         nn.init.normal_(self.relative_vectors, std=0.02)  # as BERT
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index, band = self.clipped(positions)
-        vectors = self.relative_vectors[:, rows]
-        return logits_of_queries(q, vectors, index, band) + logits_of_keys(k, vectors * self.scaling, index)
+        clipped = self.clipped(positions)
+        vectors = self.relative_vectors[:, clipped.rows]
+        of_queries = logits_of_queries(q, vectors, clipped)
+        return of_queries + logits_of_keys(k, vectors * self.scaling, clipped.indices)

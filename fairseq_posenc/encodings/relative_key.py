@@ -42,8 +42,8 @@ class RelativeKey(PositionEncoding):
         return {"relative_keys": self.relative_keys[:, rows]}
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        rows, index, band = positions.clipped(self.left_clip, self.right_clip)
-        return logits_of_queries(q, self.relative_keys[:, rows], index, band)
+        clipped = positions.clipped(self.left_clip, self.right_clip)
+        return logits_of_queries(q, self.relative_keys[:, clipped.rows], clipped)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, L + R + 1)

@@ -54,8 +54,8 @@ class Shaw(ClippedEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
         if self.relative_keys is None:
             return None
-        rows, index, band = self.clipped(positions)
-        return logits_of_queries(q, self.relative_keys[:, rows], index, band)
+        clipped = self.clipped(positions)
+        return logits_of_queries(q, self.relative_keys[:, clipped.rows], clipped)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
         if self.relative_keys is None:
@@ -70,8 +70,8 @@ class Shaw(ClippedEncoding):
             return super().attend(q, k, v, positions, masks, dropout)
         found = weights(self, q, k, positions, masks).to(v.dtype)
         dropped = F.dropout(found, dropout) if dropout > 0 else found
-        rows, index, band = self.clipped(positions)
-        of_values = weighted_sum(dropped, self.relative_values[:, rows], index, band)
+        clipped = self.clipped(positions)
+        of_values = weighted_sum(dropped, self.relative_values[:, clipped.rows], clipped)
         output = dropped @ v  # last: a checkpoint that recomputes the weights then leaves this product out
         output += of_values
         return output, found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FlagError
-from ..positions import Positions
+from ..positions import Clipped, Positions
 from .contract.base import PositionEncoding
 from .contract.options import option, parse_bool
 from .contract.registry import register_encoding
@@ -61,7 +61,8 @@ class TransformerXL(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         query = self._query_with(self.position_bias, q)
-        return logits_of_queries(query, self._vectors(q, positions), positions.span_index)
+        every_distance = Clipped(slice(None), positions.span_index, (0, positions.keys), 1 - positions.queries)
+        return logits_of_queries(query, self._vectors(q, positions), every_distance)
 
     def _query_with(self, bias: Tensor | None, q: Tensor) -> Tensor:
         """The scaled query with this bias instead of u."""

@@ -34,7 +34,7 @@ class ToeplitzFactors(LearnedScalars):
         """The factors C, (H, T, S) or (B, H, T, S)."""
 
         def of_pairs() -> Tensor:
-            rows, index, _ = positions.clipped(FURTHEST, FURTHEST)
+            rows, index, *_ = positions.clipped(FURTHEST, FURTHEST)
             return look_up(self.effective("factors")[:, rows], index)
 
         return positions.cached(self, of_pairs, learned=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import FlagError
 from ...kernels.flex import ScoreMod
-from ...positions import Positions
+from ...positions import Clipped, Positions
 from ..contract.base import PositionEncoding
 
 
@@ -23,32 +26,79 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
     return products.view(heads, length, batch, tables.size(-1)).permute(2, 0, 1, 3)
 
 
-def take_distances(by_distance: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
-    """Gathers logits by table row, (B, H, T, rows), at the rows ``index`` (T, S): (B, H, T, S).
+def sum_by_row(x: Tensor, index: Tensor, rows: int, start: int) -> Tensor:
+    """Sums x (..., T, S) over the keys of each row of a table: (..., T, rows), in single precision at least.
 
     Args:
-        band: keys left of ``band[0]`` have the first row, and those from ``band[1]`` on the last, for every query;
-            they are filled, which is faster.
+        index: the row of each query and key, (T, S): that of query t and key s is s - start - t, clipped to the rows.
+
+    A scatter computes the same. On a CPU it is 2 to 3 times slower, since most keys of a long sentence add to the same
+    two numbers, and on a GPU its sums depend on the order in which threads come.
     """
-    left, right = (0, index.size(1)) if band is None else band
-    within = by_distance.gather(-1, index[:, left:right].expand(*by_distance.shape[:2], -1, -1))
+    queries, keys = index.shape
+    sum_dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would lose many small weights
+    before, after = max(0, -start), max(0, start + queries - 1 + rows - keys)
+    padded = F.pad(x.contiguous(), (before, after))
+    *outer, width, _ = padded.stride()
+    diagonals = padded.as_strided((*x.shape[:-1], rows), (*outer, width + 1, 1), start + before)
+    sums = diagonals.to(sum_dtype, memory_format=torch.contiguous_format, copy=True)
+    for row, is_clipped in ((0, start + queries > 1), (rows - 1, start + rows < keys)):
+        if is_clipped:
+            sums[..., row] = (x * (index == row).to(x.dtype)).sum(-1, dtype=sum_dtype)
+    return sums
+
+
+class _TakeByRow(torch.autograd.Function):
+    """``by_row.gather(-1, index)``, whose gradient is :func:`sum_by_row`."""
+
+    @staticmethod
+    def forward(ctx: Any, by_row: Tensor, index: Tensor, start: int) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.start, ctx.rows, ctx.dtype = start, by_row.size(-1), by_row.dtype
+        return by_row.gather(-1, index.expand(*by_row.shape[:-2], -1, -1))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        [index] = ctx.saved_tensors
+        return _SumByRow.apply(gradient, index, ctx.rows, ctx.start).to(ctx.dtype), None, None
+
+
+class _SumByRow(torch.autograd.Function):
+    """:func:`sum_by_row`, whose gradient is ``gather``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, rows: int, start: int) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.start, ctx.dtype = start, x.dtype
+        return sum_by_row(x, index, rows, start)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        [index] = ctx.saved_tensors
+        return _TakeByRow.apply(gradient.to(ctx.dtype), index, ctx.start), None, None, None
+
+
+def take_distances(by_row: Tensor, clipped: Clipped) -> Tensor:
+    """Gathers logits by table row, (B, H, T, rows), for each query and key: (B, H, T, S)."""
+    index, (left, right), start = clipped.indices, clipped.band, clipped.start
+    within = index[:, left:right]
+    if start is None:
+        taken = by_row.gather(-1, within.expand(*by_row.shape[:2], -1, -1))
+    else:
+        taken = _TakeByRow.apply(by_row, within, start - left)
     if right - left == index.size(1):
-        return within
-    ends = by_distance[..., :1], by_distance[..., -1:]
-    widths = left, index.size(1) - right
+        return taken
+    # Keys on the left have the first row, those on the right the last one, for every query: filling is faster.
+    ends, widths = (by_row[..., :1], by_row[..., -1:]), (left, index.size(1) - right)
     filled = [end.expand(*end.shape[:3], width) for end, width in zip(ends, widths, strict=True)]
-    return torch.cat([filled[0], within, filled[1]], dim=-1)
+    return torch.cat([filled[0], taken, filled[1]], dim=-1)
 
 
-def logits_of_queries(q: Tensor, table: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
-    """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d).
-
-    Args:
-        band: see :func:`take_distances`.
-    """
-    if len(index) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
-        return per_head(q, table.index_select(1, index[0]).transpose(-2, -1))
-    return take_distances(per_head(q, table.transpose(-2, -1)), index, band)
+def logits_of_queries(q: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
+    """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``clipped.indices[i, j]`` of the table (H or 1, rows, d)."""
+    if len(clipped.indices) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
+        return per_head(q, table.index_select(1, clipped.indices[0]).transpose(-2, -1))
+    return take_distances(per_head(q, table.transpose(-2, -1)), clipped)
 
 
 def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
@@ -59,7 +109,8 @@ def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
         # One product for each head and key, with the keys of all sentences: of cached keys this copies nothing.
         products = torch.bmm(vectors.reshape(heads * keys, 1, width), k.permute(1, 2, 3, 0).flatten(0, 1))
         return products.view(heads, keys, batch).permute(2, 0, 1)[:, :, None]
-    return take_distances(per_head(k, table.transpose(-2, -1)), index.T).transpose(-2, -1)
+    by_row = per_head(k, table.transpose(-2, -1))
+    return by_row.gather(-1, index.T.expand(*by_row.shape[:2], -1, -1)).transpose(-2, -1)
 
 
 def clipped_score_mod(by_row: Tensor, positions: Positions, left: int, right: int) -> ScoreMod:
@@ -68,25 +119,20 @@ def clipped_score_mod(by_row: Tensor, positions: Positions, left: int, right: in
     return lambda score, b, h, i, j: score + by_row[b, h, i, (j - i - first).clamp(lowest, right) - lowest]
 
 
-def weighted_sum(weights: Tensor, table: Tensor, index: Tensor, band: tuple[int, int] | None = None) -> Tensor:
-    """sum_j w_{ij} a_{ij}, (B, H, T, d), where a_{ij} is row ``index[i, j]`` of the table (H or 1, rows, d).
-
-    Args:
-        band: see :func:`take_distances`.
-    """
+def weighted_sum(weights: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
+    """sum_j w_{ij} a_{ij}, (B, H, T, d), a_{ij} being row ``clipped.indices[i, j]`` of the table (H or 1, rows, d)."""
+    index, (left, right), start = clipped.indices, clipped.band, clipped.start
     if len(index) == 1:
         return per_head(weights, table.index_select(1, index[0]))
-    # Sum in float32: many keys may share a clipped distance, and half precision would lose their small weights.
-    sum_dtype = torch.promote_types(weights.dtype, torch.float32)
-    left, right = (0, index.size(1)) if band is None else band
-    within = weights.permute(1, 2, 0, 3)  # (H, T, B, S): per_head then copies nothing
-    by_row = within.new_zeros(*within.shape[:3], table.size(1), dtype=sum_dtype)
-    if right - left < index.size(1):
-        on_left, within, on_right = within.split([left, right - left, index.size(1) - right], dim=-1)
-        by_row[..., 0] += on_left.sum(-1, dtype=sum_dtype)
-        by_row[..., -1] += on_right.sum(-1, dtype=sum_dtype)
-    by_row.scatter_add_(-1, index[:, None, left:right].expand_as(within), within.to(sum_dtype))
-    return per_head(by_row.permute(2, 0, 1, 3).to(weights.dtype), table)
+    assert start is not None, "a row is a distance wherever values have vectors"
+    if right - left == index.size(1):
+        by_row = _SumByRow.apply(weights, index, table.size(1), start)
+    else:
+        on_left, within, on_right = weights.split([left, right - left, index.size(1) - right], dim=-1)
+        by_row = _SumByRow.apply(within, index[:, left:right], table.size(1), start - left)
+        by_row[..., 0] += on_left.sum(-1, dtype=by_row.dtype)
+        by_row[..., -1] += on_right.sum(-1, dtype=by_row.dtype)
+    return per_head(by_row.to(weights.dtype), table)
 
 
 def table_heads(num_heads: int, position_sharing: str) -> int:
