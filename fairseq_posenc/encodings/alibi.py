@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
+from ..precision import at_least_single
 from .contract.options import BIDIRECTIONAL, option
 from .contract.registry import register_encoding
 from .shared.distance import DistanceBias
@@ -61,7 +62,7 @@ class ALiBi(DistanceBias):
         if self.log_slopes is None:
             return -self.slopes[:, None] * positions.span.abs()
         log_slopes = self.effective("log_slopes")
-        log_slopes = log_slopes.to(torch.promote_types(log_slopes.dtype, torch.float32))  # exp(12) is inf in float16
+        log_slopes = log_slopes.to(at_least_single(log_slopes.dtype))  # exp(12) is inf in float16
         return -log_slopes.exp()[:, None] * positions.span.abs()
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..positions import Positions
+from ..precision import at_least_single
 from .contract.base import PositionEncoding
 from .contract.options import POSITION_SHARING, option
 from .contract.registry import register_encoding
@@ -20,7 +21,7 @@ LEAST = 0.01
 def _clamped(encoding: PositionEncoding, name: str, most: float | None = None) -> Tensor:
     """A clamped scalar of each head, (H or 1, 1), in at least single precision."""
     scalar = encoding.effective(name)  # in half precision, powers of long distances overflow
-    return clamp_straight_through(scalar.to(torch.promote_types(scalar.dtype, torch.float32)), LEAST, most)[:, None]
+    return clamp_straight_through(scalar.to(at_least_single(scalar.dtype)), LEAST, most)[:, None]
 
 
 @register_encoding("kerple_log")

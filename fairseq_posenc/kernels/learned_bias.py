@@ -9,10 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..precision import at_least_single
+
 
 def softmax(logits: Tensor, dim: int = -1) -> Tensor:
     """The softmax in single precision at least."""
-    return torch.softmax(logits, dim=dim, dtype=torch.promote_types(logits.dtype, torch.float32))
+    return torch.softmax(logits, dim=dim, dtype=at_least_single(logits.dtype))
 
 
 class FusedWithLearnedBias(torch.autograd.Function):
