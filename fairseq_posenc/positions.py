@@ -240,9 +240,12 @@ class Positions:
         """Expands values of each distance of ``span``, (H, distances), to (H, T, S) or (B, H, T, S)."""
         return look_up(values, self.span_index)
 
-    def span_rows(self, left: int, right: int) -> Tensor:
+    def span_rows(self, left: int, right: int) -> Tensor | slice:
         """The row of each distance of ``span`` in a table with a row for each distance from -left to right."""
-        return self.span.clamp(-left, right) + left
+        lowest, end = self._span_ends
+        if -left <= lowest and end - 1 <= right:  # nothing is clipped: a slice copies nothing
+            return slice(lowest + left, end + left)
+        return self.cached(("span rows", left, right), lambda: self.span.clamp(-left, right) + left)
 
     def clipped(self, left: int, right: int) -> Clipped:
         """Indices into a table with a row for each distance from -left to right; distances beyond are clipped."""
