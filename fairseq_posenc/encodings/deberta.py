@@ -155,7 +155,10 @@ class DeBERTa(PositionEncoding):
         if prepared is not None:
             return prepared[:, rows]
         if positions.generation is None or positions.queries > 1:
-            return self._split_heads(projection(self.relative_vectors[rows]))
+            # The key is the parameter: the layers, which share it, slice it once.
+            key = self.relative_vectors, rows.start, rows.stop
+            vectors: Tensor = positions.cached(key, lambda: self.relative_vectors[rows], learned=True)
+            return self._split_heads(projection(vectors))
 
         def project(keys: int) -> Tensor:
             first = min(rows.start, self._clipped(Positions(1, keys, device=positions.device)).rows.start)
@@ -176,7 +179,9 @@ class DeBERTa(PositionEncoding):
             furthest = self.max_distance - 1
             distances, index, band, _ = positions.clipped(furthest, furthest)
             rows = self._bucket_rows[distances]
-            return Clipped(slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index], band)
+            rows_of_pairs = (self.bucket_rows[distances] - rows[0])[index]
+            # Distances share buckets even where none is beyond the last one.
+            return Clipped(slice(rows[0], rows[-1] + 1), rows_of_pairs, band or (0, positions.keys))
 
         return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FlagError
-from ..positions import Clipped, Positions
+from ..positions import Positions
 from .contract.base import PositionEncoding
 from .contract.options import option, parse_bool
 from .contract.registry import register_encoding
-from .shared.tables import logits_of_queries, per_head
+from .shared.tables import per_head, shift_distances
 
 
 @register_encoding("transformer_xl")
@@ -61,8 +61,7 @@ class TransformerXL(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         query = self._query_with(self.position_bias, q)
-        every_distance = Clipped(slice(None), positions.span_index, (0, positions.keys), 1 - positions.queries)
-        return logits_of_queries(query, self._vectors(q, positions), every_distance)
+        return shift_distances(per_head(query, self._vectors(q, positions).transpose(-2, -1)))
 
     def _query_with(self, bias: Tensor | None, q: Tensor) -> Tensor:
         """The scaled query with this bias instead of u."""
@@ -86,19 +85,19 @@ class TransformerXL(PositionEncoding):
         return cached[:, cached.size(1) - positions.keys :]
 
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
-        sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim)
-        return sinusoids.to(dtype) @ self.relative_projection.to(dtype).transpose(-2, -1)
+        sinusoids = relative_sinusoids(positions, self.num_heads * self.head_dim, dtype)
+        return sinusoids @ self.relative_projection.to(dtype).transpose(-2, -1)
 
 
-def relative_sinusoids(positions: Positions, width: int) -> Tensor:
-    """R_t for all distances of ``positions.span``, (distances, width), float64."""
+def relative_sinusoids(positions: Positions, width: int, dtype: torch.dtype) -> Tensor:
+    """R_t for all distances of ``positions.span``, (distances, width), computed in double precision."""
 
     def make() -> Tensor:
-        frequencies = 10000 ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width)
+        frequencies = 10000 ** (torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / -width)
         angles = -positions.span[:, None] * frequencies  # t = i - j, the negative distance
-        return torch.cat([angles.sin(), angles.cos()], dim=1)
+        return torch.cat([angles.sin(), angles.cos()], dim=1).to(dtype)
 
-    return positions.cached(("relative sinusoids", width), make)
+    return positions.cached(("relative sinusoids", width, dtype), make)
 
 
 @register_encoding("xlnet")

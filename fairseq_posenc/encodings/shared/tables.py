@@ -94,11 +94,27 @@ def take_distances(by_row: Tensor, clipped: Clipped) -> Tensor:
     return torch.cat([filled[0], taken, filled[1]], dim=-1)
 
 
+def shift_distances(by_distance: Tensor) -> Tensor:
+    """A view (B, H, T, S) of logits by every distance that occurs, ascending, (B, H, T, T + S - 1).
+
+    Key 0 of query i is number T - 1 - i of its row: each row begins one number earlier than the row before.
+    """
+    *outer, of_query, of_distance = by_distance.stride()
+    batch, heads, queries, distances = by_distance.shape
+    return by_distance.as_strided(
+        (batch, heads, queries, distances + 1 - queries),
+        (*outer, of_query - of_distance, of_distance),
+        by_distance.storage_offset() + (queries - 1) * of_distance,
+    )
+
+
 def logits_of_queries(q: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
     """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``clipped.indices[i, j]`` of the table (H or 1, rows, d)."""
     if len(clipped.indices) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
         return per_head(q, table.index_select(1, clipped.indices[0]).transpose(-2, -1))
-    return take_distances(per_head(q, table.transpose(-2, -1)), clipped)
+    by_row = per_head(q, table.transpose(-2, -1))
+    has_every_distance = clipped.start is not None and table.size(1) == sum(clipped.indices.shape) - 1
+    return shift_distances(by_row) if has_every_distance else take_distances(by_row, clipped)
 
 
 def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
