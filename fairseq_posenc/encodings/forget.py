@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
+from ..precision import at_least_single
 from .contract.base import Facts, PositionEncoding, Projections
 from .contract.options import BIDIRECTIONAL, option
 from .contract.registry import register_encoding
@@ -42,30 +43,27 @@ class Forget(PositionEncoding):
 
     def read_layer(self, x: Tensor, projections: Projections | None) -> Tensor:
         """The logarithms of the gates, (B, H, n, 2 or 1), in single precision at least."""
-        logits = F.linear(x, self.gates.weight.to(x.dtype), self.gates.bias.to(x.dtype))
-        log_gates = F.logsigmoid(logits.to(torch.promote_types(x.dtype, torch.float32)))
-        return log_gates.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)
+        by_token = x.transpose(0, 1)  # as fairseq's layers keep it in memory, so that nothing is copied
+        logits = F.linear(by_token, self.gates.weight.to(x.dtype), self.gates.bias.to(x.dtype))
+        log_gates = F.logsigmoid(logits.to(at_least_single(x.dtype)))
+        return log_gates.unflatten(-1, (-1, self.num_heads)).permute(1, 3, 0, 2)
 
-    def sums(self, positions: Positions) -> tuple[Tensor, Tensor]:
-        """The sums of log gates up to each query, (B, H, T, 2 or 1), and up to each key, (B, H, S, 2 or 1)."""
+    def sums(self, positions: Positions) -> list[tuple[Tensor, Tensor]]:
+        """For each side, the sums of log gates up to each query, (B, H, T), and up to each key, (B, H, S)."""
         log_gates = positions.from_input
         assert log_gates is not None, "attention calls read_layer first"
         if positions.padding_mask is not None:
             log_gates = log_gates.masked_fill(positions.padding_mask[:, None, :, None], 0)
-        of_keys = log_gates.cumsum(2)
-        return of_keys[:, :, positions.first : positions.first + positions.queries], of_keys
+        first, end = positions.first, positions.first + positions.queries
+        return [(of_keys[:, :, first:end], of_keys) for of_keys in log_gates.cumsum(2).unbind(-1)]
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        of_queries, of_keys = self.sums(positions)
-        bias = of_queries[..., :1] - of_keys[..., None, :, 0]
-        if self.bidirectional:
-            right = of_keys[..., None, :, 1] - of_queries[..., 1:]
-            bias = bias.tril(positions.first) + right.triu(positions.first)
+        left, *right = (of_queries[..., None] - of_keys[..., None, :] for of_queries, of_keys in self.sums(positions))
+        bias = left.tril(positions.first) - right[0].triu(positions.first) if right else left
         return converted(bias, q.dtype)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
-        # by side here, because torch 2.6 cannot trace a constant index
-        of_queries, of_keys = (sums.unbind(-1) for sums in self.sums(positions))
+        of_queries, of_keys = zip(*self.sums(positions), strict=True)
         first = positions.first
 
         def add_sum(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
