@@ -42,10 +42,11 @@ class GatedT5(T5):
 
     def gate(self, q: Tensor) -> Tensor:
         """The factor on the biases of each query, (B, H, T, 1); q is scaled."""
-        # The sum of four outputs is the output of the summed rows.
-        weight, bias = (x.to(q.dtype).unflatten(0, (2, 4)).sum(1) for x in self.gate_projection.parameters())
-        a, b = F.linear(q / self.scaling, weight, bias).sigmoid().split(1, dim=-1)
-        return a * (b * self.gate_scale.to(q.dtype)[:, None, None] - 1) + 2
+        weight, bias = (x.to(q.dtype) for x in self.gate_projection.parameters())
+        by_token = q.permute(2, 0, 1, 3) / self.scaling  # (T, B, H, d), as in memory, so that nothing is copied
+        a, b = F.linear(by_token, weight, bias).unflatten(-1, (2, 4)).sum(-1).sigmoid().unbind(-1)  # (T, B, H) each
+        factors = a * (b * self.gate_scale.to(q.dtype) - 1) + 2
+        return factors.permute(1, 2, 0)[..., None]
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         # The key is the parameter, which layers may share: they then expand it once.

@@ -46,4 +46,6 @@ class T5(DistanceBias):
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets
 
     def of_distances(self, positions: Positions) -> Tensor:
-        return self.effective("relative_bias")[:, by_clamped_distance(self.buckets, positions.span)]
+        key = "log buckets", self.num_buckets, self.max_distance, self.bidirectional
+        rows = positions.cached(key, lambda: by_clamped_distance(self.buckets, positions.span))
+        return self.effective("relative_bias")[:, rows]
