@@ -53,7 +53,8 @@ class FIRE(PositionEncoding):
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         names = ", ".join(name for name, _ in self.named_parameters() if not name.startswith(ADDED))
         last = torch.tensor(positions.keys if self.bidirectional else positions.keys - 1)
-        return {names: self._f(positions.span, last).T}
+        distances, is_later = self._distances(positions.span)
+        return {names: self._f(distances, is_later, last).T}
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         make = self._of_sentences if self.bidirectional else self._of_queries
@@ -61,23 +62,27 @@ class FIRE(PositionEncoding):
 
     def _of_sentences(self, positions: Positions) -> Tensor:
         """The bias in an encoder, (B or 1, H, T, S): f is computed for each distance and length only."""
-        by_distance = self._f(positions.span, positions.lengths).transpose(1, 2)  # (B or 1, H, distances)
+        distances, is_later = positions.cached(("fire", self.rate.dtype), lambda: self._distances(positions.span))
+        by_distance = self._f(distances, is_later, positions.lengths).transpose(1, 2)  # (B or 1, H, distances)
         return look_up(by_distance.flatten(0, 1), positions.span_index).unflatten(0, by_distance.shape[:2])
 
     def _of_queries(self, positions: Positions) -> Tensor:
         """The bias in a decoder, (B or 1, H, T, S)."""
         # counted in columns, as the distances are, whatever positions an augmentation gives
         before = positions.tokens_before[:, positions.first : positions.first + positions.queries]
-        return self._f(positions.distances, before[:, :, None]).permute(0, 3, 1, 2)
+        distances, is_later = positions.cached(("fire", self.rate.dtype), lambda: self._distances(positions.distances))
+        return self._f(distances, is_later, before[:, :, None]).permute(0, 3, 1, 2)
 
-    def _f(self, distances: Tensor, last: Tensor) -> Tensor:
+    def _distances(self, signed: Tensor) -> tuple[Tensor, Tensor]:
+        """Absolute distances, and 1 for those to later keys, 0 for others."""
+        return signed.abs(), (signed > 0).to(self.rate.dtype)
+
+    def _f(self, distances: Tensor, is_later: Tensor, last: Tensor) -> Tensor:
         """f of the distances, normalized by the positions or lengths ``last``: of their common shape, then heads."""
-        threshold = (self.fire_threshold * self.threshold_scale).abs()
-        relative = self._psi(distances) / (self._psi(torch.maximum(last, threshold)) + EPSILON)
-        inputs = [relative]
+        rate, threshold = self.rate.abs(), (self.fire_threshold * self.threshold_scale).abs()
+        normalizer = torch.log1p(rate * last.clamp_min(threshold)) + EPSILON
+        relative = torch.log1p(rate * distances) / normalizer
+        inputs = relative[..., None]
         if self.bidirectional:
-            inputs.append((distances > 0).to(relative.dtype).expand_as(relative))
-        return self.output(self.hidden(torch.stack(inputs, dim=-1)).relu())
-
-    def _psi(self, x: Tensor) -> Tensor:
-        return torch.log1p((self.rate * x).abs())
+            inputs = torch.stack([relative, is_later.expand_as(relative)], dim=-1)
+        return self.output(self.hidden(inputs).relu())
