@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..positions import Positions
+from ..precision import at_least_single
 from .contract.base import Facts, PositionEncoding
 from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
@@ -44,7 +45,7 @@ class Pope(PositionEncoding):
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         if positions.generation is not None:
             return F.softplus(q), F.softplus(k), v  # without phases, which would double the width of the cache
-        precise = _at_least_single(q.dtype)
+        precise = at_least_single(q.dtype)
         of_q, of_k = self._with_phases(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
         return of_q.to(q.dtype), of_k.to(k.dtype), v
 
@@ -68,7 +69,7 @@ class Pope(PositionEncoding):
 
     def _with_phases(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """Gives the magnitudes q and k their phases: complex numbers as pairs of real numbers, of width 2d."""
-        precise = _at_least_single(q.dtype)
+        precise = at_least_single(q.dtype)  # of complex numbers, of which half precision has few operations
         of_queries, of_keys = at_positions(
             positions,
             k.size(2),
@@ -79,7 +80,8 @@ class Pope(PositionEncoding):
         delta = self._delta.to(precise)[:, None]  # (H, 1, d)
         of_keys = of_keys * torch.complex(delta.cos(), delta.sin())
         of_q, of_k = (
-            torch.view_as_real(x.to(precise) * by).flatten(-2).to(x.dtype) for x, by in ((q, of_queries), (k, of_keys))
+            (x.to(precise)[..., None] * torch.view_as_real(by)).flatten(-2).to(x.dtype)
+            for x, by in ((q, of_queries), (k, of_keys))
         )
         return of_q, of_k
 
@@ -90,7 +92,7 @@ class Pope(PositionEncoding):
     def _frequencies(self, device: torch.device) -> Tensor:
         """The angle of each component at position 1, (d,)."""
         component = torch.arange(self.head_dim, device=device, dtype=torch.float64)
-        return BASE ** (-component / self.head_dim)
+        return BASE ** (component / -self.head_dim)
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         """The mean over components of what multiplies their magnitudes."""
@@ -100,8 +102,3 @@ class Pope(PositionEncoding):
         """What multiplies the magnitudes at each distance of ``positions.span``, (H, distances, d)."""
         angles = positions.span[:, None] * self._frequencies(positions.span.device)  # (distances, d)
         return (angles + self._delta[:, None]).cos()
-
-
-def _at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """The precision of phases: PyTorch supports few operations on complex numbers in half precision."""
-    return torch.promote_types(dtype, torch.float32)
