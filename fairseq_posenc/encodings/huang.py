@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..positions import Positions, look_up
+from ..precision import at_least_single
 from .contract.base import PositionEncoding
 from .contract.options import MAX_POSITIONS, POSITION_SHARING, option
 from .contract.registry import register_encoding
@@ -74,6 +75,9 @@ class Huang2(ClippedEncoding):
 #: if at most this share of the distances is not clipped, the clipped ones are two matrix products; otherwise each
 #: distance gets its own diagonal
 MOST_UNCLIPPED = 2 / 3
+#: up to so many products of query, key and vector, all are computed at once, which is faster where they fit in a
+#: CPU's cache: it takes fewer operations
+MOST_AT_ONCE = 1 << 20
 
 
 @register_encoding("huang3")
@@ -83,9 +87,9 @@ class Huang3(ClippedEncoding):
     .. math:: e_{ij} = \sum_c q_{ic} k_{jc} a_{j - i, c} / \sqrt{d}  \quad (14, 15)
 
     The authors' implementation makes a (T, S, d) tensor for each head and fits 2 sequences on a GPU instead of 20. Here
-    one diagonal of the logits is computed after the other, since it has one vector a, and the backward pass computes
-    the products again. All clipped distances of one side share a vector, so their logits are one matrix product. No
-    tensor of products is larger than q.
+    only short sentences do. In others, one diagonal of the logits is computed after the other, since it has one vector
+    a, and the backward pass computes the products again. All clipped distances of one side share a vector, so their
+    logits are one matrix product. No tensor of products is then larger than q.
 
     Parameter: ``relative_vectors`` (H, 2K + 1, d), or (1, 2K + 1, d) if heads share it; row t is distance t - K.
     Time O(B H T S d), for K distances on each side with no matrix product to speed it up; extra memory O(B H T S).
@@ -98,8 +102,9 @@ class Huang3(ClippedEncoding):
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         rows, index, *_ = self.clipped(positions)
         vectors, lowest = self.relative_vectors[:, rows], rows.start - self.clipping_distance
-        if positions.queries == 1:
-            return q @ (k * vectors.index_select(1, index[0]).to(q.dtype)).transpose(-2, -1)
+        if positions.queries == 1 or q.numel() * positions.keys <= MOST_AT_ONCE:
+            of_pairs = vectors.to(q.dtype).index_select(1, index.flatten()).unflatten(1, index.shape)
+            return (k[:, :, None] * of_pairs @ q[..., None])[..., 0]  # of (B, H, T, S, d)
         if vectors.size(1) > MOST_UNCLIPPED * len(positions.span):
             vectors, lowest = self.learned_by_distance(positions)["relative_vectors"], -positions.index_of_zero
         logits: Tensor = ProductsByDiagonal.apply(q, k, vectors.to(q.dtype), positions.first + lowest)
@@ -137,7 +142,7 @@ class ProductsByDiagonal(torch.autograd.Function):
     def backward(ctx: Any, grad_logits: Tensor) -> tuple[Tensor | None, ...]:
         q, k, vectors = ctx.saved_tensors
         # Sum in float32: the gradients of q and k are sums over as many diagonals as there are distances.
-        grad_q, grad_k = (torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        grad_q, grad_k = (torch.zeros_like(x, dtype=at_least_single(x.dtype)) for x in (q, k))
         grad_vectors = torch.empty_like(vectors)
         for number, offset, i, j in _diagonals(q, k, vectors, ctx.lowest):
             grad_products = grad_logits.diagonal(offset, 2, 3)[..., None]

@@ -248,8 +248,9 @@ def test_cross_attention_equals_the_naive_reference(name, options, left):
 
 
 @pytest.mark.parametrize(("clipping_distance", "queries"), [(1, 6), (0, 6), (9, 6), (9, 3)])
-def test_method_3_of_huang_has_the_right_gradients(clipping_distance, queries):
+def test_method_3_of_huang_has_the_right_gradients(monkeypatch, clipping_distance, queries):
     """Where the clipped distances are matrix products, and where all distances go by diagonals."""
+    monkeypatch.setattr("fairseq_posenc.encodings.huang.MOST_AT_ONCE", 0)
     encoding, (q, k, _) = make("huang3", {"clipping_distance": clipping_distance}), inputs(queries)
 
     def content(q, k, vectors):
@@ -258,6 +259,15 @@ def test_method_3_of_huang_has_the_right_gradients(clipping_distance, queries):
     encoding.forward = lambda q, k: encoding.content(q, k, Positions(queries, LENGTH))
     arguments = [x.detach().requires_grad_() for x in (q, k, encoding.relative_vectors)]
     assert torch.autograd.gradcheck(content, arguments, fast_mode=True)
+
+
+@pytest.mark.parametrize("options", [{}, *VARIANTS["huang3"]])
+@pytest.mark.parametrize("queries", [LENGTH, 3])
+def test_method_3_of_huang_computes_the_same_by_diagonals_and_at_once(monkeypatch, options, queries):
+    encoding, (q, k, _) = make("huang3", options), inputs(queries)
+    at_once = encoding.content(q, k, Positions(queries, LENGTH))
+    monkeypatch.setattr("fairseq_posenc.encodings.huang.MOST_AT_ONCE", 0)
+    torch.testing.assert_close(encoding.content(q, k, Positions(queries, LENGTH)), at_once)
 
 
 def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
