@@ -7,10 +7,11 @@ from torch import Tensor
 
 from ..errors import FlagError
 from ..positions import Positions
+from ..precision import at_least_single
 from .contract.base import Facts, PositionEncoding
 from .contract.options import BIDIRECTIONAL, finite, option, parse_bool, positive
 from .contract.registry import register_encoding
-from .shared.rotations import at_positions, rotations
+from .shared.rotations import as_complex, at_positions, rotations
 
 #: xPos's gamma, and the distance after which a pair is multiplied by its zeta once
 XPOS_GAMMA, XPOS_SCALE = 0.4, 512
@@ -94,7 +95,7 @@ class Rotary(PositionEncoding):
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         # PyTorch supports few operations on complex numbers in half precision.
-        precise = torch.promote_types(q.dtype, torch.float32)
+        precise = at_least_single(q.dtype)
         # xPos's factors fit float16 for twice as many positions if they are counted from the middle, as the authors do.
         # Cached keys must stay valid while the sentence grows.
         origin = positions.keys // 2 if q.dtype == torch.float16 and positions.generation is None else 0
@@ -128,8 +129,8 @@ class Rotary(PositionEncoding):
 
     def _rotate(self, x: Tensor, by: Tensor, dtype: torch.dtype) -> Tensor:
         """Rotates the pairs of x (B, H, n, d) as complex numbers, 7 times faster than with sines and cosines."""
-        pairs = self._in_pairs(x[..., : self.rotary_dim].to(dtype)).contiguous()
-        rotated = torch.view_as_real(torch.view_as_complex(pairs) * by)
+        pairs = self._in_pairs(x[..., : self.rotary_dim].to(dtype))
+        rotated = torch.view_as_real(as_complex(pairs) * by)
         half = self.rotary_layout == "half"
         rotated = (rotated.transpose(-2, -1) if half else rotated).flatten(-2).to(x.dtype)
         if self.rotary_dim == self.head_dim:

@@ -270,6 +270,19 @@ def test_method_3_of_huang_computes_the_same_by_diagonals_and_at_once(monkeypatc
     torch.testing.assert_close(encoding.content(q, k, Positions(queries, LENGTH)), at_once)
 
 
+@pytest.mark.parametrize("layout", ["odd offset", "odd stride", "transposed"])
+def test_rotary_takes_queries_of_any_memory_layout(layout):
+    encoding, (q, k, v) = make("rotary", {}), inputs()
+    expected, _ = attend(q, k, v, encoding)
+    if layout == "odd offset":
+        q = torch.cat([q.new_zeros(1), q.flatten()])[1:].view(q.shape)
+    elif layout == "odd stride":
+        q = torch.cat([q, q[..., :1]], dim=-1)[..., :-1]
+    else:
+        q = q.mT.contiguous().mT
+    torch.testing.assert_close(attend(q, k, v, encoding)[0], expected)
+
+
 def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
     """2,000 keys share the last rows of the table; adding one weight to their sum has no effect in bfloat16."""
     encoding = build_encoding("shaw", num_heads=1, head_dim=4, clipping_distance=1).bfloat16()

@@ -35,3 +35,10 @@ def rotations(positions: Tensor, frequencies: Tensor, precision: torch.dtype) ->
     """
     angles = positions[..., None] * frequencies
     return torch.polar(torch.ones_like(angles), angles).to(precision.to_complex())
+
+
+def as_complex(pairs: Tensor) -> Tensor:
+    """Pairs (..., 2) as complex numbers (...), copied only if they are not in memory as complex numbers are."""
+    *strides, within_pair = pairs.stride()
+    is_viewable = within_pair == 1 and not any(step % 2 for step in (*strides, pairs.storage_offset()))
+    return torch.view_as_complex(pairs if is_viewable else pairs.contiguous())
