@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
+from fairseq_posenc.encodings.shared import tables
 from fairseq_posenc.encodings.shared.tables import sum_by_row, take_distances, weighted_sum
 from fairseq_posenc.positions import Positions
 
@@ -34,14 +35,16 @@ def test_sums_by_row_are_those_of_a_scatter(case, dtype):
     x = torch.rand(2, 3, *case[:2]).to(dtype).transpose(0, 1).contiguous().transpose(0, 1)
     expected = torch.zeros(2, 3, case[0], rows, dtype=torch.float64)
     expected.scatter_add_(-1, clipped.indices.expand(2, 3, -1, -1), x.double())
-    sums = sum_by_row(x, clipped.indices, rows, clipped.start)
+    sums = sum_by_row(x, rows, clipped.start).permute(2, 0, 1, 3)
     assert sums.dtype == torch.promote_types(dtype, torch.float32)
     torch.testing.assert_close(sums.double(), expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_of_products_by_row(case):
+@pytest.mark.parametrize("many", [0, 1 << 18])
+def test_gradients_of_products_by_row(monkeypatch, case, many):
     """Of the first and of the second order."""
+    monkeypatch.setattr(tables, "MANY_LOGITS", many)
     clipped = clipped_of(*case)
     rows = clipped.rows.stop - clipped.rows.start
     by_row, weights, table = (

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...errors import FlagError
 from ...kernels.flex import ScoreMod
 from ...positions import Clipped, Positions
+from ...precision import at_least_single
 from ..contract.base import PositionEncoding
 
 
@@ -26,25 +27,32 @@ def per_head(x: Tensor, tables: Tensor) -> Tensor:
     return products.view(heads, length, batch, tables.size(-1)).permute(2, 0, 1, 3)
 
 
-def sum_by_row(x: Tensor, index: Tensor, rows: int, start: int) -> Tensor:
-    """Sums x (..., T, S) over the keys of each row of a table: (..., T, rows), in single precision at least.
+#: fewer logits than this are summed by row with a scatter, which is a single operation
+MANY_LOGITS = 1 << 18
 
-    Args:
-        index: the row of each query and key, (T, S): that of query t and key s is s - start - t, clipped to the rows.
 
-    A scatter computes the same. On a CPU it is 2 to 3 times slower, since most keys of a long sentence add to the same
-    two numbers, and on a GPU its sums depend on the order in which threads come.
+def sum_by_row(x: Tensor, rows: int, start: int) -> Tensor:
+    """Sums x (B, H, T, S) over the keys of each row of a table: (H, T, B, rows), in single precision at least.
+
+    Row r of query t is key start + t + r; the first row also has all keys before it, the last one all keys after it.
+    A scatter computes the same. On a CPU it is 2 to 3 times slower for long sentences, most of whose keys add to the
+    same two numbers.
     """
-    queries, keys = index.shape
-    sum_dtype = torch.promote_types(x.dtype, torch.float32)  # half precision would lose many small weights
-    before, after = max(0, -start), max(0, start + queries - 1 + rows - keys)
-    padded = F.pad(x.contiguous(), (before, after))
-    *outer, width, _ = padded.stride()
-    diagonals = padded.as_strided((*x.shape[:-1], rows), (*outer, width + 1, 1), start + before)
-    sums = diagonals.to(sum_dtype, memory_format=torch.contiguous_format, copy=True)
-    for row, is_clipped in ((0, start + queries > 1), (rows - 1, start + rows < keys)):
-        if is_clipped:
-            sums[..., row] = (x * (index == row).to(x.dtype)).sum(-1, dtype=sum_dtype)
+    queries, keys = x.shape[-2:]
+    last_start = start + queries - 1
+    before, after = max(0, last_start), max(0, keys - start - rows)  # the most keys outside of the rows, of any query
+    padding = max(0, before - start), max(0, last_start + rows + after - keys)
+    padded = F.pad(x, padding)
+    *outer, of_query, of_key = padded.stride()
+    shape, first = (*x.shape[:-1], before + rows + after), start - before + padding[0]
+    by_distance = padded.as_strided(shape, (*outer, of_query + of_key, of_key), first * of_key)
+    on_left, within, on_right = by_distance.permute(1, 2, 0, 3).split([before, rows, after], dim=-1)
+    sum_dtype = at_least_single(x.dtype)  # half precision would lose many small weights
+    sums = within.to(sum_dtype, memory_format=torch.contiguous_format, copy=True)
+    if before:
+        sums[..., 0].add_(on_left.sum(-1, dtype=sum_dtype))
+    if after:
+        sums[..., -1].add_(on_right.sum(-1, dtype=sum_dtype))
     return sums
 
 
@@ -55,12 +63,12 @@ class _TakeByRow(torch.autograd.Function):
     def forward(ctx: Any, by_row: Tensor, index: Tensor, start: int) -> Tensor:
         ctx.save_for_backward(index)
         ctx.start, ctx.rows, ctx.dtype = start, by_row.size(-1), by_row.dtype
-        return by_row.gather(-1, index.expand(*by_row.shape[:-2], -1, -1))
+        return by_row.gather(-1, index)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         [index] = ctx.saved_tensors
-        return _SumByRow.apply(gradient, index, ctx.rows, ctx.start).to(ctx.dtype), None, None
+        return _SumByRow.apply(gradient, index, ctx.rows, ctx.start).permute(2, 0, 1, 3).to(ctx.dtype), None, None
 
 
 class _SumByRow(torch.autograd.Function):
@@ -70,20 +78,31 @@ class _SumByRow(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, index: Tensor, rows: int, start: int) -> Tensor:
         ctx.save_for_backward(index)
         ctx.start, ctx.dtype = start, x.dtype
-        return sum_by_row(x, index, rows, start)
+        return sum_by_row(x, rows, start)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         [index] = ctx.saved_tensors
-        return _TakeByRow.apply(gradient.to(ctx.dtype), index, ctx.start), None, None, None
+        return _TakeByRow.apply(gradient.permute(2, 0, 1, 3).to(ctx.dtype), index, ctx.start), None, None, None
+
+
+def _sums_by_row(x: Tensor, index: Tensor, rows: int, start: int) -> Tensor:
+    """:func:`sum_by_row`, (B, H, T, rows), in memory as :func:`per_head` reads it."""
+    if x.numel() >= MANY_LOGITS:
+        sums: Tensor = _SumByRow.apply(x, index.expand_as(x), rows, start)
+    else:
+        x = x.permute(1, 2, 0, 3)
+        zeros = x.new_zeros(*x.shape[:3], rows, dtype=at_least_single(x.dtype))
+        sums = zeros.scatter_add_(-1, index[:, None].expand_as(x), x.to(zeros.dtype))
+    return sums.permute(2, 0, 1, 3)
 
 
 def take_distances(by_row: Tensor, clipped: Clipped) -> Tensor:
     """Gathers logits by table row, (B, H, T, rows), for each query and key: (B, H, T, S)."""
     index, (left, right), start = clipped.indices, clipped.band, clipped.start
-    within = index[:, left:right]
-    if start is None:
-        taken = by_row.gather(-1, within.expand(*by_row.shape[:2], -1, -1))
+    within = index[:, left:right].expand(*by_row.shape[:2], -1, -1)
+    if start is None or within.numel() < MANY_LOGITS:
+        taken = by_row.gather(-1, within)
     else:
         taken = _TakeByRow.apply(by_row, within, start - left)
     if right - left == index.size(1):
@@ -142,10 +161,10 @@ def weighted_sum(weights: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
         return per_head(weights, table.index_select(1, index[0]))
     assert start is not None, "a row is a distance wherever values have vectors"
     if right - left == index.size(1):
-        by_row = _SumByRow.apply(weights, index, table.size(1), start)
+        by_row = _sums_by_row(weights, index, table.size(1), start)
     else:
         on_left, within, on_right = weights.split([left, right - left, index.size(1) - right], dim=-1)
-        by_row = _SumByRow.apply(within, index[:, left:right], table.size(1), start - left)
+        by_row = _sums_by_row(within, index[:, left:right], table.size(1), start - left)
         by_row[..., 0] += on_left.sum(-1, dtype=by_row.dtype)
         by_row[..., -1] += on_right.sum(-1, dtype=by_row.dtype)
     return per_head(by_row.to(weights.dtype), table)
