@@ -175,7 +175,8 @@ def choose(inputs: AttentionInputs) -> Backend:
         # Activation checkpointing runs the first pass without gradients: with dropout, it must draw the second's masks.
         gradients = torch.is_grad_enabled() or (inputs.positions.recomputed and inputs.dropout > 0)
         trainable = adds_bias(encoding) and any(p.requires_grad for p in encoding.parameters())
-        fused = fused and not (gradients and trainable) and inputs.q.size(2) > 1
+        same_width = inputs.k.size(-1) == inputs.v.size(-1)  # else PyTorch computes all logits, too, and copies more
+        fused = fused and not (gradients and trainable) and inputs.q.size(2) > 1 and same_width
     if fused:
         return sdpa
     # We have not measured blocks on a GPU: users who run out of memory there can select blocks or flex.

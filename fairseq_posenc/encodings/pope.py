@@ -80,8 +80,7 @@ class Pope(PositionEncoding):
         delta = self._delta.to(precise)[:, None]  # (H, 1, d)
         of_keys = of_keys * torch.complex(delta.cos(), delta.sin())
         of_q, of_k = (
-            (x.to(precise)[..., None] * torch.view_as_real(by)).flatten(-2).to(x.dtype)
-            for x, by in ((q, of_queries), (k, of_keys))
+            torch.view_as_real(x.to(precise) * by).flatten(-2).to(x.dtype) for x, by in ((q, of_queries), (k, of_keys))
         )
         return of_q, of_k
 
@@ -91,8 +90,8 @@ class Pope(PositionEncoding):
 
     def _frequencies(self, device: torch.device) -> Tensor:
         """The angle of each component at position 1, (d,)."""
-        component = torch.arange(self.head_dim, device=device, dtype=torch.float64)
-        return BASE ** (component / -self.head_dim)
+        last = 1 / self.head_dim - 1
+        return torch.logspace(0, last, self.head_dim, BASE, dtype=torch.float64, device=device)
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         """The mean over components of what multiplies their magnitudes."""

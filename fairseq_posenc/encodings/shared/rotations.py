@@ -41,4 +41,5 @@ def as_complex(pairs: Tensor) -> Tensor:
     """Pairs (..., 2) as complex numbers (...), copied only if they are not in memory as complex numbers are."""
     *strides, within_pair = pairs.stride()
     is_viewable = within_pair == 1 and not any(step % 2 for step in (*strides, pairs.storage_offset()))
+    # Not contiguous(), which does not move what begins at an odd number.
     return torch.view_as_complex(pairs if is_viewable else pairs.clone(memory_format=torch.contiguous_format))
