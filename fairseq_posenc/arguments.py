@@ -42,7 +42,7 @@ MODEL_FLAGS = {
     "urpe": URPE,
     "attention_backend": Option(
         str,
-        "how self-attention is computed; the result is the same, time and memory differ: auto (the default) chooses "
+        "how attention is computed; the result is the same, time and memory differ: auto (the default) chooses "
         "the fastest in our measurements; sdpa is PyTorch's fused kernel; flex is FlexAttention, for long sequences on "
         "a GPU; eager computes all logits at once; blocks computes blocks of queries, for long sequences on any device",
         tuple(BACKENDS),

@@ -1,0 +1,41 @@
+"""Encodings add few operations: in a model that is small for its machine, their number decides the speed."""
+
+from functools import cache
+
+import pytest
+import torch
+
+from fairseq_posenc.encodings import ENCODINGS
+from posenc_experiments.evaluation import benchmark
+from posenc_experiments.evaluation.benchmark import STOCK, Settings
+
+#: the most operations that an encoding adds to stock fairseq's, in a forward and a backward pass of 2 + 2 layers; below
+#: zero, because cross-attention is fused here, and because stock's sinusoids take 47
+MOST_ADDED = {
+    **{"nopos": -47, "sinusoidal": -17, "learned": -27, "alibi": -49, "rotary": -25},
+    **{"diet_rel": -5, "diet_abs": -11, "t5": 1, "linformer": 3, "huang2": 5, "tupe_abs": 15, "relative_key": 17},
+    **{"huang1": 17, "huang3": 27, "kerple_power": 29, "tupe_rel": 35, "diet_abs_lin": 39, "shaw": 41},
+    **{"huang4": 53, "kerple_log": 53, "xlnet": 63, "transformer_xl": 67, "forget": 73, "deberta": 81, "pope": 83},
+    **{"gated_t5": 101, "fire": 187},  # gates of each query, and a network with one hidden layer
+}
+
+
+@cache
+def operations(name):
+    """The operations of a model in passes over 4 sentences of 11 words."""
+    settings = Settings(size="tiny", tokens=44, lengths=(11,))
+    task, batches = benchmark.work("operations", settings)
+    [batch, *_] = batches["n = 11"]
+    return benchmark.build("operations", settings, task, batch, name)(batch)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_an_encoding_adds_few_operations(name):
+    assert operations(name) - operations(STOCK) <= MOST_ADDED[name]
+
+
+def test_operations_are_counted_without_views():
+    x = torch.ones(2, 3, requires_grad=True)
+    assert benchmark.count_operations(lambda: x.view(3, 2).t().reshape(6).sum()) == 2  # reshape copies
+    assert benchmark.count_operations(lambda: x.detach()[0].unsqueeze(0).expand(4, 3)) == 0
+    assert benchmark.count_operations(lambda: (x * 2).sum().backward()) == 5  # mul, sum; ones_like, mul, add to grad
