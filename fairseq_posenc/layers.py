@@ -226,6 +226,7 @@ _STOCK_CLASS_NAMES = {
     "PositionDecoderLayer": "TransformerDecoderLayerBase",
     "PositionAttention": "MultiheadAttention",
     "PositionCrossAttention": "MultiheadAttention",
+    "FusedCrossAttention": "MultiheadAttention",
 }
 
 

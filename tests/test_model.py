@@ -548,9 +548,10 @@ def test_input_positions_are_added_on_the_side_that_uses_them():
 DROPOUT = ["--dropout", "0.3", "--attention-dropout", "0.3", "--activation-dropout", "0.3"]
 
 
-def test_retained_dropout_is_that_of_stock(task, pairs):
+@pytest.mark.parametrize("between", ["true", "false"])
+def test_retained_dropout_is_that_of_stock(task, pairs, between):
     stock = build_model("transformer_tiny", *DROPOUT)
-    model = build_model("transformer_t5_tiny", "--cross-attention-positions", "true", *DROPOUT)
+    model = build_model("transformer_t5_tiny", "--cross-attention-positions", between, *DROPOUT)
     names, ours = (
         {name: module.module_name for name, module in each.named_modules() if isinstance(module, FairseqDropout)}
         for each in (stock, model)
