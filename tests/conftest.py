@@ -9,13 +9,13 @@ import pytest
 #: files with many tests, or with tests that start trainings or other processes; `scripts/test.sh --quick` skips them
 LONG = (
     *("attention/", "checkpoints/", "export/", "recipes/test_wmt.py"),
-    *("encodings/test_causality.py", "encodings/test_gain.py"),
+    *("encodings/test_causality.py", "encodings/test_gain.py", "gpu/"),
     *(f"experiments/{name}/" for name in ("analysis", "commands", "jobs", "training")),
     *(f"experiments/data/test_{name}.py" for name in ("context", "download", "prepare", "wmt_data")),
     *(f"experiments/evaluation/test_{name}.py" for name in ("benchmark", "parameters", "together")),
     "experiments/experiment/test_check_flags.py",
     *(f"experiments/workflow/test_{name}.py" for name in ("continued", "pipeline")),
-    *(f"test_{name}.py" for name in ("augmentation", "checks", "entry_points", "imports", "live")),
+    *(f"test_{name}.py" for name in ("augmentation", "check_gpu", "checks", "entry_points", "imports", "live")),
     *(f"test_{name}.py" for name in ("model", "packaging", "setup", "starts", "training")),
 )
 

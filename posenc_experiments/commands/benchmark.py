@@ -126,7 +126,8 @@ def main(
 
     MEASURES: training (words/s of whole updates), generation (sentences/s of cached beam search), time and memory (s
     and peak MiB of an update at each of --lengths), operations (of a forward and a backward pass, views left out, at
-    each of --lengths: their number decides the speed of models that are small for their machine).
+    each of --lengths: their number decides the speed of models that are small for their machine), kernels (that an
+    update starts on a GPU).
 
     FLAGS are flags of fairseq-train for every model, stock too; KEY=VALUE is a flag of this package for one encoding.
     """
@@ -141,6 +142,8 @@ def main(
         raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
     if (options["device"], options["clock"]) == ("cuda", "cpu"):
         raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")
+    if options["device"] != "cuda" and "kernels" in measures:
+        raise click.UsageError("kernels are counted on a GPU only: leave the measure out, or count operations.")
     settings = Settings(flags=encodings[len(names) :], **options)
     if own := OWN_FLAGS & {word.partition("=")[0] for word in settings.flags}:
         raise click.UsageError(f"{', '.join(own)} after --: give the options of this command and ENCODINGS instead.")
@@ -150,10 +153,13 @@ def main(
     click.echo(json.dumps(run, indent=2))
     click.echo("ratio to stock fairseq's transformer: median (quartiles); above 1 is faster, or more s and MiB\n")
     results: list[Result] = []
+
+    def keep(found: list[Result]) -> None:
+        if json_file is not None:
+            write_json(json_file, {**run, "results": [asdict(result) for result in [*results, *found]]})
+
     for name in measures:
         click.echo(f"measuring {name} ...", err=True)
-        found = measure(name, settings, list(dict.fromkeys(names or ENCODINGS)))
+        found = measure(name, settings, list(dict.fromkeys(names or ENCODINGS)), keep)
         click.echo(table(found))
         results += found
-        if json_file is not None:  # after each measure, because a later one may be interrupted
-            write_json(json_file, {**run, "results": [asdict(result) for result in results]})

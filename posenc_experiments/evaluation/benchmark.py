@@ -65,9 +65,10 @@ MEASURES = {
     "time": "s",
     "memory": "MiB",
     "operations": "operations",
+    "kernels": "kernels",
 }
 #: measures that are the same in every round
-CONSTANT = ("memory", "operations")
+CONSTANT = ("memory", "operations", "kernels")
 #: errors of encodings, fairseq and torch for a model that cannot be built or run; out of memory is a RuntimeError
 _REFUSALS = (ValueError, AssertionError, RuntimeError)
 
@@ -124,7 +125,7 @@ class Result:
         if not self.own:
             return "refused" if self.refused else "not measured"
         value = statistics.median(self.own)
-        return f"{value:,.0f}" if value >= 1000 or self.unit == "operations" else f"{value:#.4g}"
+        return f"{value:,.0f}" if value >= 1000 or self.measure in CONSTANT[1:] else f"{value:#.4g}"
 
     def ratio(self) -> str:
         """The median ratio to stock and, of several rounds, its quartiles."""
@@ -138,13 +139,16 @@ class Result:
 Step = Callable[[Any], float]
 
 
-def measure(name: str, settings: Settings, encodings: Sequence[str]) -> list[Result]:
+def measure(
+    name: str, settings: Settings, encodings: Sequence[str], keep: Callable[[list[Result]], None] = lambda results: None
+) -> list[Result]:
     """Measures stock fairseq and each encoding in the same rounds.
 
     Args:
         name: one of MEASURES.
         settings: those of all models.
         encodings: names, which may have options: ``shaw:position_sharing=head,clipping_distance=16``.
+        keep: called after each encoding with all results so far, because a later one may be interrupted.
 
     Raises:
         FlagError: there is no such encoding.
@@ -161,18 +165,24 @@ def measure(name: str, settings: Settings, encodings: Sequence[str]) -> list[Res
     found: list[Result] = []
     for setting, batches in batches_by_setting.items():
         results = [Result(name, setting, model, MEASURES[name]) for model in (STOCK, *encodings)]
-        compare(results, partial(build, name, settings, task, batches[0]), batches)
         found += results
+        compare(results, partial(build, name, settings, task, batches[0]), batches, partial(keep, found))
     return found
 
 
-def compare(results: Sequence[Result], build: Callable[[str], Step], batches: Sequence[Any]) -> None:
+def compare(
+    results: Sequence[Result],
+    build: Callable[[str], Step],
+    batches: Sequence[Any],
+    keep: Callable[[], None] = lambda: None,
+) -> None:
     """Measures every model beside stock fairseq, which is the first; adds the figures of each round to its result.
 
     Args:
         results: of the models, without figures.
         build: makes what measures the model of a name.
         batches: the work of each round; the first warms up.
+        keep: called after each model.
 
     Raises:
         RecipeError: stock fairseq cannot be built or run.
@@ -197,6 +207,7 @@ def compare(results: Sequence[Result], build: Callable[[str], Step], batches: Se
         of_model = of_stock  # releases the model
         gc.collect()  # fairseq's trainers contain reference cycles
         torch.cuda.empty_cache()
+        keep()
 
 
 def build(name: str, settings: Settings, task: TranslationTask, batch: Any, model: str) -> Step:
@@ -219,6 +230,10 @@ def build(name: str, settings: Settings, task: TranslationTask, batch: Any, mode
     if name == "operations":
         count = count_operations(build_passes(model, settings, task, batch))
         return lambda _: count
+    if name == "kernels":
+        update = build_update(model, settings, task)
+        launched = count_kernels(lambda: update(batch))
+        return lambda _: launched
     step = (build_translation if name == "generation" else build_update)(model, settings, task)
 
     def timed(batch: Any) -> float:
@@ -279,6 +294,16 @@ def count_operations(run: Callable[[], Any]) -> int:
     with _Counting() as counting:
         run()
     return counting.count
+
+
+def count_kernels(run: Callable[[], Any]) -> int:
+    """The number of kernels and copies that ``run`` starts on the GPU; a first run, which warms up, is not counted."""
+    run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        run()
+        torch.cuda.synchronize()
+    return sum(event.device_type.name == "CUDA" for event in profiler.events())
 
 
 # --- models ---

@@ -51,6 +51,12 @@ def test_ratios_are_of_the_same_work_in_each_round():
     assert b.ratio() == "0.500 (0.417 to 0.500)"
 
 
+def test_what_is_measured_is_kept_after_each_model():
+    kept, found = [], results("a", "b")
+    compare(found, lambda name: lambda work: 1.0, [1, 2], lambda: kept.append([len(one.own) for one in found]))
+    assert kept == [[1, 1, 0], [2, 1, 1]]
+
+
 def test_models_that_cannot_be_built_or_run_are_listed_with_the_reason():
     def build(name):
         if name == "never":
@@ -149,6 +155,7 @@ def test_command_prints_tables_and_writes_json(tmp_path, monkeypatch):
         (["training", "shaw", "--data", "."], "give a directory that fairseq-preprocess wrote"),
         (["training,speed", "shaw"], "'speed' is not one of"),
         (["memory", "shaw", "--lengths", "8;16"], "'8;16' is not a valid"),
+        (["kernels", "shaw", "--device", "cpu"], "kernels are counted on a GPU only: leave the measure out"),
         (["training", "shaw", "--json", "/proc/a.json"], "--json /proc/a.json cannot be written ("),
         (["training", "shaw", "--size", "tiny", "--", "--nonsense", "9"], "unrecognized arguments: --nonsense"),
     ],

@@ -1,0 +1,48 @@
+"""The check of a machine with a GPU, which goes through all of its parts on a CPU, too."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*arguments):
+    return subprocess.run(
+        ["bash", ROOT / "scripts" / "check_gpu.sh", *map(str, arguments)],
+        env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def test_every_part_passes_on_a_cpu(tmp_path):
+    process = run(tmp_path / "out", "--device", "cpu", "--minutes", 10)
+    output = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert process.returncode == 0, (process.stderr, output)
+    parts = ["machine", "tests", "benchmark length-32", "benchmark generation", "quickstart"]
+    assert [line.split("  ")[0] for line in output["summary.txt"].splitlines()] == parts
+    assert all(" passed after " in line for line in output["summary.txt"].splitlines())
+    assert json.loads(output["machine.json"])["gpus"] == []
+    [stock, shaw] = json.loads(output["gpu-length-32.json"])["results"]
+    assert (stock["encoding"], shaw["encoding"], len(shaw["own"])) == ("stock", "shaw", 1)
+    assert "sinusoidal --max-update 20" in output["quickstart.txt"]
+
+
+def test_a_part_that_fails_does_not_stop_the_next(tmp_path):
+    """torch finds no GPU, so that all parts with one fail, and the last one runs out of time."""
+    process = run(tmp_path / "out", "--device", "cuda", "--minutes", 1)
+    outcomes = [line.split("  ")[-1].split(" after ")[0] for line in process.stdout.splitlines() if " after " in line]
+    assert process.returncode == 1
+    assert "FAILED" in outcomes
+    assert outcomes[-1] in ("cut off", "left out", "passed")
+
+
+def test_wrong_arguments_are_refused():
+    for arguments in ([], ["out", "--minutes", "soon"], ["out", "--device", "tpu"], ["out", "more"], ["--minutes"]):
+        process = run(*arguments)
+        assert process.returncode == 2, arguments
+        assert "bash scripts/check_gpu.sh OUT" in process.stderr
