@@ -63,7 +63,7 @@ benchmark() {
 }
 
 part machine 60 machine.json "$python" scripts/describe_machine.py
-part tests 100 tests.txt "$python" -m pytest -q -m gpu -p no:cacheprovider -W ignore tests/gpu
+part tests "$([[ "$device" == cpu ]] && echo 400 || echo 100)" tests.txt "$python" -m pytest -q -m gpu -p no:cacheprovider -W ignore tests/gpu
 if [[ "$device" == cpu ]]; then
     benchmark length-32 60 time shaw --size tiny --rounds 1 --tokens 64 --lengths 32
     benchmark generation 60 generation shaw --size tiny --rounds 1 --sentences 2

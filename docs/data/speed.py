@@ -26,9 +26,24 @@ def results(name: str) -> list[Result]:
 
 
 def speed() -> Rows:
-    """Each encoding's ratio to stock fairseq, with quartiles over the rounds."""
+    """Each encoding's ratio to stock fairseq, with quartiles over the rounds, and its number of operations."""
     columns = [{one.encoding: one.ratio() for one in results(name)} for name in SPEED.values()]
-    return ["encoding", *SPEED], [[f"`{name}`", *(column[name] for column in columns)] for name in ENCODINGS]
+    columns.append({one.encoding: one.median() for one in results("operations")})
+    rows = [[f"`{name}`", *(column[name] for column in columns)] for name in ENCODINGS]
+    return ["encoding", *SPEED, "operations"], [["stock", *"1" * len(SPEED), columns[-1][STOCK]], *rows]
+
+
+def gpu() -> Rows | None:
+    """Each encoding's figures on a GPU, as ratios to stock fairseq; None without files of scripts/check_gpu.sh."""
+    found = [one for path in sorted(BENCHMARKS.glob("gpu-*.json")) for one in results(path.stem)]
+    columns = {(one.measure, one.setting): f"{one.measure}, {one.setting}" for one in found}
+    cells = {(one.encoding, one.measure, one.setting): one.ratio() for one in found if one.own}
+    rows = [
+        [f"`{name}`", *(cells.get((name, *column), "") for column in columns)]
+        for name in ENCODINGS
+        if any((name, *column) in cells for column in columns)
+    ]
+    return (["encoding", *columns.values()], rows) if rows else None
 
 
 def growth() -> Rows:
