@@ -33,6 +33,10 @@ python="$(realpath -s "$(command -v "${PYTHON:-python3}")")"
     "$python" -m pip install -q --no-index --no-deps --no-compile --target "$work/site" "$wheels"/*.whl
 export PYTHONPATH="$work/site:$root" PYTHONUNBUFFERED=1 FAIRSEQ_POSENC_TEST_DEVICE="$device"
 cd "$root"
+[[ "$device" == cpu ]] || "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
+    echo "check_gpu: PyTorch of $python finds no GPU: give --device cpu to try the script." >&2
+    exit 1
+}
 
 summary=()
 failures=0
@@ -63,11 +67,13 @@ benchmark() {
 }
 
 part machine 60 machine.json "$python" scripts/describe_machine.py
-part tests "$([[ "$device" == cpu ]] && echo 400 || echo 100)" tests.txt "$python" -m pytest -q -m gpu -p no:cacheprovider -W ignore tests/gpu
+part tests "$([[ "$device" == cpu ]] && echo 400 || echo 100)" tests.txt "$python" -m pytest -q -m gpu -p no:cacheprovider -W ignore tests/gpu \
+    tests/experiments/analysis/test_device.py
 if [[ "$device" == cpu ]]; then
     benchmark length-32 60 time shaw --size tiny --rounds 1 --tokens 64 --lengths 32
     benchmark generation 60 generation shaw --size tiny --rounds 1 --sentences 2
-    tiny=(--experiments sinusoidal --set train.max-update=20)
+    tiny=(--gpus 0 --experiments sinusoidal --set train.max-update=20
+        --set 'corpus.generator-options=--seed 1 --train 500 --valid 20 --test 20')
 else
     some=(diet_rel shaw rotary alibi)
     base=(--precision bf16 --tokens 4096 --rounds 7)

@@ -101,7 +101,8 @@ def test_losses_are_those_of_the_cpu(trained):
     assert len(exact) >= UPDATES - 1
     assert exact[-1] < exact[0]
     for name, directory in trained.items():
-        bound = 1e-3 if name in ("fp32", "torchrun", "two GPUs") else 0.1
+        # fairseq prints three decimals.
+        bound = 0.1 if name in ("fp16", "bf16") else 1.1e-3
         assert losses(directory) == pytest.approx(exact, abs=bound), name
 
 

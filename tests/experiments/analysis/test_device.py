@@ -30,6 +30,7 @@ def test_the_model_is_moved_to_a_gpu_unless_told_not_to(flags, checkpoint, data,
     assert len(moved) == (0 if flags else 3)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", ["shaw", "forget", "tupe_abs"])
 def test_a_gpu_finds_what_the_cpu_finds(name, checkpoint, data):
