@@ -87,5 +87,5 @@ part quickstart 600 quickstart.txt "$python" -m posenc_experiments run --recipe 
     --data-dir "$work/data" --output-dir "$work/output" "${tiny[@]}"
 
 printf '\n'
-printf '%s\n' "${summary[@]}" | tee "$out/summary.txt"
+printf '%s\n' "${summary[@]}" | tee -a "$out/log.txt"
 ((failures == 0))
