@@ -179,9 +179,7 @@ class DeBERTa(PositionEncoding):
             furthest = self.max_distance - 1
             distances, index, band, _ = positions.clipped(furthest, furthest)
             rows = self._bucket_rows[distances]
-            rows_of_pairs = (self.bucket_rows[distances] - rows[0])[index]
-            # Distances share buckets even where none is beyond the last one.
-            return Clipped(slice(rows[0], rows[-1] + 1), rows_of_pairs, band or (0, positions.keys))
+            return Clipped(slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index], band)
 
         return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
 
