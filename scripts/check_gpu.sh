@@ -38,6 +38,7 @@ cd "$root"
     exit 1
 }
 
+rm -f "$out"/{log,tests,quickstart}.txt # of an earlier call
 summary=()
 failures=0
 # part NAME SECONDS FILE COMMAND...: runs a command for at most so many seconds and what is left of all minutes, and
@@ -66,9 +67,11 @@ benchmark() {
         --json "$out/gpu-$1.json"
 }
 
-part machine 60 machine.json "$python" scripts/describe_machine.py
-part tests "$([[ "$device" == cpu ]] && echo 400 || echo 100)" tests.txt "$python" -m pytest -q -m gpu -p no:cacheprovider -W ignore tests/gpu \
-    tests/experiments/analysis/test_device.py
+part machine 60 log.txt "$python" scripts/describe_machine.py "$out/machine.json"
+test_seconds=100
+[[ "$device" == cuda ]] || test_seconds=400
+part tests "$test_seconds" tests.txt "$python" -m pytest -q -m gpu -p no:cacheprovider -W ignore \
+    tests/gpu tests/experiments/analysis/test_device.py
 if [[ "$device" == cpu ]]; then
     benchmark length-32 60 time shaw --size tiny --rounds 1 --tokens 64 --lengths 32
     benchmark generation 60 generation shaw --size tiny --rounds 1 --sentences 2

@@ -35,9 +35,9 @@ def speed() -> Rows:
 
 def gpu() -> Rows | None:
     """Each encoding's figures on a GPU, as ratios to stock fairseq; None without files of scripts/check_gpu.sh."""
-    found = [one for path in sorted(BENCHMARKS.glob("gpu-*.json")) for one in results(path.stem)]
-    columns = {(one.measure, one.setting): f"{one.measure}, {one.setting}" for one in found}
-    cells = {(one.encoding, one.measure, one.setting): one.ratio() for one in found if one.own}
+    measured = [one for path in sorted(BENCHMARKS.glob("gpu-*.json")) for one in results(path.stem)]
+    columns = {(one.measure, one.setting): f"{one.measure}, {one.setting}" for one in measured}
+    cells = {(one.encoding, one.measure, one.setting): one.ratio() for one in measured if one.own}
     rows = [
         [f"`{name}`", *(cells.get((name, *column), "") for column in columns)]
         for name in ENCODINGS

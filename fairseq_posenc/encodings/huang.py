@@ -103,8 +103,8 @@ class Huang3(ClippedEncoding):
         rows, index, *_ = self.clipped(positions)
         vectors, lowest = self.relative_vectors[:, rows], rows.start - self.clipping_distance
         if positions.queries == 1 or q.numel() * positions.keys <= MOST_AT_ONCE:
-            of_pairs = vectors.to(q.dtype).index_select(1, index.flatten()).unflatten(1, index.shape)
-            return (k[:, :, None] * of_pairs @ q[..., None])[..., 0]  # of (B, H, T, S, d)
+            pair_vectors = vectors.to(q.dtype).index_select(1, index.flatten()).unflatten(1, index.shape)
+            return (k[:, :, None] * pair_vectors @ q[..., None])[..., 0]  # of (B, H, T, S, d)
         if vectors.size(1) > MOST_UNCLIPPED * len(positions.span):
             vectors, lowest = self.learned_by_distance(positions)["relative_vectors"], -positions.index_of_zero
         logits: Tensor = ProductsByDiagonal.apply(q, k, vectors.to(q.dtype), positions.first + lowest)
@@ -195,5 +195,4 @@ class Huang4(ClippedEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         clipped = self.clipped(positions)
         vectors = self.relative_vectors[:, clipped.rows]
-        of_queries = logits_of_queries(q, vectors, clipped)
-        return of_queries + logits_of_keys(k, vectors * self.scaling, clipped.indices)
+        return logits_of_queries(q, vectors, clipped) + logits_of_keys(k, vectors * self.scaling, clipped.indices)

@@ -107,7 +107,7 @@ def table(results: Sequence[Result]) -> str:
     type=Several(click.IntRange(min=2)),
     default="32,512",
     show_default=True,
-    help="Tokens of a sentence, for time, memory and operations.",
+    help="Tokens of a sentence, for time, memory, operations and kernels.",
 )
 @click.option(
     "--clock",

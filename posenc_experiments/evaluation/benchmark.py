@@ -67,8 +67,10 @@ MEASURES = {
     "operations": "operations",
     "kernels": "kernels",
 }
+#: measures that are whole numbers
+COUNTS = ("operations", "kernels")
 #: measures that are the same in every round
-CONSTANT = ("memory", "operations", "kernels")
+CONSTANT = ("memory", *COUNTS)
 #: errors of encodings, fairseq and torch for a model that cannot be built or run; out of memory is a RuntimeError
 _REFUSALS = (ValueError, AssertionError, RuntimeError)
 
@@ -125,7 +127,7 @@ class Result:
         if not self.own:
             return "refused" if self.refused else "not measured"
         value = statistics.median(self.own)
-        return f"{value:,.0f}" if value >= 1000 or self.measure in CONSTANT[1:] else f"{value:#.4g}"
+        return f"{value:,.0f}" if value >= 1000 or self.measure in COUNTS else f"{value:#.4g}"
 
     def ratio(self) -> str:
         """The median ratio to stock and, of several rounds, its quartiles."""
