@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.kept import SUFFIX, pack
+from posenc_experiments.evaluation.kept import SUFFIX, pack, require_same
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
@@ -30,9 +30,10 @@ KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL, SENTENCES)  # of each test set
 def main(output: Path, results: Path) -> None:
     """Packs the results of every scored experiment in OUTPUT into archives at the same path in RESULTS.
 
-    There is one archive for each experiment, with a directory for each seed; seeds that it has already stay. Results
-    are settings, translations, scores and analyses. OUTPUT is a recipe's --output-dir. In the command of the training,
-    paths become those of a run from the repository with the default directories.
+    There is one archive for each experiment, with a directory for each seed; seeds that it has already stay, and other
+    results of these seeds are refused. Results are settings, translations, scores and analyses. OUTPUT is a recipe's
+    --output-dir. In the command of the training, paths become those of a run from the repository with the default
+    directories.
     """
     output, target = output.resolve(), results.resolve()
     found = sorted(find_experiments(output))
@@ -42,15 +43,19 @@ def main(output: Path, results: Path) -> None:
     if output.is_relative_to(target) or target.is_relative_to(output):
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
     read_results(finished)  # refuses damaged files
+    archives: dict[Path, dict[str, bytes]] = {}
     for place, seeds in groupby(finished, lambda one: one.parent.relative_to(output)):
-        kept: dict[str, bytes] = {}
+        kept = archives[results / f"{place}{SUFFIX}"] = {}
         for experiment in seeds:
             files = ExperimentDirectory(experiment)
             for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
                 if file.is_file():
                     kept[f"{experiment.name}/{file.name}"] = file.read_bytes()
             kept[f"{experiment.name}/{files.command.name}"] = _command(experiment, output).encode()
-        pack(results / f"{place}{SUFFIX}", kept)
+    for archive, kept in archives.items():
+        require_same(archive, kept)
+    for archive, kept in archives.items():
+        pack(archive, kept)
     click.echo(f"{len(finished)} experiments kept in {results}")
 
 

@@ -9,18 +9,35 @@ from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
+from posenc_experiments.experiment.layout import ANALYSIS
 
 SUFFIX = ".zip"
 #: all entries have the oldest date that the format knows, so that equal results make equal archives
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
+def read(archive: Path) -> dict[str, bytes]:
+    """The files of an archive, of which there may be none yet."""
+    if not archive.exists():
+        return {}
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+def require_same(archive: Path, files: Mapping[str, bytes]) -> None:
+    """RecipeError if an archive has other results of a seed than these; figures of `analyse` may be new."""
+    kept = read(archive)
+    for name in sorted(files.keys() & kept.keys()):
+        if kept[name] != files[name] and Path(name).name != ANALYSIS:
+            raise RecipeError(
+                f"{archive} has other results of {name.split('/')[0]} than these ({Path(name).name} differs): keep "
+                "these in another directory, or delete the archive to keep these in its place."
+            )
+
+
 def pack(archive: Path, files: Mapping[str, bytes]) -> None:
-    """Adds files of seeds (seedN/NAME) to an archive, in place of all that it has of these seeds."""
-    texts, seeds = dict(files), {name.split("/")[0] for name in files}
-    if archive.exists():
-        with zipfile.ZipFile(archive) as old:
-            texts |= {name: old.read(name) for name in old.namelist() if name.split("/")[0] not in seeds}
+    """Adds files of seeds (seedN/NAME) to an archive."""
+    texts = read(archive) | dict(files)
     with atomic_path(archive) as temporary, zipfile.ZipFile(temporary, "w") as new:
         for name in sorted(texts):
             new.writestr(zipfile.ZipInfo(name, DATE), texts[name], zipfile.ZIP_DEFLATED, compresslevel=9)

@@ -1,4 +1,4 @@
-"""scripts/keep_results.py packs results of scored experiments, without paths of the machine."""
+"""`keep-results` packs results of scored experiments, without paths of the machine."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output:
     assert keep(output, tmp_path / "results").exit_code == 0
     first = kept.read_bytes()
     shutil.copytree(output / HERE, (output / HERE).with_name("seed12"))
-    assert keep(output, tmp_path / "results").exit_code == 0  # adds a seed, and replaces what the first kept
+    assert keep(output, tmp_path / "results").exit_code == 0  # adds a seed
     with zipfile.ZipFile(kept) as archive:
         names = {f"{seed}/{name}" for seed in ("seed1", "seed12") for name in (*FILES, "command.sh", "analysis.json")}
         assert {name for name in archive.namelist() if name.split("/")[0] in {"seed1", "seed12"}} == names
@@ -85,6 +85,23 @@ def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, o
     assert process.exit_code == 1
     assert process.stderr.count("\n") == 1
     assert files_of(output) == before
+
+
+def test_other_results_of_a_kept_seed_are_refused_and_new_figures_kept(tmp_path: Path, output: Path) -> None:
+    assert keep(output, tmp_path / "results").exit_code == 0
+    (output / HERE / "analysis.json").write_text('{"new": 1}')
+    assert keep(output, tmp_path / "results").exit_code == 0
+    with zipfile.ZipFile(tmp_path / "results" / ARCHIVE) as archive:
+        assert archive.read("seed1/analysis.json") == b'{"new": 1}'
+    before = files_of(tmp_path / "results")
+    (output / HERE / "training.json").write_text("{}")
+    for other in ("a", "z"):  # of two more experiments, none is kept
+        shutil.copytree(output / HERE, output / HERE.replace("sinusoidal", other))
+    process = keep(output, tmp_path / "results")
+    assert process.exit_code == 1
+    assert process.stderr.count("\n") == 1
+    assert f"{ARCHIVE} has other results of seed1 than these (training.json differs)" in process.stderr
+    assert files_of(tmp_path / "results") == before
 
 
 def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path) -> None:
