@@ -1,14 +1,15 @@
-"""fairseq's flags that do not change the results of a training: hardware, time, memory and reports.
+"""fairseq's flags that do not change the results of a training (hardware, time, memory, reports), and its precisions.
 
 Experiments and checkpoints ignore them when they compare trainings. This file imports nothing, so that recipes can load
 it without the package, which imports torch and fairseq.
 """
 
+#: flags of a precision other than single; these change results
+PRECISIONS = ("memory-efficient-fp16", "memory-efficient-bf16", "fp16", "bf16", "amp")
 HARDWARE_FLAGS = frozenset(
     [
-        # device and precision
-        *("cpu", "fp16", "bf16", "amp", "memory-efficient-fp16", "memory-efficient-bf16", "fp16-no-flatten-grads"),
-        *("fp16-adam-stats", "use-old-adam"),
+        # device, and where numbers of a precision are kept
+        *("cpu", "fp16-no-flatten-grads", "use-old-adam"),
         # how a batch is split: its size is set by train.batch-tokens
         *("max-tokens", "update-freq", "max-tokens-valid", "batch-size-valid", "required-batch-size-multiple"),
         "skip-invalid-size-inputs-valid-test",

@@ -1,4 +1,4 @@
-"""What all checkpoints of one training have in common: the settings of its model, seed, batches, optimization, data.
+"""What all checkpoints of one training share: the settings of its model, seed, batches, precision, optimization, data.
 
 Hardware, speed, duration, saving and logging may differ within one training.
 """
@@ -15,14 +15,14 @@ from fairseq.dataclass.configs import FairseqConfig
 
 from ..arguments import plugin_flags
 from ..augmentation import choice as augmentation
-from ..hardware import is_hardware
+from ..hardware import PRECISIONS, is_hardware
 from ..signature import SIGNATURE
 
 #: the settings that every training has, by group, and those of them that count
 _GENERAL = [fields(field.default) for field in fields(FairseqConfig) if is_dataclass(field.default)]
 _COUNTED = {
     *("seed", "lr", "clip_norm", "sentence_avg", "use_bmuf", "skip_remainder_batch", "train_subset", "curriculum"),
-    "finetune_from_model",
+    *("finetune_from_model", *(name.replace("-", "_") for name in PRECISIONS)),
 }
 #: settings of other groups that do not, since they only begin a training
 _MAY_DIFFER = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}

@@ -86,6 +86,7 @@ def _publish(run: Run, work: Path) -> None:
     if (work / "binarize").is_dir():
         (work / "binarize").replace(directory / "binarized")
     report = {"pair": run.pair, "settings": asdict(run.recipe.prepare)}
+    report |= {"libraries": prepared.text_libraries(run.recipe.prepare)}
     write_json(directory / "prepare.json", {**report, "train": facts["train"], "evaluation": facts["evaluation"]})
     (directory / "prepare.txt").write_text("\n".join(facts["said"]) + "\n", encoding="utf-8")
     set_done(directory, "prepare")

@@ -1,5 +1,6 @@
 """The data that a run trains on: what it is made from, the directories that this names, and its sentences' lengths."""
 
+import importlib.metadata
 import struct
 from collections.abc import Iterable
 from functools import cache
@@ -12,12 +13,24 @@ from numpy.typing import NDArray
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
+from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests, wanted_archives, wanted_sources
 
 # The index of fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then the
 # sentences' sizes as int32.
 HEADER, MAGIC = struct.Struct("<9sQBQ"), b"MMIDIDX\0\0"
+
+
+#: the versions of the libraries that made all text so far; fingerprints have only others, so that they stay as they are
+TEXT_LIBRARIES = {"sacremoses": "0.2.0", "sentencepiece": "0.2.3", "subword-nmt": "0.3.8"}
+
+
+def text_libraries(settings: Prepare) -> dict[str, str]:
+    """The versions of the libraries that split, change and join the text of a model."""
+    used = {"sentencepiece": {"sentencepiece"}, "subword-nmt": {"subword-nmt", "sacremoses"}, "none": set[str]()}
+    names = used[settings.subwords] | ({"sacremoses"} if settings.normalize_punctuation else set())
+    return {name: importlib.metadata.version(name) for name in sorted(names)}
 
 
 def contents(run: Run, splits: Iterable[str]) -> list[dict[str, Any]]:
@@ -55,8 +68,9 @@ def _generation(generator: Path, options: str) -> str:
 
 
 def changed_settings(run: Run) -> dict[str, Any]:
-    """The settings of `prepare` that differ from their defaults, for fingerprints."""
+    """The settings of `prepare` and versions of libraries that differ from their defaults, for fingerprints."""
     found = not_default(run.recipe.prepare)
+    found |= dict(text_libraries(run.recipe.prepare).items() - TEXT_LIBRARIES.items())
     limited = found.keys() & {"train_min_words", "train_max_words"}
     return found | ({"length_unit": unit(run.source)} if limited and is_unspaced(run.source) else {})
 

@@ -174,7 +174,7 @@ def _environments(rows: pd.DataFrame) -> Iterable[str]:
     """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
     for environments, name in zip(rows["environments"], rows["shown"], strict=True):
         values = {
-            key: dict.fromkeys(spelled(value) for one in environments for value in as_list(one.get(key)))
+            key: dict.fromkeys(spelled(value) for one in environments if key in one for value in as_list(one[key]))
             for key in dict.fromkeys(key for one in environments for key in one)
         }
         differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]

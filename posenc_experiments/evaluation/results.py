@@ -148,7 +148,8 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
         metrics = _read_metrics_of(files, test, own_only)
         own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
         hashes = {kind: [_hash_of(file, kind, one) for one in own][-1] for kind, file in texts.items()}
-        # Results also depend on the search, and on a batch or precision for the hardware: not in the fingerprint.
+        # Results also depend on the search and on a batch for the hardware, which are not in the fingerprint; earlier
+        # records also have the precision here.
         others = {"translation": metrics[BLEU].get("translation")}
         others |= {name: about["environment"].get(name) for name in ("batch", "precision")}
         known = {key: value for key, value in others.items() if value is not None}

@@ -3,9 +3,9 @@
 Its identity is all that its result depends on but the seed, as it was given: the architecture, the flags with
 normalized values, the settings of the preparation, the text and the content of files. Its SHA-256 is the fingerprint,
 which names its directory. It leaves out flags that only affect where and how fast a training runs
-(fairseq_posenc/hardware.py), the commit, and the versions of libraries, which are recorded separately. Tables pool
-seeds only if their search, precision and batch are equal, too (evaluation/results.py). A change of the code that
-changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
+(fairseq_posenc/hardware.py), the commit, and the versions of fairseq and torch, which are recorded separately. Tables
+pool seeds only if their search and batch are equal, too (evaluation/results.py). A change of the code that changes
+results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
 """
 
 import importlib.metadata
@@ -26,13 +26,18 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepared
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import versions
-from posenc_experiments.experiment.fairseq_flags import normalized, value_of, whole, without_hardware
+from posenc_experiments.experiment.fairseq_flags import (
+    normalized,
+    precision,
+    value_of,
+    whole,
+    with_precision,
+    without_hardware,
+)
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
-#: flags of a precision other than single
-PRECISIONS = ("memory-efficient-fp16", "memory-efficient-bf16", "fp16", "bf16", "amp")
 # Flags that name a file: its content counts, not its path.
 FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
 
@@ -89,10 +94,8 @@ class Experiment(ExperimentDirectory):
         """All flags of the model and the training, without those that depend on the number of processes."""
         recipe = self.run.recipe
         flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
-        if chosen := self.run.precision:
-            # Other precisions give way to it; a memory-efficient variant of it stays.
-            flags = {name: value for name, value in flags.items() if name not in PRECISIONS or name.endswith(chosen)}
-            flags |= {} if chosen == "fp32" else {chosen: ""}
+        if self.run.precision:
+            flags = with_precision(flags, self.run.precision)
         if flags.get("total-num-update") == "auto":
             flags["total-num-update"] = flags["max-update"]
         if recipe.generate.average > 1:
@@ -114,8 +117,8 @@ class Experiment(ExperimentDirectory):
         """The contents of experiment.json for a training that starts now."""
         recipe = self.run.recipe
         # These distinguish it from the other experiments of its recipe.
-        flags = without_hardware({**recipe.overridden, **self.flags})
-        changed = without_hardware({**recipe.overridden, **self.run.extra})
+        flags = {**without_hardware({**recipe.overridden, **self.flags}), **self._other_precision}
+        changed = {**without_hardware({**recipe.overridden, **self.run.extra}), **self._other_precision}
         return {
             "corpus": recipe.corpus.name,
             "pair": self.run.pair,
@@ -127,22 +130,29 @@ class Experiment(ExperimentDirectory):
             "name": self.name + "".join(f" --{name} {value}".rstrip() for name, value in changed.items()),
             "made_from": self.made_from,
             "fingerprint": self.fingerprint,
-            "environment": versions.environment() | self._batch() | self._precision(),
+            "environment": {
+                **versions.environment(),
+                **prepared.text_libraries(recipe.prepare),
+                **({"batch": self.batch} if self.batch else {}),
+            },
         }
 
-    def _batch(self) -> dict[str, str]:
-        """The batch for experiment.json, if it depends on the hardware and not on train.batch-tokens alone."""
+    @property
+    def batch(self) -> str | None:
+        """The batch, if it depends on the hardware; None if it is train.batch-tokens."""
         derived, warning = derive_batch(self)
         flags = {**self.train_flags, **derived}
         if self.run.recipe.train.batch_tokens and warning is None:
-            return {}
+            return None
         words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
-        return {"batch": f"{self.run.hardware.workers} x {' '.join(words)}"}
+        return f"{self.run.hardware.workers} x {' '.join(words)}"
 
-    def _precision(self) -> dict[str, str]:
-        """The precision for experiment.json, if it is not single."""
-        found = [name for name in PRECISIONS if name in self.train_flags]
-        return {"precision": found[0]} if found else {}
+    @property
+    def _other_precision(self) -> dict[str, str]:
+        """The precision of --precision, if the recipe's is another."""
+        chosen, recipe = self.run.precision, self.run.recipe
+        own = precision({**recipe.model.flags, **recipe.train.flags, **self.flags})
+        return {"precision": chosen} if chosen and not own.endswith(chosen) else {}
 
     @cached_property
     def made_from(self) -> dict[str, Any]:

@@ -28,6 +28,18 @@ def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
 
 
+def precision(flags: Mapping[str, Any]) -> str:
+    """The precision of a training with these flags: fp32, or the flag of another one."""
+    return next((name for name in _hardware()["PRECISIONS"] if name in flags), "fp32")
+
+
+def with_precision(flags: Mapping[str, Any], chosen: str) -> dict[str, Any]:
+    """The flags with this precision in place of others; a memory-efficient variant of it stays."""
+    others = [name for name in _hardware()["PRECISIONS"] if not name.endswith(chosen)]
+    kept = {name: value for name, value in flags.items() if name not in others}
+    return kept if chosen == "fp32" or precision(kept) != "fp32" else {**kept, chosen: ""}
+
+
 def value_of(value: Any) -> Any:
     """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
     if isinstance(value, str):

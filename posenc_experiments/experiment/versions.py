@@ -1,4 +1,7 @@
-"""The versions of code and libraries that made a result: recorded for information, and not part of its identity."""
+"""The versions of code and libraries that made a result, recorded for information.
+
+Those of the libraries that make text are part of the identity, too (``TEXT_LIBRARIES`` in data/prepared.py).
+"""
 
 import subprocess
 from typing import Any

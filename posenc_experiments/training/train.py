@@ -64,6 +64,22 @@ class TrainStage(Step):
         return [experiment.summary]
 
 
+def require_same_batch(experiment: Experiment) -> None:
+    """RecipeError if the training is done, but with other batches than this call would use."""
+    if not experiment.about.is_file() or not experiment.is_done("train"):
+        return
+    trained = versions.as_list(read_json(experiment.about)["environment"].get("batch"))
+    if experiment.batch not in trained:
+        recorded, asked = (
+            one or f"{experiment.run.recipe.train.batch_tokens:,} tokens" for one in (trained[-1], experiment.batch)
+        )
+        raise RecipeError(
+            f"{experiment.title} was trained in batches of {recorded} ({experiment.directory}), and this call asks for "
+            f"{asked}: leave the stage train out, give the earlier flags and number of processes, or train into "
+            "another --output-dir."
+        )
+
+
 def whole_checkpoint(path: Path) -> bool:
     """Whether a checkpoint is complete: it is a zip archive, and the directory of these is at their end."""
     return path.is_file() and zipfile.is_zipfile(path)

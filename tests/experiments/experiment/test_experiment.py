@@ -1,7 +1,9 @@
 """An experiment's directory and commands follow from its settings."""
 
+import importlib.metadata
 import json
 import re
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,17 @@ from rich.console import Console
 
 import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
+from fairseq_posenc.hardware import PRECISIONS
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.run import Session
+from posenc_experiments.base.markers import fingerprint
+from posenc_experiments.base.run import Run, Session
 from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
 from posenc_experiments.training import train
 from posenc_experiments.training.train_log import TrainLog
+from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,7 +59,7 @@ def test_update_freq_keeps_the_batch_on_any_gpus(tmp_path: Path, gpus: int, node
         ({"gpus": 3}, "133", "1", True),
         ({"gpus": 500}, "1", "1", True),
         ({"extra": {"max-tokens": "150"}}, "150", "3", True),
-        ({"extra": {"max-tokens": "100", "fp16": ""}}, "100", "4", False),
+        ({"extra": {"max-tokens": "100"}}, "100", "4", False),
     ],
 )
 def test_the_batch_changes_no_experiment_and_an_inexact_one_is_warned_of(
@@ -82,21 +88,82 @@ def test_a_batch_that_cannot_be_derived_is_refused(tmp_path: Path, flag: str, re
         (CONF, {"cpu_processes": 2}, {}),
         (CONF, {"extra": {"max-tokens": "150"}}, {"batch": "1 x --max-tokens 150 --update-freq 3"}),
         (CONF.replace("  batch-tokens: 400\n", ""), {"cpu_processes": 2}, {"batch": "2 x --max-tokens 200"}),
-        (CONF, {"gpus": 1, "precision": "bf16"}, {"precision": "bf16"}),
-        (CONF, {"extra": {"memory-efficient-fp16": ""}}, {"precision": "memory-efficient-fp16"}),
-        (CONF, {"extra": {"memory-efficient-fp16": ""}, "precision": "fp16"}, {"precision": "memory-efficient-fp16"}),
-        (CONF, {"extra": {"fp16": ""}, "precision": "bf16"}, {"precision": "bf16"}),
-        (CONF, {"extra": {"fp16": ""}, "precision": "fp32"}, {}),
     ],
 )
-def test_a_batch_or_a_precision_for_the_hardware_is_recorded(
+def test_a_batch_for_the_hardware_is_recorded(
     tmp_path: Path, conf: str, options: dict[str, Any], recorded: dict[str, str]
 ) -> None:
     about = experiment(tmp_path, conf=conf, **options).description()
-    assert {
-        name: about["environment"][name] for name in ("batch", "precision") if name in about["environment"]
-    } == recorded
+    assert {name: value for name, value in about["environment"].items() if name == "batch"} == recorded
     assert about["fingerprint"] == experiment(tmp_path, conf=conf).description()["fingerprint"]
+
+
+FP16 = CONF.replace("  max-epoch: 4\n", "  max-epoch: 4\n  fp16:\n")
+
+
+@pytest.mark.parametrize(
+    ("conf", "options", "flag", "name"),
+    [
+        (CONF, {}, None, "shaw-k2"),
+        (CONF, {"precision": "fp32"}, None, "shaw-k2"),
+        (CONF, {"precision": "bf16"}, "bf16", "shaw-k2 --precision bf16"),
+        (CONF, {"extra": {"bf16": ""}}, "bf16", "shaw-k2 --bf16"),
+        (CONF, {"extra": {"fp16": ""}, "precision": "bf16"}, "bf16", "shaw-k2 --fp16 --precision bf16"),
+        (CONF, {"extra": {"memory-efficient-fp16": ""}, "precision": "fp16"}, "memory-efficient-fp16", None),
+        (CONF, {"extra": {"amp": ""}}, "amp", "shaw-k2 --amp"),
+        (FP16, {}, "fp16", "shaw-k2"),
+        (FP16, {"precision": "fp16"}, "fp16", "shaw-k2"),
+        (FP16, {"precision": "fp32"}, None, "shaw-k2 --precision fp32"),
+    ],
+)
+def test_a_precision_other_than_single_makes_another_training(
+    tmp_path: Path, conf: str, options: dict[str, Any], flag: str | None, name: str | None
+) -> None:
+    single, one = experiment(tmp_path, conf=CONF), experiment(tmp_path, conf=conf, **options)
+    precisions = [word for word in train_command(one) if word.removeprefix("--") in PRECISIONS]
+    assert precisions == ([] if flag is None else [f"--{flag}"])
+    assert (one.fingerprint == single.fingerprint) == (one.directory == single.directory) == (flag is None)
+    assert one.description()["name"] == (name or f"shaw-k2 --{flag}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "library"),
+    [
+        ("none\n  normalize-punctuation: true", "sacremoses"),
+        ("sentencepiece", "sentencepiece"),
+        ("subword-nmt", "subword-nmt"),
+        ("subword-nmt", "sacremoses"),
+    ],
+)
+def test_text_by_another_version_of_its_library_is_other_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, library: str
+) -> None:
+    def identities() -> set[object]:
+        one = experiment(tmp_path, conf=CONF.replace("subwords: none", f"subwords: {setting}"))
+        assert one.description()["environment"][library] == importlib.metadata.version(library)
+        return {one.fingerprint, prepared_dir(one.run), one.inputs("translate")}
+
+    version, before = importlib.metadata.version, identities()
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "9.9" if name == library else version(name))
+    assert not before & identities()
+
+
+def test_kept_results_have_the_fingerprints_of_today() -> None:
+    """So that a run skips nothing else, and new seeds are pooled with the kept ones."""
+    names = ("kftt/kftt", "multi30k/multi30k", "multi30k/published", "multi30k/short")
+    recipes = {one.corpus.name: one for one in (read_recipe(ROOT / f"recipes/{name}.yaml") for name in names)}
+    checked = 0
+    for archive in (ROOT / "results").rglob("*.zip"):
+        with zipfile.ZipFile(archive) as opened:
+            about = json.loads(opened.read(next(name for name in opened.namelist() if "experiment.json" in name)))
+        assert about["fingerprint"] == fingerprint(about["made_from"])
+        if about["corpus"] in recipes:  # the text of the others is by an earlier generator
+            words = [about["encoding"], *(f"--{flag} {value}" for flag, value in about["flags"].items())]
+            recipe, (name,) = choose_experiments(recipes[about["corpus"]], [" ".join(words)])
+            one = Experiment(Run(recipe, about["pair"], Path("data"), Path("output")), name, 1)
+            assert one.fingerprint == about["fingerprint"], archive
+            checked += 1
+    assert checked > 70
 
 
 def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path: Path) -> None:
@@ -208,11 +275,10 @@ def test_several_processes_use_torchrun_and_one_does_not(tmp_path: Path) -> None
 
 def test_hardware_and_reporting_do_not_change_the_experiment(tmp_path: Path) -> None:
     one = experiment(tmp_path)
-    other = experiment(tmp_path, gpus=2, precision="bf16", tensorboard=True, wandb="posenc")
+    other = experiment(tmp_path, gpus=2, tensorboard=True, wandb="posenc")
     assert one.inputs("train") == other.inputs("train")
     assert one.directory == other.directory
     words = train_command(other)
-    assert "--bf16" in words
     assert value(words, "--wandb-project") == "posenc"
     assert value(words, "--tensorboard-logdir") == str(one.directory / "tensorboard")
 

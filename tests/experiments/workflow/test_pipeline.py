@@ -169,6 +169,20 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
     assert "starts" not in process.stdout
 
 
+def test_a_training_is_not_taken_for_one_with_other_batches(made: Path) -> None:
+    conf, record = made / "recipe" / "tiny.yaml", made / "output" / setting(made) / "done.json"
+    before = record.read_bytes()
+    process = run_pipeline(conf, *directories(made), "--", "--max-tokens", "150")
+    assert process.returncode == 1
+    assert process.stderr.count("\n") == 1
+    assert "was trained in batches of 400 tokens" in process.stderr
+    assert "this call asks for 1 x --max-tokens 150 --update-freq 3" in process.stderr
+    # 2 x 100 tokens make the same batch, and other stages do not read it.
+    for options in (["--", "--max-tokens", "100"], ["--stages", "translate,score", "--", "--max-tokens", "150"]):
+        assert run_pipeline(conf, *directories(made), *options).returncode == 0
+    assert record.read_bytes() == before
+
+
 def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: Path, tmp_path: Path) -> None:
     conf = made / "recipe" / "tiny.yaml"
     options: list[str | Path] = [*directories(made, tmp_path), "--stages", "train,average"]
