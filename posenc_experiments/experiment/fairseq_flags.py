@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import difflib
 import re
@@ -92,5 +93,12 @@ def read(stage: str, words: tuple[str, ...]) -> dict[str, Any]:
         raise FlagError(" ".join(message.split()) + "".join(f"; did you mean {flag}?" for flag in near))
 
     parser = options.get_training_parser() if stage == "train" else options.get_generation_parser()
-    parser.error = refuse
+
+    def convert(action: argparse.Action, text: str) -> Any:
+        try:
+            return convert_by_fairseq(action, text)
+        except SyntaxError:  # of Python's literals, as which fairseq reads lists
+            raise argparse.ArgumentError(action, f"invalid value: {text!r}") from None
+
+    parser.error, parser._get_value, convert_by_fairseq = refuse, convert, parser._get_value
     return vars(options.parse_args_and_arch(parser, list(words)))

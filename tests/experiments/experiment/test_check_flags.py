@@ -44,6 +44,8 @@ def check(run: Run, *overrides: str, sweep: str = "shaw-k2", stage: str = "train
         (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], "requires a joined dictionary"),
         (["train.finetune-from-model=no/such.pt"], "--finetune-from-model no/such.pt: there is no such file"),
         (["train.lr=high"], "--set train.lr: .*high"),
+        (["train.lr=.inf"], "--set train.lr: argument --lr: invalid value: '.inf'"),
+        (["train.lr=2026-01-01"], "--set train.lr: argument --lr: invalid value: '2026-01-01'"),
         (["train.max-tokens-valid=many"], "--set train.max-tokens-valid: .* write a whole number"),
     ],
 )
