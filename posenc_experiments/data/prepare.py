@@ -10,11 +10,12 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice, product
+from itertools import islice, product, takewhile
 from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import require_tokenizer
 from posenc_experiments.base.markers import empty_directory, file_hash, locked, read_json, set_done, write_json
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
@@ -29,6 +30,7 @@ from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
 MOST_BAD_UTF8 = 0.1
+LOW_CEILING = 99.9  # BLEU
 
 
 def subset(run: Run, test: str) -> str:
@@ -270,6 +272,9 @@ def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
         evals[name] = _encode_eval(run, work, directory, name, split)
         said.append(f"{split}: {said_of_test(evals[name], settings)}")
+        if name != "valid":
+            evals[name]["ceiling"], sentence = _ceiling(run, work, split)
+            said.append(f"{split}: {sentence}")
     said += read_json(work / "evaluation.json")
     return {"train": counts, "evaluation": evals, "said": said}
 
@@ -297,6 +302,33 @@ def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -
         "cut": [number for number, *both in numbered if max(map(len, both)) > limit],
         "other_form": subwords.of_other_form(references, settings),
     }
+
+
+def _ceiling(run: Run, work: Path, split: str) -> tuple[float, str]:
+    """BLEU of a test set's references that are split into tokens and joined again, and a sentence about it."""
+    from sacrebleu.metrics.bleu import BLEU  # imported here, because it would slow down --help and --dry-run
+
+    require_tokenizer(run.tokenizer)
+    references = list(text.clean_eval_lines(work / "evaluation" / f"{split}.{run.target}"))
+    written = subwords.load(work / "learn", run.target, run.recipe.prepare)
+    joined = [text.clean(written.decode(tokens)) for tokens in written.encode(references)]
+    if run.recipe.prepare.lowercase:
+        references = [line.lower() for line in references]
+    pairs = zip(references, joined, strict=True)
+    changed = [(number, *pair) for number, pair in enumerate(pairs, 1) if pair[0] != pair[1]]
+    # BLEU of a few short lines is below 100 even if all are equal
+    bleu = BLEU(tokenize=run.tokenizer).corpus_score(joined, [references]).score if changed else 100.0
+    said = f"BLEU of its references, split into tokens and joined again, is {bleu:.2f}"
+    if bleu < LOW_CEILING:
+        number, one, other = changed[0]
+        same = sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], zip(one, other, strict=False)))
+        shown = slice(max(0, same - 20), same + 20)
+        said += (
+            ", a warning: no translation can score more (docs/data.md). "
+            f"{len(changed):,} of {len(joined):,} lines change, "
+            f"first line {number:,}, from '{one[shown]}' to '{other[shown]}'"
+        )
+    return round(bleu, 2), said
 
 
 def _binarize(run: Run, work: Path, directory: Path) -> None:

@@ -14,6 +14,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Prepare
 
 BATCH = 2_000  # lines held at once
+END = "\N{END OF PROOF}"  # a token that no text has
 THREADS = 16  # fixed, because the model file records it and must not depend on the machine
 
 
@@ -119,6 +120,8 @@ class SubwordNmt(Subwords):
             self.bpe = apply_bpe.BPE(file)
         self.tokenizer = sacremoses.MosesTokenizer(lang=language)
         self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
+        # sacremoses joins a Czech number to the word before if the *sentence* ends in a number and a full stop
+        self.end = [END] if language == "cs" else []
 
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
@@ -134,7 +137,7 @@ class SubwordNmt(Subwords):
 
     def decode(self, tokens: list[str]) -> str:
         text = " ".join(tokens).replace("@@ ", "").removesuffix("@@")
-        return str(self.detokenizer.detokenize(text.split()))
+        return str(self.detokenizer.detokenize([*text.split(), *self.end])).removesuffix(END).rstrip()
 
 
 METHODS = {"sentencepiece": SentencePiece, "subword-nmt": SubwordNmt, "none": Subwords}

@@ -231,6 +231,8 @@ class Experiment(ExperimentDirectory):
         flags.pop("batch_size", None)  # does not change the translation of a sentence
         if "lm_path" in flags and Path(flags["lm_path"]).is_file():
             flags["lm_path"] = _hash_of(Path(flags["lm_path"]))
+        if self.run.target == "cs" and recipe.prepare.subwords == "subword-nmt":
+            flags["detokenizer"] = 2  # the first joined numbers to the word before
         if recipe.generate.length_penalty != "power":
             flags["length_penalty"] = recipe.generate.length_penalty
         limit = {key: value for key, value in not_default(recipe.prepare).items() if key == "eval_max_tokens"}
