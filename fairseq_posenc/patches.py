@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 from fairseq import checkpoint_utils, file_utils, utils
 from fairseq.data import data_utils, iterators
 from fairseq.dataclass import utils as dataclass_utils
@@ -29,7 +30,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
-from .errors import hide_tracebacks
+from .errors import FlagError, hide_tracebacks
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ def install() -> None:
             continue
         patched = wrap(function)
         setattr(owner, name, patched)
+        # What was imported by name is the function before all patches.
+        replaced |= {key: patched for key, value in replaced.items() if value is function}
         replaced[id(function)] = patched
     for module in filter(_is_fairseqs, list(sys.modules.values())):
         for name, value in list(vars(module).items()):
@@ -153,6 +156,38 @@ def allow_bf16_without_tpu(convert: Any) -> Any:
     return converted
 
 
+def translate_one_shard(convert: Any) -> Any:
+    """Makes fairseq-generate translate only the shard --shard-id of --num-shards: it reads these as its processes."""
+
+    @functools.wraps(convert)
+    def converted(args: Any) -> Any:
+        shards, shard = getattr(args, "num_shards", 1), getattr(args, "shard_id", 0)
+        # Of the commands with a beam, fairseq-interactive reads lines that only it knows.
+        if shards > 1 and hasattr(args, "beam") and not hasattr(args, "buffer_size"):
+            if not 0 <= shard < shards:
+                raise FlagError(f"--shard-id {shard} with --num-shards {shards}: it must be 0 to {shards - 1}.")
+            args.distributed_world_size, args.distributed_rank = shards, shard
+        return convert(args)
+
+    return converted
+
+
+def refuse_fp16_on_a_cpu(convert: Any) -> Any:
+    """Refuses to train by --fp16 on a CPU, for which torch has none of the tensors that fairseq makes."""
+
+    @functools.wraps(convert)
+    def converted(args: Any) -> Any:
+        on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
+        if hasattr(args, "max_update") and on_cpu and args.fp16 and not args.memory_efficient_fp16:
+            raise FlagError(
+                "--fp16 needs a GPU, and this training runs on a CPU: leave it out, or give --bf16 or "
+                "--memory-efficient-fp16."
+            )
+        return convert(args)
+
+    return converted
+
+
 def ignore_dummy_sizes(train_step: Any) -> Any:
     """Excludes dummy batches, whose gradient is ignored, from the sizes and statistics of an update too."""
 
@@ -200,4 +235,8 @@ PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     (Trainer, "load_checkpoint", checkpoint_patches.check_start),
     # --bf16 implies --tpu, so that no GPU is used, and without PyTorch/XLA it ends in a traceback.
     (dataclass_utils, "convert_namespace_to_omegaconf", allow_bf16_without_tpu),
+    # --fp16 on a CPU ends in "Torch not compiled with CUDA enabled".
+    (dataclass_utils, "convert_namespace_to_omegaconf", refuse_fp16_on_a_cpu),
+    # fairseq-generate --num-shards N translates every sentence in each of the N calls.
+    (dataclass_utils, "convert_namespace_to_omegaconf", translate_one_shard),
 )

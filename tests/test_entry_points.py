@@ -114,6 +114,25 @@ def test_generate_never_loses_a_sentence(data, shaw):
         assert f"Translated {lines} sentences" in run.stdout + run.stderr
 
 
+def test_shards_translate_each_sentence_once(data, shaw):
+    checkpoint, shards = shaw[0] / "checkpoint_last.pt", ("--num-shards", "2", "--gen-subset", "test1")
+    runs = [generate(data, checkpoint, *shards, "--shard-id", number, user_dir=PACKAGE) for number in "01"]
+    found = [hypotheses(run.stdout) for run in runs]
+    assert [len(one) for one in found] == [13, 7]  # two batches, and one
+    assert found[0] | found[1] == hypotheses(
+        generate(data, checkpoint, "--gen-subset", "test1", user_dir=PACKAGE).stdout
+    )
+    refused = generate(data, checkpoint, *shards, "--shard-id", "2", user_dir=PACKAGE, check=False)
+    assert refused.stderr.splitlines()[-1] == "Error: --shard-id 2 with --num-shards 2: it must be 0 to 1."
+
+
+def test_fp16_on_a_cpu_is_refused_in_a_sentence(data, tmp_path):
+    run = posenc_train(data, tmp_path, SHAW, "--fp16", check=False)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("Error: --fp16 needs a GPU, and this training runs on a CPU: ")
+    posenc_train(data, tmp_path, SHAW, "--memory-efficient-fp16")
+
+
 def test_validate_uses_every_pair(data, shaw):
     run = run_fairseq(
         "validate",

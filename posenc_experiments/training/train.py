@@ -12,6 +12,7 @@ from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
+from posenc_experiments.experiment.fairseq_flags import precision
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
@@ -77,6 +78,14 @@ def require_same_batch(experiment: Experiment) -> None:
             f"{experiment.title} was trained in batches of {recorded} ({experiment.directory}), and this call asks for "
             f"{asked}: leave the stage train out, give the earlier flags and number of processes, or train into "
             "another --output-dir."
+        )
+
+
+def require_gpu_of_precision(experiment: Experiment) -> None:
+    """RecipeError if the training would run on a CPU with --fp16, which needs a GPU."""
+    if not experiment.run.hardware.gpus and precision(experiment.train_flags) == "fp16":
+        raise RecipeError(
+            f"{experiment.title}: --fp16 needs a GPU, and this call trains on a CPU: give --precision bf16 or fp32."
         )
 
 

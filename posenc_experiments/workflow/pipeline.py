@@ -14,7 +14,7 @@ from posenc_experiments.jobs.job import Job, Local, Scheduler
 from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.slurm import Slurm
 from posenc_experiments.training.nodes import forget_attempts, join
-from posenc_experiments.training.train import require_same_batch
+from posenc_experiments.training.train import require_gpu_of_precision, require_same_batch
 from posenc_experiments.workflow.plan import Plan
 
 GRACE_SECONDS = 20  # time for an interrupted call to clean up before it is killed
@@ -33,6 +33,8 @@ def run_plan(plan: Plan) -> dict[Job, str]:
     with _interruptible(run, scheduler):
         for experiment in plan.experiments if "train" in plan.stages else []:
             require_same_batch(experiment)
+        for experiment in plan.waiting if "train" in plan.stages and not run.dry_run else []:
+            require_gpu_of_precision(experiment)
         check_flags(plan.waiting, plan.stages)
         if run.dry_run:
             for job in [*plan.data, *plan.experiment_jobs.values()]:

@@ -169,6 +169,14 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
     assert "starts" not in process.stdout
 
 
+def test_a_precision_that_needs_a_gpu_is_refused_on_a_cpu(made: Path) -> None:
+    for options in (["--precision", "fp16"], ["--", "--fp16"]):
+        process = run_pipeline(made / "recipe" / "tiny.yaml", *directories(made), *options)
+        assert process.returncode == 1
+        assert "shaw-k2 en-de seed 1: --fp16 needs a GPU, and this call trains on a CPU" in process.stderr
+        assert run_pipeline(made / "recipe" / "tiny.yaml", *directories(made), "--dry-run", *options).returncode == 0
+
+
 def test_a_training_is_not_taken_for_one_with_other_batches(made: Path) -> None:
     conf, record = made / "recipe" / "tiny.yaml", made / "output" / setting(made) / "done.json"
     before = record.read_bytes()
