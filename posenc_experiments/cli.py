@@ -68,13 +68,14 @@ def group() -> None:
     """Experiments with position encodings in translation.
 
     \b
-    bash recipes/quickstart/run.sh                         a first experiment, ten minutes on 2 CPU cores
-    bash recipes/own/run.sh --text DIR --pair en-de        your own text
+    fairseq-posenc run quickstart --jobs 0                 a first experiment, ten minutes on 2 CPU cores
+    fairseq-posenc own --text DIR --pair en-de             your own text
     fairseq-posenc compare output/multi30k/en-de           a table of the scored experiments
     fairseq-posenc COMMAND --help                          what a command does, and its options
 
-    A recipe's run.sh calls `run` for that recipe, its table.sh calls `table`. They write results to output/ and data
-    to data/, and resume where an earlier call stopped.
+    `run`, `own` and `table` write results to output/ and data to data/ of the current directory, and resume where an
+    earlier call stopped. In a clone of the repository, recipes/NAME/run.sh and table.sh call them with the clone's
+    environment, output/ and data/.
     """
     # Warnings only: importing fairseq sets the root logger to DEBUG, so every library would log.
     handler = logging.StreamHandler()

@@ -86,7 +86,7 @@ else
     benchmark memory 30 memory,kernels "${base[@]}" --lengths 32
     tiny=()
 fi
-part quickstart 600 quickstart.txt "$python" -m posenc_experiments run --recipe recipes/quickstart --jobs 0 \
+part quickstart 600 quickstart.txt "$python" -m posenc_experiments run quickstart --jobs 0 \
     --data-dir "$work/data" --output-dir "$work/output" "${tiny[@]}"
 
 printf '\n'

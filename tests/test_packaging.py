@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from packaging.version import Version
 from tests.toy import binarize, make_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
+#: the packages of the wheel
+OWN = ("fairseq_posenc", "posenc_experiments")
 #: folders of the package that need an extra, with the groups of requirements that they may import
 EXTRA_FOLDERS = {"fairseq_posenc/export": ["export"]}
 #: environment variables that select a Python
@@ -160,16 +163,76 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
             assert providers & offered, f"{path} imports {name}, which pyproject.toml does not ask for"
 
 
+# the wheel
+
+
+def copy_source(directory: Path) -> Path:
+    """A copy of the repository without what it does not track."""
+    ignored = shutil.ignore_patterns(".*", "output*", "data", "*.egg-info", "build", "__pycache__")
+    return Path(shutil.copytree(ROOT, directory / "source", ignore=ignored))
+
+
+def test_a_wheel_brings_the_recipes_and_runs_them_in_any_directory(tmp_path: Path) -> None:
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, "."]
+    subprocess.run(build, cwd=copy_source(tmp_path), check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    assert sorted(path.name for path in site.iterdir() if path.suffix != ".dist-info") == sorted(OWN)
+    recipes = site / "posenc_experiments" / "recipes"
+    shipped = {str(path.relative_to(recipes)) for path in recipes.rglob("*") if path.is_file()}
+    here = {path for path in (ROOT / "recipes").rglob("*") if path.is_file() and path.parent.name != "__pycache__"}
+    assert shipped == {str(path.relative_to(ROOT / "recipes")) for path in here}
+    text = make_corpus(tmp_path / "text", lines={"train": 9, "valid": 3, "test": 3})
+    few = "corpus.generator-options=--seed 1 --train 20 --valid 2 --test 2"
+    for words, expected in (
+        (["--help"], "  fairseq-posenc run quickstart"),
+        (["run", "quickstart", "--stages", "download", "--set", few], f"data: {empty / 'data/quickstart/xa-xb'}"),
+        (["own", "--text", text, "--pair", "en-de", "--dry-run"], f"settings: {recipes / 'own/small.yaml'} "),
+        (["table", "quickstart", "clipping", "--dry-run"], f"--user-dir {site / 'fairseq_posenc'} "),
+    ):
+        gpus = [] if words == ["--help"] else ["--gpus", "0"]
+        called = run([sys.executable, "-m", "posenc_experiments", *words, *gpus], empty, PYTHONPATH=str(site))
+        assert called.returncode == 0, called.stdout + called.stderr
+        assert expected in called.stdout
+        assert "bash " not in called.stdout
+    assert len(list(empty.rglob("train.xa"))) == 1
+    assert sorted(path.name for path in empty.iterdir()) == ["data", "output"]
+
+
+def install(extra: str, directory: Path) -> str:
+    """Makes an environment with this package and an extra, and returns its Python.
+
+    It needs a package index and some GB of disk space.
+    """
+    python = str(directory / "venv" / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "venv", directory / "venv"], check=True)
+    # With constraints, so that it installs the same PyTorch as scripts/env.sh.
+    words = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), f".[{extra}]"]
+    subprocess.run(words, cwd=copy_source(directory), check=True)
+    return python
+
+
+@pytest.mark.slow
+def test_pip_install_alone_runs_a_recipe_and_own_text_from_anywhere(tmp_path: Path) -> None:
+    command = Path(install("recipes", tmp_path)).parent / "fairseq-posenc"
+    empty, text = tmp_path / "empty", make_corpus(tmp_path / "text", lines={"train": 60, "valid": 5, "test": 5})
+    empty.mkdir()
+    few = ["--set", "corpus.generator-options=--seed 1 --train 200 --valid 20 --test 20"]
+    short = ["--gpus", "0", "--experiments", "shaw-k2", "--set", "train.max-update=4"]
+    for words in (["run", "quickstart", *few], ["own", "--text", text, "--pair", "en-de"]):
+        called = run([command, *words, *short], empty)
+        assert called.returncode == 0, called.stdout + called.stderr
+        assert re.search(r"\nshaw-k2 +\d", called.stdout)
+    made = {str(path.relative_to(empty).parent.parent.parent) for path in empty.rglob("averaged.pt")}
+    assert made == {"output/quickstart/xa-xb", "output/text/en-de"}
+
+
 @pytest.mark.slow
 def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None:
-    """Needs a package index and some GB of disk space."""
-    copy = tmp_path / "source"
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "output*", "data", "*.egg-info", "build"))
-    python = str(tmp_path / "venv" / "bin" / "python")
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    # With constraints, so that it installs the same PyTorch as scripts/env.sh.
-    install = [python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), ".[fairseq]"]
-    subprocess.run(install, cwd=copy, check=True)
+    python = install("fairseq", tmp_path)
     printed = subprocess.check_output([python, "-m", "fairseq_posenc"], cwd="/", env=clean(), text=True)
     path = Path(printed.rstrip("\n"))
     assert path.parent.name == "site-packages"

@@ -23,6 +23,7 @@ from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBas
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
 from posenc_experiments.base.recipe import TYPES, Fault, Recipe, require, where_written
+from posenc_experiments.base.run import ROOT
 
 SECTIONS = (*TYPES, "experiments")
 LISTS = ("pairs", "train", "tests", "metrics")  # keys whose values may also be words with blanks between them
@@ -138,6 +139,16 @@ def _read_rows(
 def words(text: str) -> list[str]:
     """The words of a list with commas or spaces between them."""
     return text.replace(",", " ").split()
+
+
+def find_recipe(name: str) -> Path:
+    """The directory of a recipe: of one that comes with this package, by its name, or of any other, by its path."""
+    packaged = ROOT / "posenc_experiments" / "recipes"  # in an installed wheel
+    recipes = packaged if packaged.is_dir() else ROOT / "recipes"
+    names = sorted(path.parent.name for path in recipes.glob("*/run.sh"))
+    if name not in names and not Path(name).is_dir():
+        raise RecipeError(f"{name} is no recipe and no directory of one; the recipes are {', '.join(names)}.")
+    return recipes / name if name in names else Path(name)
 
 
 def conf_in(folder: Path, name: str, where: str) -> Path:

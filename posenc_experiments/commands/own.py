@@ -8,11 +8,11 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Fault, is_pair, require_name
-from posenc_experiments.base.run import ROOT
+from posenc_experiments.base.settings import find_recipe
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.own_text import TRAIN, VALID, find_splits, read_set
 
-# The smallest number of training pairs that each recipe of recipes/own is for.
+# The smallest number of training pairs that each file of recipes/own is for.
 SETTINGS = {500_000: "large", 50_000: "medium", 0: "small"}
 SIZED = "small-sized"  # replaces small if --size asks for one of fairseq's sizes
 
@@ -24,13 +24,6 @@ def choose_settings(pairs: int, size: str | None) -> str:
 
 
 @click.command()
-@click.option(
-    "--recipe",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=ROOT / "recipes" / "own",
-    help="The directory of the settings; run.sh sets this.",
-)
 @click.option(
     "--text", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True, help="Its directory."
 )
@@ -44,7 +37,6 @@ def choose_settings(pairs: int, size: str | None) -> str:
 )
 @run_options
 def main(
-    folder: Path,
     text: Path,
     pair: str,
     name: str | None,
@@ -57,13 +49,13 @@ def main(
     table.
 
     \b
-    bash recipes/own/run.sh --text DIR --pair en-de
+    fairseq-posenc own --text DIR --pair en-de
 
     DIR contains train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
     with test), one sentence per line. Files are plain or compressed as .gz; a .tsv (train.tsv: source, tab, target)
     replaces the two files of a set. Results go to output/NAME/PAIR; NAME is by default that of DIR. A changed file is
-    noticed by its content. Give the same command again to resume what was stopped. recipes/own/README.md has the
-    settings for each size of text.
+    noticed by its content. Give the same command again to resume what was stopped. The README of the recipe `own` has
+    the settings for each size of text.
     """
     if not is_pair(pair):
         raise RecipeError(f"--pair: '{pair}' is not a pair of two languages such as en-de.")
@@ -78,7 +70,7 @@ def main(
         raise RecipeError(f"--name: {error}; give another one.") from None
     found = {split: read_set(files) for split, files in splits.items()}
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
-    path = find_conf(folder, chosen)
+    path = find_conf(find_recipe("own"), chosen)
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     checksums = ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items())
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}

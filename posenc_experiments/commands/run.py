@@ -8,7 +8,7 @@ import click
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
-from posenc_experiments.base.settings import conf_in, read_recipe, words
+from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe, words
 from posenc_experiments.commands.analyse import analyse_run
 from posenc_experiments.commands.options import Call, Command, shared_options
 from posenc_experiments.evaluation.compare import compare
@@ -46,7 +46,7 @@ def find_conf(folder: Path | None, conf: str | None) -> Path:
     """The path of the recipe: `conf` is a path, or a name in the directory, by default the directory's own."""
     if conf is None:
         if folder is None:
-            raise RecipeError("--conf is missing: name a YAML file, or call a recipe's run.sh.")
+            raise RecipeError("Name a recipe, such as quickstart, or a YAML file with --conf.")
         conf = folder.name
     if folder is None or conf.endswith(".yaml"):
         return Path(conf)
@@ -120,21 +120,24 @@ def run_conf(
 
 
 @click.command()
-@click.option("--recipe", "folder", type=click.Path(path_type=Path), help="The recipe's directory; run.sh sets it.")
-@click.option("--conf", help="A recipe file, or the name of one in the recipe's directory; run.sh sets a default.")
+@click.argument("recipe", required=False)
+@click.option("--conf", help="A YAML file, or the name of one of RECIPE's.  [default: that with RECIPE's name]")
 @click.option("--pair", help="Source and target language, such as en-de; the recipe's first pair if left out.")
 @run_options
-def main(folder: Path | None, conf: str | None, **options: Any) -> None:
+def main(recipe: str | None, conf: str | None, extra: tuple[str, ...], **options: Any) -> None:
     """Runs a recipe's experiments: downloads and prepares its corpus, trains, averages, translates, scores, and prints
     the table.
 
     \b
-    bash recipes/quickstart/run.sh                                           # ten minutes on 2 CPU cores
-    bash recipes/multi30k/run.sh --pair en-fr --experiments sinusoidal,shaw-k16 --seeds 1,2,3
-    bash recipes/multi30k/run.sh --experiments 'shaw --clipping-distance 0,1,2' --dry-run
+    fairseq-posenc run quickstart --jobs 0                                   # ten minutes on 2 CPU cores
+    fairseq-posenc run multi30k --pair en-fr --experiments sinusoidal,shaw-k16 --seeds 1,2,3
+    fairseq-posenc run multi30k --experiments 'shaw --clipping-distance 0,1,2' --dry-run
 
-    Results are in output/CORPUS/PAIR, data in data/CORPUS/PAIR, both in the repository unless --output-dir and
-    --data-dir say otherwise. Give the same command again to resume what was stopped or killed. After its first updates,
-    each training prints how long it will take.
+    RECIPE is the name of one that comes with this package, or the directory of another. Results are in
+    output/CORPUS/PAIR, data in data/CORPUS/PAIR, both below the current directory unless --output-dir and --data-dir
+    say otherwise; a recipe's run.sh writes them into its repository. Give the same command again to resume what was
+    stopped or killed. After its first updates, each training prints how long it will take.
     """
-    run_conf(find_conf(folder, conf), **options)
+    if recipe is not None and recipe.startswith("-"):  # there is no RECIPE, and this is the first word after `--`
+        recipe, extra = None, (recipe, *extra)
+    run_conf(find_conf(None if recipe is None else find_recipe(recipe), conf), extra=extra, **options)

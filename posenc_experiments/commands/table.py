@@ -8,7 +8,7 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import STAGES, Run
-from posenc_experiments.base.settings import conf_in, read_recipe
+from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
@@ -19,22 +19,22 @@ from posenc_experiments.workflow.plan import make_plan
 
 
 @click.command()
-@click.option(
-    "--recipe",
-    "folder",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The recipe's directory; table.sh sets it.",
-)
+@click.argument("recipe")
 @click.argument("name", required=False)
 @click.option("--show", is_flag=True, help="Run nothing; print and write the table of the results so far.")
 @shared_options
-def main(folder: Path, name: str | None, show: bool, **options: Any) -> None:
+def main(recipe: str, name: str | None, show: bool, **options: Any) -> None:
     """Trains, translates and scores what is missing of a paper's table, and prints it beside the paper's figures.
 
-    NAME is a file of the recipe's tables/, without .tsv. Give the same command again to resume after a kill: finished
-    stages are skipped, and an interrupted training resumes.
+    \b
+    fairseq-posenc table multi30k published
+
+    RECIPE is the name of one that comes with this package, or the directory of another; NAME is a file of its tables/,
+    without .tsv. Results are in output/, data in data/, both below the current directory unless --output-dir and
+    --data-dir say otherwise; a recipe's table.sh writes them into its repository. Give the same command again to resume
+    after a kill: finished stages are skipped, and an interrupted training resumes.
     """
+    folder = find_recipe(recipe)
     table = read_table(folder, name)
     call = Call(options, 1)
     rows = make_rows(table.rows, folder.absolute(), call)

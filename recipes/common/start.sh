@@ -20,5 +20,6 @@ for entry in "${entries[@]}"; do
     [[ "$entry" != /* ]] || path+=:$entry
 done
 export PYTHONPATH=$path
-exec "$PYTHON" -m posenc_experiments "$command" --recipe "$root/recipes/$recipe" \
-    --data-dir "$root/data" --output-dir "$root/output" "$@"
+# The command `own` knows its recipe.
+[[ "$command" == own ]] || set -- "$recipe" "$@"
+exec "$PYTHON" -m posenc_experiments "$command" --data-dir "$root/data" --output-dir "$root/output" "$@"

@@ -28,7 +28,7 @@ def write_table(recipe: Path, *lines: str, name: str = "paper") -> Path:
 
 def call(root: Path, **options: Any) -> Call:
     """A call of table.sh on one CPU, with these options."""
-    words = ["--recipe", "recipe", "paper", "--gpus", "0", "--cpus", "1", *map(str, tiny.directories(root))]
+    words = ["recipe", "paper", "--gpus", "0", "--cpus", "1", *map(str, tiny.directories(root))]
     return Call({**main.make_context("table", words).params, **options}, 1)
 
 
@@ -38,7 +38,7 @@ def plan(recipe: Path, seeds: str = "1", name: str = "paper", **options: Any) ->
 
 
 def command(recipe: Path, *options: str) -> list[str]:
-    words = ["--recipe", recipe, "paper", "--jobs", "1", "--source", recipe.parent / "corpus"]
+    words = [recipe, "paper", "--jobs", "1", "--source", recipe.parent / "corpus"]
     return tiny.command("table", *words, *tiny.directories(recipe.parent), *options)
 
 

@@ -48,7 +48,7 @@ SMALL = {
 
 
 def command(name: str, corpus: str, root: Path, *options: str) -> list[str]:
-    return tiny.command(name, "--recipe", root / corpus, *tiny.directories(root), *options)
+    return tiny.command(name, root / corpus, *tiny.directories(root), *options)
 
 
 def run(*words: str) -> str:

@@ -44,7 +44,7 @@ def test_commands_know_the_encoding_of_an_installed_package(tmp_path: Path) -> N
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: near\nVersion: 1\n")
     (information / "entry_points.txt").write_text("[fairseq_posenc.encodings]\nnear = near\n")
     calls = [["describe", "transformer_near_tiny", "--", "--near-slope", slope] for slope in ("2", "0")]
-    recipe = ["--recipe", f"{ROOT}/recipes/quickstart", "--stages", "train", "--gpus", "0", "--dry-run"]
+    recipe = ["quickstart", "--stages", "train", "--gpus", "0", "--dry-run"]
     calls.append(["run", *recipe, "--experiments", "near --near-slope 1,2", "--output-dir", str(tmp_path)])
     process = subprocess.run(
         [sys.executable, "-c", CALLS, json.dumps(calls)],

@@ -28,7 +28,7 @@ def text(tmp_path: Path) -> Path:
 def own(tmp_path: Path, *options: str | Path) -> Result:
     """Calls the command in this process."""
     places = ["--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output", "--gpus", "0", "--cpus", "1"]
-    return CliRunner().invoke(group, ["own", "--recipe", str(RECIPE), *map(str, [*places, *options])])
+    return CliRunner().invoke(group, ["own", *map(str, [*places, *options])])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_settings_are_complete(name: str) -> None:
 
 def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path) -> None:
     def run(directory: Path, *options: str) -> str:
-        words = ["--recipe", RECIPE, "--name", "mine", "--pair", "en-de", "--conf", own_conf(tmp_path)]
+        words = ["--name", "mine", "--pair", "en-de", "--conf", own_conf(tmp_path)]
         words += ["--text", directory, *directories(tmp_path), "--experiments", "sinusoidal"]
         result = forked.run_command(
             command("own", *words, "--set", "train.max-epoch=2", "--set", "generate.average=1", *options)

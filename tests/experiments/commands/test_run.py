@@ -121,9 +121,21 @@ def test_a_missing_package_is_named_in_one_sentence() -> None:
 
 
 def test_a_directory_without_a_recipe_is_named(tmp_path: Path) -> None:
-    result = CliRunner().invoke(group, ["run", "--recipe", str(tmp_path / "missing"), "--dry-run"])
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: --conf missing: {tmp_path / 'missing'} has no missing.yaml")
+    for name in ("run", "table"):
+        result = CliRunner().invoke(group, [name, str(tmp_path / "missing"), "--dry-run"])
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"Error: {tmp_path / 'missing'} is no recipe and no directory of one; the rec")
+        assert result.stderr.endswith(" are kftt, multi30k, own, quickstart, wmt14, wmt18.\n")
+
+
+def test_flags_of_fairseq_are_not_taken_for_a_recipe(tmp_path: Path) -> None:
+    conf, _ = make_recipe(tmp_path)
+    words = ["run", "--conf", conf, *directories(tmp_path), "--gpus", "0", "--stages", "train", "--dry-run"]
+    result = CliRunner().invoke(group, [*map(str, words), "--", "--clip-norm", "3"])
+    assert result.exit_code == 0, result.output
+    assert " --clip-norm 3 " in result.stdout
+    result = CliRunner().invoke(group, ["run", "--dry-run"])
+    assert result.stderr == "Error: Name a recipe, such as quickstart, or a YAML file with --conf.\n"
 
 
 def test_a_terminal_without_unicode_is_written_to(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ OTHER = ROW.replace("K = 2", "absolute").replace("shaw-k2", "sinusoidal")
 
 
 def show(recipe: Path, *options: str, name: str = "paper") -> Result:
-    words = ["--recipe", recipe, name, "--gpus", "0", "--cpus", "1", *tiny.directories(recipe.parent), "--show"]
+    words = [recipe, name, "--gpus", "0", "--cpus", "1", *tiny.directories(recipe.parent), "--show"]
     result = CliRunner().invoke(group, ["table", *map(str, words), *options])
     if not isinstance(result.exception, SystemExit | None):
         raise result.exception
