@@ -187,12 +187,13 @@ def test_a_wheel_brings_the_recipes_and_runs_them_in_any_directory(tmp_path: Pat
     assert shipped == {str(path.relative_to(ROOT / "recipes")) for path in here}
     text = make_corpus(tmp_path / "text", lines={"train": 9, "valid": 3, "test": 3})
     few = "corpus.generator-options=--seed 1 --train 20 --valid 2 --test 2"
-    for words, expected in (
+    calls: tuple[tuple[list[str | Path], str], ...] = (
         (["--help"], "  fairseq-posenc run quickstart"),
         (["run", "quickstart", "--stages", "download", "--set", few], f"data: {empty / 'data/quickstart/xa-xb'}"),
         (["own", "--text", text, "--pair", "en-de", "--dry-run"], f"settings: {recipes / 'own/small.yaml'} "),
         (["table", "quickstart", "clipping", "--dry-run"], f"--user-dir {site / 'fairseq_posenc'} "),
-    ):
+    )
+    for words, expected in calls:
         gpus = [] if words == ["--help"] else ["--gpus", "0"]
         called = run([sys.executable, "-m", "posenc_experiments", *words, *gpus], empty, PYTHONPATH=str(site))
         assert called.returncode == 0, called.stdout + called.stderr

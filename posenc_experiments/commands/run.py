@@ -139,5 +139,5 @@ def main(recipe: str | None, conf: str | None, extra: tuple[str, ...], **options
     stopped or killed. After its first updates, each training prints how long it will take.
     """
     if recipe is not None and recipe.startswith("-"):  # there is no RECIPE, and this is the first word after `--`
-        recipe, extra = None, (recipe, *extra)
+        extra, recipe = (recipe, *extra), None
     run_conf(find_conf(None if recipe is None else find_recipe(recipe), conf), extra=extra, **options)
