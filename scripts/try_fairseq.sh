@@ -26,7 +26,7 @@ if [[ ! -x "$python" ]]; then
     # release is built in one without torch, because it lacks the sources of the extensions that need torch.
     isolation=()
     [[ ! -d "$fairseq" ]] || isolation=(--no-build-isolation)
-    uv pip install --quiet --python "$python" "$@" setuptools wheel cython pytest pytest-xdist
+    uv pip install --quiet --python "$python" "$@" setuptools wheel cython click pytest pytest-xdist
     uv pip install --quiet --python "$python" "${isolation[@]}" "$@" "$fairseq"
 fi
 before="$(uv pip freeze --python "$python" | grep -iv posenc)"

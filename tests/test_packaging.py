@@ -195,7 +195,8 @@ def test_a_wheel_brings_the_recipes_and_runs_them_in_any_directory(tmp_path: Pat
     )
     for words, expected in calls:
         gpus = [] if words == ["--help"] else ["--gpus", "0"]
-        called = run([sys.executable, "-m", "posenc_experiments", *words, *gpus], empty, PYTHONPATH=str(site))
+        command: list[str | Path] = [sys.executable, "-m", "posenc_experiments", *words, *gpus]
+        called = run(command, empty, PYTHONPATH=str(site))
         assert called.returncode == 0, called.stdout + called.stderr
         assert expected in called.stdout
         assert "bash " not in called.stdout
@@ -244,4 +245,7 @@ def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None
     train: list[str | Path] = [Path(python).parent / "fairseq-train", data, "--user-dir", path]
     trained = run([*train, *arch, "--cpu", "--optimizer", "adam"], tmp_path)
     assert trained.returncode == 0, trained.stderr
-    assert (tmp_path / "checkpoints" / "checkpoint_last.pt").exists()
+    average = [Path(python).parent / "fairseq-posenc", "average", "-o", "averaged.pt", "checkpoints/checkpoint_last.pt"]
+    averaged = run(average, tmp_path)
+    assert averaged.returncode == 0, averaged.stderr
+    assert (tmp_path / "averaged.pt").exists()

@@ -117,7 +117,7 @@ def test_a_batch_file_runs_its_own_clone(tmp_path: Path) -> None:
     assert "\none: --nodes 1 --node-rank 0 --rendezvous host0:20007 --gpus 1\n" in process.stdout
 
 
-def test_the_plugin_needs_no_package_of_the_recipes() -> None:
+def test_the_plugin_and_average_need_no_package_of_the_recipes() -> None:
     """fairseq itself imports sacrebleu, and that tabulate."""
     code = """
 import sys
@@ -126,11 +126,16 @@ class Missing:
         if name.split(".")[0] in sys.argv[1:]:
             raise ModuleNotFoundError(f"{name} is not installed")
 sys.meta_path.insert(0, Missing())
-import fairseq_posenc
 """
-    missing = ["click", "rich", "matplotlib", "submitit", "sacremoses", "sentencepiece", "posenc_experiments"]
-    process = run([sys.executable, "-c", code, *missing], ROOT)
+    missing = ["rich", "matplotlib", "submitit", "sacremoses", "sentencepiece"]
+    plugin = f"{code}import fairseq_posenc"
+    process = run([sys.executable, "-c", plugin, *missing, "click", "posenc_experiments"], ROOT)
     assert process.returncode == 0, process.stderr
+    average = f"{code}from posenc_experiments.cli import main\nmain(['average', '-o', 'no.pt', '/nonexistent.pt'])"
+    process = run([sys.executable, "-c", average, *missing], ROOT)
+    assert process.returncode == 1
+    assert "/nonexistent.pt" in process.stderr
+    assert "not installed" not in process.stderr
 
 
 def test_the_command_is_installed_and_answers_without_torch() -> None:
