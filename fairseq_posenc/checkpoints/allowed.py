@@ -1,7 +1,8 @@
 """The allow-list of ``torch.load(weights_only=True)``: the Python types that a checkpoint may contain.
 
-With ``weights_only`` torch builds only types on an allow-list, so that a file cannot run code. fairseq's checkpoints
-need a few more types, which are added here. Each occurs in checkpoints of stock fairseq, and can only hold data.
+With ``weights_only`` torch builds only types on an allow-list, so that a file cannot run code (from torch 2.10 on;
+:mod:`.loading` warns of older ones). fairseq's checkpoints need a few more types, which are added here. Each occurs in
+checkpoints of stock fairseq, and can only hold data.
 
 fairseq's BLEU counts are NumPy arrays, but NumPy's own pickle functions are *not* on the list. ``dtype.__setstate__``
 accepts any flags and sub-types from the file, and can thus make NumPy interpret bytes of the file as addresses of

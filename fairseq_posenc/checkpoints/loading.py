@@ -1,7 +1,12 @@
-"""Loads checkpoints without running code from them, and explains in one sentence why a file cannot be loaded."""
+"""Loads checkpoints without running code from them, and explains in one sentence why a file cannot be loaded.
+
+Only torch 2.10 and later keep that promise; with an older one, a warning says so.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
 import math
 import os
 import re
@@ -11,11 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from ..errors import CheckpointError
 from .allowed import checkpoint_types
 
 StrPath = str | os.PathLike[str]
+logger = logging.getLogger(__name__)
 
 
 def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
@@ -30,6 +37,7 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
         CheckpointError: the file is missing, damaged, unsafe, or not a checkpoint of fairseq.
     """
     path = Path(path)
+    _warn_of_old_torch()
     try:
         zipped = zipfile.is_zipfile(path)
         if zipped:
@@ -48,6 +56,17 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
             "wrote, such as checkpoint_best.pt."
         )
     return state
+
+
+@functools.cache  # once per process
+def _warn_of_old_torch() -> None:
+    """Warns that the unpickler of torch before 2.10 is no protection (CVE-2026-24747; before 2.6 also CVE-2025-32434)."""
+    if TorchVersion(torch.__version__) < "2.10":
+        logger.warning(
+            "a crafted checkpoint can run code in torch %s, although it is loaded with weights_only: load only files that "
+            "you trust, or install torch 2.10 or later",
+            torch.__version__,
+        )
 
 
 def _explain(path: Path, error: Exception) -> str:

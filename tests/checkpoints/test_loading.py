@@ -18,7 +18,7 @@ import pytest
 import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu, load_ema_from_checkpoint, load_model_ensemble
 
-from fairseq_posenc.checkpoints import CheckpointError, load_checkpoint
+from fairseq_posenc.checkpoints import CheckpointError, load_checkpoint, loading
 
 FOLDER = Path(__file__).parent
 OLD_FAIRSEQ = FOLDER / "fairseq_0_9" / "checkpoint.pt"
@@ -117,6 +117,20 @@ def test_the_programs_own_types_are_kept() -> None:
         before = set(torch.serialization.get_safe_globals())
         load_checkpoint(OLD_FAIRSEQ)
         assert set(torch.serialization.get_safe_globals()) == before
+
+
+@pytest.mark.parametrize(("version", "warned"), [("2.9.1+cu124", True), ("2.10.0+cpu", False)])
+def test_a_torch_whose_unpickler_is_unsafe(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, warned: bool
+) -> None:
+    """CVE-2026-24747. The warning comes once in a process, from whatever loads a checkpoint."""
+    monkeypatch.setattr(torch, "__version__", version)
+    loading._warn_of_old_torch.cache_clear()
+    for read in (load_checkpoint, load_checkpoint_to_cpu, load_checkpoint):
+        read(str(OLD_FAIRSEQ))
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("fairseq_posenc")]
+    assert len(messages) == warned
+    assert all(f"torch {version}," in message and "torch 2.10" in message for message in messages)
 
 
 # ---- all else is refused
