@@ -49,11 +49,12 @@ def average_checkpoints(
     Raises:
         CheckpointError: there is nothing to average; a file cannot be loaded or is damaged; a parameter is NaN or
             infinite; the files differ in parameter names, shapes or dtypes, or are not of one training (settings of
-            the model, seed, batches, optimization, data); or the output cannot be written.
+            the model, seed, batches, optimization, data); or the output is a device, or cannot be written.
     """
     sources, output = [Path(path) for path in paths], Path(output)
     if not sources:
         raise CheckpointError("There are no checkpoints to average; name at least one file.")
+    _require_file(output)
     if output.resolve() in [source.resolve() for source in sources]:
         raise CheckpointError(f"{output} is one of the checkpoints to average; choose another output.")
     first = load_checkpoint(sources[0])
@@ -131,6 +132,18 @@ def _owners(model: Mapping[str, Any]) -> dict[str, str]:
     for name, value in model.items():
         owners[name] = by_memory.setdefault((value.data_ptr(), value.dtype, value.shape, value.stride()), name)
     return owners
+
+
+def _require_file(output: Path) -> None:
+    """Refuses an output that is neither a regular file nor a new name in a directory."""
+    parent = output.absolute().parent
+    # The rename would replace a device, and /dev/stdout even where it leads to a file.
+    if (os.path.lexists(output) and not output.is_file()) or parent == Path("/dev"):
+        raise CheckpointError(
+            f"{output} is a directory, a device, a pipe or a broken link: name a file, such as averaged.pt."
+        )
+    if not parent.is_dir():
+        raise CheckpointError(f"{output}: {parent} is not a directory: make it first, or name another output.")
 
 
 def _write(state: Mapping[str, Any], output: Path) -> None:

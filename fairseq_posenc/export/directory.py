@@ -120,7 +120,7 @@ def check_output(output: Path, force: bool) -> None:
         ExportError: it may not be replaced.
     """
     if not output.parent.is_dir():
-        raise ExportError(f"{output.parent} is not a directory: make it first, or name another output.")
+        raise ExportError(f"{output}: {output.parent} is not a directory: make it first, or name another output.")
     if os.path.lexists(output) and not (force and not output.is_symlink() and (output / MODEL).is_file()):
         raise ExportError(
             f"{output} exists already: name another output, or replace it with --force, if it is a model directory of "

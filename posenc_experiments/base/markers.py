@@ -44,24 +44,41 @@ def file_hash(path: Path, method: str = "sha256") -> str:
 
 
 def require_output(path: Path, example: str, option: str = "--output") -> None:
-    """Refuses a path of an option that `atomic_path` cannot write, before the work whose result it is for.
+    """Refuses a path of an option that is neither a file nor a new name, before the work whose result it is for.
 
     Args:
         example: a file name, for the message.
 
     Raises:
-        RecipeError: it is a directory or a device, or its directory cannot be written.
+        RecipeError: it is a directory or a device, or its directory is missing or cannot be written.
     """
     # The rename would replace a device, and /dev/stdout even where it leads to a file.
-    if (path.exists() and not path.is_file()) or path.absolute().parent == Path("/dev"):
-        raise RecipeError(f"{option} {path} is a directory, a device or a pipe: name a file, such as {example}.")
+    parent = path.absolute().parent
+    if (os.path.lexists(path) and not path.is_file()) or parent == Path("/dev"):
+        raise RecipeError(
+            f"{option} {path} is a directory, a device, a pipe or a broken link: name a file, such as {example}."
+        )
+    if not parent.is_dir():
+        raise RecipeError(f"{option} {path}: {parent} is not a directory: make it first, or name another file.")
     try:
-        with tempfile.TemporaryFile(dir=next(parent for parent in path.absolute().parents if parent.exists())):
+        with tempfile.TemporaryFile(dir=parent):
             pass
     except OSError as error:
         raise RecipeError(
             f"{option} {path} cannot be written ({error.strerror}): name a file in a directory that can be."
         ) from None
+
+
+def require_directory(path: Path, option: str) -> None:
+    """Refuses a path of an option that is not a directory and cannot become one.
+
+    Raises:
+        RecipeError: it, or what it lies in, is a file, a device, a pipe or a broken link.
+    """
+    path = path.absolute()
+    there = next(one for one in (path, *path.parents) if os.path.lexists(one))
+    if not there.is_dir():
+        raise RecipeError(f"{option} {path}: {there} is not a directory: name another path.")
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from posenc_experiments.evaluation.report import FORMATS
 )
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
 )
 def main(

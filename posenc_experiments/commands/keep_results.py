@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.markers import require_directory
 from posenc_experiments.evaluation.kept import SUFFIX, pack, require_same
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import (
@@ -26,7 +27,7 @@ KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL, SENTENCES)  # of each test set
 
 @click.command()
 @click.argument("output", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("results", type=click.Path(path_type=Path))
 def main(output: Path, results: Path) -> None:
     """Packs the results of every scored experiment in OUTPUT into archives at the same path in RESULTS.
 
@@ -35,6 +36,7 @@ def main(output: Path, results: Path) -> None:
     --output-dir. In the command of the training, paths become those of a run from the repository with the default
     directories.
     """
+    require_directory(results, "RESULTS")
     output, target = output.resolve(), results.resolve()
     found = sorted(find_experiments(output))
     finished = [one for one in found if ExperimentDirectory(one).test_files([SACREBLEU])]

@@ -11,6 +11,7 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import parse_flags
+from posenc_experiments.base.markers import require_directory
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Hardware, Run, Session
 from posenc_experiments.base.settings import words
@@ -144,12 +145,13 @@ class Call:
 
 
 def _directory(flag: str, text: str, separators: str) -> Path:
-    """The absolute path; RecipeError if commands of fairseq cannot contain it."""
+    """The absolute path; RecipeError if commands of fairseq cannot contain it, or it cannot be a directory."""
     if not text:  # a shell passes this for a variable that is not set
         raise RecipeError(f"{flag} is empty: name a directory.")
     path = Path(text).absolute()
     if found := set(separators).intersection(str(path)):
         raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
+    require_directory(path, flag)
     return path
 
 

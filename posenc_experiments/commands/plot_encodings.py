@@ -25,6 +25,7 @@ from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
 from fairseq_posenc.encodings.contract.base import overrides
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
+from posenc_experiments.base.markers import require_directory
 
 WORDS = ["the", "dog", "that", "I", "saw", "yesterday", "barked", "loudly"]
 HEADS, WIDTH = 4, 16
@@ -157,14 +158,14 @@ def draw(name: str, path: Path) -> None:
 @click.argument("names", nargs=-1, type=click.Choice(list(ENCODINGS)), metavar="[NAME]...")
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("docs", "images"),
-    show_default=True,
+    required=True,
+    type=click.Path(path_type=Path),
     help="Directory of the pictures.",
 )
 def main(names: tuple[str, ...], output: Path) -> None:
     """Plots how the encodings NAMES, by default all, change attention: NAME.png for each."""
     logging.disable(logging.WARNING)  # libraries log at their import, and matplotlib each font
+    require_directory(output, "--output")
     output.mkdir(parents=True, exist_ok=True)
     for name in names or ENCODINGS:
         draw(name, output / f"{name}.png")

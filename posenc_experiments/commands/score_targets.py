@@ -30,6 +30,10 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     The table has a row for each target: its line and number, the sum of log-probabilities in nats, the number of
     tokens with </s>, these tokens, and the log-probability of each.
     """
+    if output is not None:
+        require_output(output, "scores.tsv")
+        if output.exists() and output.samefile(pairs):
+            raise RecipeError(f"--output {output} is the file of the pairs: name another.")
     logging.disable(logging.WARNING)  # libraries log at their import
     from posenc_experiments.analysis.targets import find_models, read_pairs, score_targets
 
@@ -37,10 +41,6 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     if len(models) > 1:
         raise RecipeError(f"{model} holds {len(models)} experiments: name one of them (seedN).")
     wanted = read_pairs(pairs)
-    if output is not None:
-        require_output(output, "scores.tsv")
-        if output.exists() and output.samefile(pairs):
-            raise RecipeError(f"--output {output} is the file of the pairs: name another.")
 
     def say(words: str) -> None:
         click.echo(f"score-targets: {words}", err=True)

@@ -263,16 +263,22 @@ def test_a_relative_path_of_the_data(
 
 def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path) -> None:
     first, second, output = trained / "checkpoint1.pt", trained / "checkpoint2.pt", tmp_path / "mean.pt"
-    link = tmp_path / "link.pt"
+    link, pipe, broken = (tmp_path / name for name in ("link.pt", "pipe", "broken"))
     link.symlink_to(first)
+    broken.symlink_to("nothing")
+    os.mkfifo(pipe)
     for paths, to, says in (
         ([], output, "no checkpoints to average"),
         ([first, second], link, "one of the checkpoints to average"),
         ([first, tmp_path / "none.pt"], output, "none.pt cannot be read"),
-        ([first], tmp_path, f"{tmp_path} cannot be written (IsADirectoryError"),
-        ([first], tmp_path / "none" / "mean.pt", "mean.pt cannot be written"),
+        *(([first], to, "is a directory, a device, a pipe or a broken link") for to in (tmp_path, pipe, broken)),
+        ([first], Path("/dev/full"), "/dev/full is a directory, a device, a pipe or a broken link: name a file"),
+        ([first], tmp_path / "none" / "mean.pt", f"{tmp_path / 'none'} is not a directory: make it first"),
+        ([first], Path("/proc/mean.pt"), "/proc/mean.pt cannot be written"),
     ):
         assert says in refusal(paths, to)
+    assert pipe.is_fifo()
+    assert Path("/dev/full").is_char_device()
 
 
 # ---- memory and interruption

@@ -19,6 +19,7 @@ from posenc_experiments.base.markers import (
     is_done,
     locked,
     read_json,
+    require_directory,
     require_output,
     set_done,
     write_json,
@@ -94,17 +95,30 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("directory", "is a directory, a device or a pipe: name a file, such as scores.tsv"),
-        ("/dev/stdout", "is a directory, a device or a pipe"),
+        ("directory", "is a directory, a device, a pipe or a broken link: name a file, such as scores.tsv"),
+        ("broken", "is a directory, a device, a pipe or a broken link"),
+        ("/dev/stdout", "is a directory, a device, a pipe or a broken link"),
+        ("/missing/folder/x.png", ": /missing/folder is not a directory: make it first, or name another file"),
         ("/proc/scores.tsv", "cannot be written ("),  # a directory that root cannot write to either
     ],
 )
 def test_an_output_that_cannot_be_renamed_to_is_refused_early(path: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
-    with pytest.raises(RecipeError, match=re.escape(f"--output {tmp_path / path} {message}")):
+    (tmp_path / "broken").symlink_to("nothing")
+    with pytest.raises(RecipeError, match=rf"^--output {re.escape(str(tmp_path / path))} ?{re.escape(message)}"):
         require_output(tmp_path / path, "scores.tsv")
-    require_output(tmp_path / "new" / "scores.tsv", "scores.tsv")
-    assert [one.name for one in tmp_path.iterdir()] == ["directory"]
+    require_output(tmp_path / "scores.tsv", "scores.tsv")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["broken", "directory"]
+
+
+def test_a_directory_is_one_or_can_become_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in ("/dev/null", "/dev/null/new", tmp_path / "file"):
+        with pytest.raises(RecipeError, match=rf"^--output {path}: .* is not a directory: name another path\.$"):
+            require_directory(Path(path), "--output")
+    require_directory(tmp_path, "--output")
+    require_directory(tmp_path / "new" / "newer", "--output")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_damaged_json_is_one_sentence(tmp_path: Path) -> None:
