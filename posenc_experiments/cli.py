@@ -6,7 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
-from posenc_experiments.base.errors import sentence
+from posenc_experiments.base.errors import meant, sentence
 
 try:
     import click
@@ -55,7 +55,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            ctx.fail(f"there is no command '{cmd_name}'{meant(cmd_name, COMMANDS)}.")
         return importlib.import_module(f"posenc_experiments.commands.{cmd_name.replace('-', '_')}").main
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -12,6 +12,10 @@
 #   bash scripts/test.sh -n 0                       tests in this process, not in one for each core (at most 4)
 set -euo pipefail
 
+if [[ "${1:-}" == -h || "${1:-}" == --help ]]; then
+    sed -n '2,/^set /{s/^# \{0,1\}//p}' "$0"
+    exit
+fi
 if [[ "${1:-}" == --quick ]]; then
     shift
     set -- -m "not slow and not long" "$@"

@@ -31,6 +31,14 @@ def test_every_check_runs_even_after_one_failed(tmp_path: Path) -> None:
     assert result.returncode == 1
 
 
+def test_help_runs_no_check(tmp_path: Path) -> None:
+    words = ["bash", str(ROOT / "scripts" / "test.sh"), "--help"]
+    result = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True, check=True)
+    assert "bash scripts/test.sh --quick " in result.stdout
+    assert "== ruff" not in result.stdout
+    assert "#" not in result.stdout
+
+
 def test_shell_scripts_stop_at_the_first_error() -> None:
     scripts = [ROOT / ".ci/run", *ROOT.glob("scripts/*.sh"), *ROOT.glob("recipes/*/*.sh")]
     assert len(scripts) >= 3

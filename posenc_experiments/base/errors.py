@@ -2,6 +2,8 @@
 
 import errno
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class RecipeError(Exception):
@@ -13,6 +15,11 @@ OF_FILES = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG),
 )
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """The question after an unknown name: ` (did you mean sinusoidal?)`; empty if no known name is like it."""
+    return "".join(f" (did you mean {near}?)" for near in get_close_matches(name, [*names], 1))
 
 
 def sentence(error: Exception) -> str | None:

@@ -213,6 +213,12 @@ def write_command(path: Path, words: Iterable[str | Path], environment: Mapping[
         temporary.chmod(0o755)
 
 
+def time_left(seconds: float) -> str:
+    """The end of a line about running work: `, about 5 min left`."""
+    minutes = seconds / 60
+    return f", about {max(1, minutes):.0f} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
+
+
 def last_words(log: Path, begin: int = 0) -> str:
     """The last line of a log after its first `begin` bytes that names an error, or the last line if none does."""
     with open(log, "rb") as file:

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from omegaconf._utils import get_yaml_loader
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
 from posenc_experiments.base.recipe import TYPES, Fault, Recipe, require, where_written
 from posenc_experiments.base.run import ROOT
@@ -93,7 +93,7 @@ def _read_section(name: str, values: dict[str, Any]) -> Any:
     except OmegaConfBaseException as error:
         key = str(getattr(error, "full_key", "")).partition("[")[0].replace("_", "-")
         problems: dict[type, str] = {
-            ConfigKeyError: f"is not an option; the options are {', '.join(known)}",
+            ConfigKeyError: f"is not an option{meant(key, known)}; the options are {', '.join(known)}",
             MissingMandatoryValue: "is missing; add it",
         }
         raise Fault(f"{name}.{key}", problems.get(type(error), str(error).splitlines()[0].rstrip("."))) from None
@@ -131,7 +131,7 @@ def _read_rows(
     names = words(default) if isinstance(default, str) else default
     require(rows, "experiments.default", "there is no experiment; add a row such as 'shaw-k16: shaw'")
     for name in names:
-        problem = f"'{name}' is not an experiment; the experiments are {', '.join(rows)}"
+        problem = f"'{name}' is not an experiment{meant(name, rows)}; the experiments are {', '.join(rows)}"
         require(name in rows, "experiments.default", problem)
     return rows, names
 
@@ -155,8 +155,8 @@ def conf_in(folder: Path, name: str, where: str) -> Path:
     """The path of a directory's recipe of this name; RecipeError, beginning with `where`, if there is none."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        names = ", ".join(sorted(one.stem for one in folder.glob("*.yaml")))
-        raise RecipeError(f"{where}: {folder} has no {path.name}; it has {names}.")
+        names = sorted(one.stem for one in folder.glob("*.yaml"))
+        raise RecipeError(f"{where}: {folder} has no {path.name}{meant(name, names)}; it has {', '.join(names)}.")
     return path
 
 
@@ -178,7 +178,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     ):
         if section not in SECTIONS:
             where = where_written(origin, section, key)
-            raise RecipeError(f"{where}: {section} is not a section; the sections are {', '.join(SECTIONS)}.")
+            near = meant(section, SECTIONS)
+            raise RecipeError(f"{where}: {section} is not a section{near}; the sections are {', '.join(SECTIONS)}.")
         key = key if section == "experiments" else key.replace("_", "-")  # either spelling
         if section == "corpus" and key in PATHS:
             value = (Path() if origin is None else origin.parent) / value

@@ -1,6 +1,8 @@
 """`fairseq-posenc own`: experiments on the user's own text, with settings chosen by its size."""
 
 import os
+import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,9 @@ def main(
     try:
         require_name(name)
     except Fault as error:
-        raise RecipeError(f"--name: {error}; give another one.") from None
+        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+        proposed = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._") or "mine"
+        raise RecipeError(f"--name: {error}; give another one, such as --name {proposed}.") from None
     found = {split: read_set(files) for split, files in splits.items()}
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
     path = find_conf(find_recipe("own"), chosen)

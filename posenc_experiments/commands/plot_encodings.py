@@ -21,7 +21,7 @@ from fairseq.modules import PositionalEmbedding
 from torch import Tensor
 
 from fairseq_posenc.attention.observing import with_and_without_positions
-from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
+from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding, find_encoding
 from fairseq_posenc.encodings.contract.base import overrides
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
@@ -155,7 +155,7 @@ def draw(name: str, path: Path) -> None:
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(ENCODINGS)), metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--output",
     required=True,
@@ -166,6 +166,8 @@ def main(names: tuple[str, ...], output: Path) -> None:
     """Plots how the encodings NAMES, by default all, change attention: NAME.png for each."""
     logging.disable(logging.WARNING)  # libraries log at their import, and matplotlib each font
     require_directory(output, "--output")
+    for name in names:
+        find_encoding(name)
     output.mkdir(parents=True, exist_ok=True)
     for name in names or ENCODINGS:
         draw(name, output / f"{name}.png")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe, words
@@ -24,7 +24,8 @@ def parse_stages(text: str) -> list[str]:
     names = [first, last] if dots else words(text)
     for name in names:
         if name not in STAGES:
-            raise RecipeError(f"--stages {text}: '{name}' is not a stage; the stages are {' '.join(STAGES)}.")
+            near = meant(name, STAGES)
+            raise RecipeError(f"--stages {text}: '{name}' is not a stage{near}; the stages are {' '.join(STAGES)}.")
     if not dots:
         return [stage for stage in STAGES if stage in names]
     chosen = list(STAGES[STAGES.index(first) : STAGES.index(last) + 1])

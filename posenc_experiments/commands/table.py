@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.run import STAGES, Run
 from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe
 from posenc_experiments.commands.options import Call, shared_options
@@ -65,7 +65,8 @@ def make_rows(rows: Sequence[TableRow], folder: Path, call: Call) -> list[tuple[
         recipe = run.recipe
         for kind, name, known in _names(row, run):
             if name not in known:
-                raise RecipeError(f"{row.where}: {recipe.path.name} has no {kind} '{name}'; it has {', '.join(known)}.")
+                near, has = meant(name, known), ", ".join(known)
+                raise RecipeError(f"{row.where}: {recipe.path.name} has no {kind} '{name}'{near}; it has {has}.")
         tokenized = PAPER_METRICS[row.metric]
         if tokenized not in (None, recipe.score.tokenized):
             raise RecipeError(

@@ -9,6 +9,7 @@ import codecs
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import text
 
-TRAIN, VALID, TSV = "train", "valid", "tsv"
+TRAIN, VALID, TEST, TSV = "train", "valid", "test", "tsv"
 NOWHERE = Path(os.devnull)
 BATCH = 5_000  # pairs written at a time
 Splits = dict[str, list[Path]]  # for each set, the files of the two sides, or one .tsv of both
@@ -33,12 +34,12 @@ def find_splits(directory: Path, pair: str) -> Splits:
     """
     sides, names = pair.split("-"), sorted(os.listdir(directory))
     ending = rf"\.({'|'.join(sides)}|{TSV})(\.gz)?"
-    form = re.compile(rf"({TRAIN}|{VALID}|test[\w.-]*){ending}")
+    form = re.compile(rf"({TRAIN}|{VALID}|{TEST}[\w.-]*){ending}")
     found: dict[str, list[tuple[str, Path]]] = {TRAIN: [], VALID: []}
     for match in filter(None, map(form.fullmatch, names)):
         found.setdefault(match[1], []).append((match[2], directory / match[0]))
     for name in names:
-        if re.fullmatch(rf"test.*{ending}", name) and not form.fullmatch(name):
+        if re.fullmatch(rf"{TEST}.*{ending}", name) and not form.fullmatch(name):
             raise RecipeError(f"{directory / name}: rename it; a test set's name is of letters, digits, '.', '_', '-'.")
     # A test set that also has other languages may belong to another pair, so it is left out.
     known = {path.name for files in found.values() for _, path in files}
@@ -53,13 +54,32 @@ def find_splits(directory: Path, pair: str) -> Splits:
         elif split not in foreign:
             missing += [f"{split}.{side}" for side in sides if side not in kinds]
     if not missing and len(splits) < 3:
-        missing = [f"test.{side}" for side in sides]
+        missing = [f"{TEST}.{side}" for side in sides]
     if missing:
         raise RecipeError(
             f"{directory} has no {', '.join(missing)} for --pair {pair}: add them, plain or as .gz, or each pair of "
             f"them as one .tsv (source, tab, target); it has {shorten(', '.join(names), 160) or 'no files'}."
+            f"{_how_to_split(directory, splits.get(TRAIN, []), names)}"
         )
     return splits
+
+
+def _how_to_split(directory: Path, train: Sequence[Path], names: Sequence[str]) -> str:
+    """A line for a shell that takes a missing validation or test set from the training text; empty if none is missing.
+
+    It keeps the whole training text as train-all.en and train-all.de, so that it may be run again.
+    """
+    lacking = [split for split in (VALID, TEST) if not any(name.startswith(split) for name in names)]
+    if not train or not lacking:
+        return ""
+    unpack = [f"gunzip {path.name}" for path in train if path.suffix == ".gz"]
+    sides = " ".join(path.name.split(".")[1] for path in train)
+    chosen = " : ".join(f'NR % 100 == {number} ? "{split}"' for number, split in enumerate(lacking, 1))
+    keep = f"[ -e {TRAIN}-all.$side ] || mv {TRAIN}.$side {TRAIN}-all.$side"
+    split = f"""awk -v side=$side '{{ print > (({chosen} : "{TRAIN}") "." side) }}' {TRAIN}-all.$side"""
+    loop = f"for side in {sides}; do {keep}; LC_ALL=C {split}; done"
+    line = " && ".join([f"cd {shlex.quote(str(directory))}", *unpack, loop])
+    return f" To take one of a hundred training pairs for {' and one for '.join(lacking)}:\n  {line}"
 
 
 def read_pairs(files: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:

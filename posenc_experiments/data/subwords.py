@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-import sacremoses
 import sentencepiece
 from subword_nmt import apply_bpe, learn_bpe
 
@@ -25,6 +24,8 @@ def normalizer(language: str, lowercase: bool, punctuation: bool) -> Callable[[s
     It changes the text of a model (prepare.lowercase and normalize-punctuation) and that of the lowercased score. It
     lowercases first, as Multi30k's own script does, and then applies sacremoses' version of normalize-punctuation.
     """
+    import sacremoses  # here, because half of the time of --help would go to it
+
     moses = sacremoses.MosesPunctNormalizer(language) if punctuation else None
 
     def normalize(line: str) -> str:
@@ -115,6 +116,8 @@ class SubwordNmt(Subwords):
     file = "bpe.codes"
 
     def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
+        import sacremoses
+
         super().__init__(directory, language, settings)
         with open(directory / self.file, encoding="utf-8") as file:
             self.bpe = apply_bpe.BPE(file)
@@ -126,6 +129,8 @@ class SubwordNmt(Subwords):
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
         """Learns `vocabulary` merges from (language, line) pairs."""
+        import sacremoses
+
         tokenizer = cache(lambda language: sacremoses.MosesTokenizer(lang=language))
         tokens = (str(tokenizer(language).tokenize(line, return_str=True)) for language, line in lines)
         with open(directory / cls.file, "w", encoding="utf-8", newline="\n") as codes:

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.data.tsv import read_rows
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
 
@@ -39,8 +39,9 @@ def read_table(folder: Path, name: str | None) -> PaperTable:
     """Reads and checks a recipe's table; RecipeError, naming file and line, if it is wrong."""
     path = folder / "tables" / f"{name}.tsv"
     if not path.is_file():
-        names = ", ".join(sorted(one.stem for one in (folder / "tables").glob("*.tsv"))) or "none"
-        raise RecipeError(f"{folder} has no table '{name or ''}': its tables are {names}.")
+        names = sorted(one.stem for one in (folder / "tables").glob("*.tsv"))
+        near, tables = meant(name or "", names), ", ".join(names) or "none"
+        raise RecipeError(f"{folder} has no table '{name or ''}'{near}: its tables are {tables}.")
     rows = [_read_row(cells, where) for where, cells in read_rows(path, COLUMNS)]
     if not rows:
         raise RecipeError(f"{path} has no rows: add one below its columns.")

@@ -14,6 +14,7 @@ from fairseq_posenc.arguments import SIDES, encoding_of
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionTransformer
+from posenc_experiments.base.errors import meant
 from posenc_experiments.evaluation.report import Report, Table
 from posenc_experiments.experiment.fairseq_flags import read
 from posenc_experiments.experiment.unallocated import build_unallocated
@@ -45,8 +46,9 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
     """
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), PositionTransformer):
         raise FlagError(
-            f"there is no architecture {arch!r} here; it is transformer_ENCODING_SIZE with ENCODING one of "
-            f"{', '.join(sorted(ENCODINGS))} and SIZE one of {', '.join(SIZES)}."
+            f"there is no architecture {arch!r} here{meant(arch, ARCH_MODEL_REGISTRY)}; it is "
+            f"transformer_ENCODING_SIZE with ENCODING one of {', '.join(sorted(ENCODINGS))} and SIZE one of "
+            f"{', '.join(SIZES)}."
         )
     try:
         args = Namespace(**read("train", ("no-data", *flags, "--arch", arch)))

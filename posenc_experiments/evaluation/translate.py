@@ -6,11 +6,12 @@ the text into subwords also joins them.
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path, empty_directory, forget, read_json, write_text
-from posenc_experiments.base.run import run_command, write_command
+from posenc_experiments.base.run import run_command, time_left, write_command
 from posenc_experiments.data import context, prepare, subwords, text
 from posenc_experiments.data.prepared import binarized_dir, prepared_dir
 from posenc_experiments.data.sources import pair_tests
@@ -27,6 +28,7 @@ from posenc_experiments.experiment.layout import (
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.average import AverageStage
 
+SHOWN_EVERY = 60  # seconds
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 
@@ -62,10 +64,12 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     run.say(f"translate: {experiment.title}: {test}")
     command = generate_command(experiment, test, results)
     write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
-    run_command(run, command, log, f"Translating {test} with {experiment.title}", generate_environment(run), locks)
     raw = {side: prepared_dir(run) / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
-    tokens = read_hypotheses(results / f"generate-{prepare.subset(run, test)}.txt", len(sources))
+    output = results / f"generate-{prepare.subset(run, test)}.txt"
+    what, display = f"Translating {test} with {experiment.title}", _Display(experiment, test, output, len(sources))
+    run_command(run, command, log, what, generate_environment(run), locks, display.show)
+    tokens = read_hypotheses(output, len(sources))
     if run.recipe.prepare.context:
         tokens = [context.last_part(hypothesis) for hypothesis in tokens]
     # Lines without tokens get an empty translation; fairseq would invent a sentence.
@@ -76,6 +80,35 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
         with atomic_path(experiment.test_file(test, kind)) as temporary:
             shutil.copyfile(raw[side], temporary)
     write_text(experiment.test_file(test, HYPOTHESES), "".join(f"{text.clean(line)}\n" for line in lines))
+
+
+class _Display:
+    """Prints a line for each minute of a running translation: the sentences that are done, and the time left."""
+
+    def __init__(self, experiment: Experiment, test: str, output: Path, sentences: int) -> None:
+        self.experiment, self.test, self.output, self.sentences = experiment, test, output, sentences
+        self.done, self.read = 0, 0  # sentences, and bytes of fairseq's output
+        self.began: tuple[float, int] | None = None  # when the first were seen, and how many
+        self.printed = time.monotonic()
+
+    def show(self) -> None:
+        """Reads new lines of fairseq's output; called a few times a second."""
+        if self.output.is_file():
+            with open(self.output, "rb") as file:
+                file.seek(self.read)
+                lines = file.readlines()
+            lines = lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
+            self.read += sum(map(len, lines))
+            self.done += sum(line.startswith(b"S-") for line in lines)
+        now = time.monotonic()
+        if self.began is None and self.done:
+            self.began = now, self.done
+        if self.began is not None and now >= self.printed + SHOWN_EVERY:
+            self.printed = now
+            seconds, done = now - self.began[0], self.done - self.began[1]
+            left = time_left((self.sentences - self.done) * seconds / done) if done else ""
+            text = f"{self.test}: {self.done:,} of {self.sentences:,} sentences{left}"
+            self.experiment.run.say(f"translate: {self.experiment.title}: {text}")
 
 
 def read_hypotheses(path: Path, expected: int) -> list[list[str]]:

@@ -10,7 +10,7 @@ from argparse import Namespace
 from contextlib import suppress
 from typing import Any
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.recipe import GENERATION_TASKS, SAVE_INTERVAL
 from posenc_experiments.data import prepare, prepared
@@ -44,7 +44,9 @@ def check_flags(experiments: list[Experiment], stages: list[str]) -> None:
 
 def _read(experiment: Experiment, stage: str) -> dict[str, Any]:
     """The settings of a stage's command as fairseq reads them; RecipeError if it refuses them."""
-    # Imported here, because it imports torch, which would slow down --help.
+    # Imported here, because they import torch, which would slow down --help.
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
     from posenc_experiments.experiment.unallocated import build_unallocated
 
     recipe = experiment.run.recipe
@@ -65,7 +67,7 @@ def _read(experiment: Experiment, stage: str) -> dict[str, Any]:
         problem = str(error)
         flags = re.findall(r"--([a-zA-Z][\w-]*)", problem)
         if problem.startswith("argument --arch"):
-            problem = f"there is no architecture '{experiment.arch}'."
+            problem = f"there is no architecture '{experiment.arch}'{meant(experiment.arch, ARCH_MODEL_REGISTRY)}."
         raise _error(experiment, stage, flags, problem) from None
     return settings
 

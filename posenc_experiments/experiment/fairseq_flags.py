@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import re
 import runpy
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NoReturn
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.flags import Flags
 from posenc_experiments.base.run import ROOT
 
@@ -88,9 +87,11 @@ def read(stage: str, words: tuple[str, ...]) -> dict[str, Any]:
 
     def refuse(message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
-        near = difflib.get_close_matches(unknown[1], parser._option_string_actions, 1) if unknown else []
+        choice = re.match(r"argument .*invalid choice: '(.*?)' \(choose from (.*)\)$", message)
+        near = meant(unknown[1], parser._option_string_actions) if unknown else ""
+        near = meant(choice[1], re.findall(r"[\w.-]+", choice[2])) if choice else near
         message = message.replace("invalid <lambda> value", "invalid value")
-        raise FlagError(" ".join(message.split()) + "".join(f"; did you mean {flag}?" for flag in near))
+        raise FlagError(" ".join(message.split()) + near)
 
     parser = options.get_training_parser() if stage == "train" else options.get_generation_parser()
 

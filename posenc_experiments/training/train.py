@@ -6,7 +6,7 @@ from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
-from posenc_experiments.base.run import run_command, write_command
+from posenc_experiments.base.run import run_command, time_left, write_command
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions
@@ -141,5 +141,4 @@ def _left(log: TrainLog, goal: int) -> str:
     """The remaining time of a training until `goal` updates, at its current rate; empty until that is known."""
     if log.updates_per_second is None or log.updates >= goal:
         return ""
-    minutes = (goal - log.updates) / log.updates_per_second / 60
-    return f", about {max(1, minutes):.0f} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
+    return time_left((goal - log.updates) / log.updates_per_second)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.flags import Flags, flag_words, parse_flags
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.recipe import Recipe
@@ -59,8 +59,8 @@ def _names(recipe: Recipe, text: str) -> list[str]:
     for name in names:
         if name not in recipe.experiments:
             raise RecipeError(
-                f"--experiments {name}: {recipe.path.name} has no such experiment; it has "
-                f"{', '.join(recipe.experiments)}."
+                f"--experiments {name}: {recipe.path.name} has no such experiment{meant(name, recipe.experiments)}; it "
+                f"has {', '.join(recipe.experiments)}."
             )
     return names
 

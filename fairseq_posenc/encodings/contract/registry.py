@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 from ...errors import FlagError
@@ -65,7 +66,8 @@ def find_encoding(name: str) -> type[PositionEncoding]:
         FlagError: there is none.
     """
     if name not in ENCODINGS:
-        raise FlagError(f"there is no position encoding {name!r}; use one of {', '.join(sorted(ENCODINGS))}.")
+        near = "".join(f" (did you mean {one}?)" for one in get_close_matches(name, ENCODINGS, 1))
+        raise FlagError(f"there is no position encoding {name!r}{near}; use one of {', '.join(sorted(ENCODINGS))}.")
     return ENCODINGS[name]
 
 

@@ -38,7 +38,8 @@ def own(tmp_path: Path, *options: str | Path) -> Result:
         (["--text", "TEXT", "--pair", "en"], "--pair: 'en' is not a pair of two languages"),
         (["--text", "TEXT", "--pair", "en-de", "--source", "TEXT"], "--source: leave it out"),
         (["--text", "TEXT", "--pair", "en-de", "--name", "../x"], "--name: '../x' is not a name"),
-        (["--text", "TEXT", "--pair", "en-de", "--conf", "huge"], "--conf huge"),
+        (["--text", "TEXT", "--pair", "en-de", "--name", "My Lab dáta!"], ".* such as --name my-lab-data.$"),
+        (["--text", "TEXT", "--pair", "en-de", "--conf", "lrage"], r"--conf lrage: .* \(did you mean large\?\)"),
         (["--text", "TEXT", "--pair", "en-fr"], "has no train.fr, valid.fr for --pair en-fr"),
     ],
 )

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, prepare
-from posenc_experiments.data.own_text import find_splits, read_set
+from posenc_experiments.data.own_text import find_splits, read_pairs, read_set
 from posenc_experiments.data.prepared import download_dir, inputs, prepared_dir
 from tests.experiments.data.own_text import as_gzip, as_tsv, own_conf
 from tests.experiments.tiny import make_run, prepare_data
@@ -72,7 +74,7 @@ def refused(text: Path, message: str) -> None:
     with pytest.raises(RecipeError, match=message) as caught:
         [read_set(files) for files in find_splits(text, "en-de").values()]
     assert str(text) in str(caught.value)
-    assert str(caught.value).endswith(".")
+    assert re.search(r"(\.|;|\n  cd .*; done)$", str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,33 @@ def test_unusable_text_is_named(tmp_path: Path, files: dict[str, bytes | None], 
     for name, content in files.items():
         (text / name).unlink() if content is None else (text / name).write_bytes(content)
     refused(text, message)
+
+
+@pytest.mark.parametrize("form", ["plain", "gz", "tsv"])
+@pytest.mark.parametrize("lacking", [["valid"], ["valid", "test"]])
+def test_missing_sets_are_split_off_by_the_line_that_the_refusal_prints(
+    tmp_path: Path, form: str, lacking: list[str]
+) -> None:
+    text = make_corpus(tmp_path / "it's my text", lines=250)
+    train = [(text / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
+    for split in lacking:
+        for side in ("en", "de"):
+            (text / f"{split}.{side}").unlink()
+    text = {"plain": lambda *_: text, "gz": as_gzip, "tsv": as_tsv}[form](text, tmp_path / "stored")
+    for _ in range(2):
+        with pytest.raises(
+            RecipeError, match=f"To take one of a hundred .* {' and one for '.join(lacking)}:"
+        ) as caught:
+            find_splits(text, "en-de")
+        subprocess.run(["sh", "-e"], input=str(caught.value).partition("\n")[2], check=True, encoding="utf-8")
+        splits = find_splits(text, "en-de")
+        found = {split: list(read_pairs(files)) for split, files in splits.items()}
+        pairs = [(source.encode(), target.encode()) for source, target in zip(*train, strict=True)]
+        assert found["train"] == [pair for number, pair in enumerate(pairs) if number % 100 >= len(lacking)]
+        for at, split in enumerate(lacking):
+            assert found[split] == pairs[at::100]
+            for file in splits[split]:  # again, from the text that was kept
+                file.unlink()
 
 
 def test_changed_text_is_other_data_and_a_change_after_the_start_is_refused(tmp_path: Path) -> None:

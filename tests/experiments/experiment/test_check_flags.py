@@ -93,9 +93,14 @@ def test_the_part_of_each_process_must_hold_the_longest_sentence(prepared: Run) 
         ("shaw --clipping-distance far", "--experiments 'shaw --clipping-distance far': .*--clipping-distance"),
         ("shaw --left-clip 2", "--experiments 'shaw --left-clip 2': .*--left-clip"),  # of another encoding
         ("shaw --clipping-distance=-1", "--experiments .*--clipping-distance"),  # refused when the model is built
-        ("shaw --clipping-distanc 8", "--experiments .*; did you mean --clipping-distance"),
+        ("shaw --clipping-distanc 8", r"--experiments .* \(did you mean --clipping-distance\?\)$"),
         ("shaw --decoder-attention-heads 7", "tiny.yaml, experiment shaw.*-7: no model can be built with these flags"),
-        ("show --dropout 0", "--experiments 'show --dropout 0', or .*: there is no architecture 'transformer_show"),
+        (
+            "shwa --dropout 0",
+            r"--experiments 'shwa --dropout 0', or .*: there is no architecture 'transformer_shwa_tiny' \(did you mean "
+            r"transformer_shaw_tiny\?\)\.",
+        ),
+        ("shaw --target-position-encoding shwa", r"invalid choice: 'shwa' .* \(did you mean shaw\?\)$"),
     ],
 )
 def test_flags_that_fairseq_refuses_are_named_as_typed(prepared: Run, sweep: str, place: str) -> None:
