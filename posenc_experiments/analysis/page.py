@@ -15,7 +15,8 @@ from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.evaluation.comparison import p_note, report
-from posenc_experiments.evaluation.pooling import Comparison, compared, pool
+from posenc_experiments.evaluation.names import split_shared
+from posenc_experiments.evaluation.pooling import Comparison, compared, pool, title
 from posenc_experiments.evaluation.results import of_tests
 
 
@@ -41,7 +42,8 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         positions = [cell(seeds[0]["position_parameters"], ",") for seeds in texts.values()]
         columns = {**table.columns, "position parameters": positions, "p": [""] * len(rows)}
         scores = {
-            "title": table.title,
+            "title": title(rows),
+            "shared": split_shared(rows["name"])[1],
             "headers": list(columns),
             "rows": list(zip(*columns.values(), strict=True)),
             "notes": [*table.notes, *([p_note(len(rows) - 1)] if len(rows) > 1 else [])],
@@ -76,7 +78,7 @@ def p_values(results: pd.DataFrame, rows: pd.DataFrame) -> list[list[float | str
     """For each row as the baseline, the cells of all rows: p with Holm's correction, or why there is none."""
     found = []
     for baseline in range(len(rows)):
-        tested = compared(results, rows, baseline, Comparison(rows["name"][baseline]))["holm_p_value"]
+        tested = compared(results, rows, baseline, Comparison(rows["shown"][baseline]))["holm_p_value"]
         cells: list[float | str] = ["one seed" if value is None else value for value in tested]
         found.append([*cells[:baseline], "baseline", *cells[baseline + 1 :]])
     return found

@@ -21,7 +21,9 @@ from posenc_experiments.experiment.experiment import Experiment
     help="The page: one HTML file that needs no network.",
 )
 @click.option(
-    "--baseline", metavar="NAME", help="The baseline of the p-values when the page is opened.  [default: the first]"
+    "--baseline",
+    metavar="NAME",
+    help="A row's name or a part of it: the baseline of the p-values when the page is opened.  [default: the first]",
 )
 @click.option(
     "--test",

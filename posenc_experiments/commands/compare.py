@@ -13,7 +13,9 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--baseline", help="An experiment's name: adds differences from it, with intervals and p-values.")
+@click.option(
+    "--baseline", help="An experiment's name, or a part of it: adds differences from it, with intervals and p-values."
+)
 @click.option("--metric", default=BLEU, show_default=True, help="The metric that is tested against the baseline.")
 @click.option(
     "--margin",

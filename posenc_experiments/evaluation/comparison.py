@@ -8,6 +8,7 @@ import pandas as pd
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
 from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, csv_name, splits_at_blanks, tokenized_name
+from posenc_experiments.evaluation.names import heading
 from posenc_experiments.evaluation.pooling import COMPARED, Comparison, full_name, groups_of, metrics_of, scored, title
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import GROUP
@@ -17,7 +18,10 @@ from posenc_experiments.experiment.versions import as_list
 
 def report(rows: pd.DataFrame) -> Report:
     """Tables of what `pool` made, one for each corpus, pair and test set."""
-    tables = [Table(_columns(group), [*notes(group), *_test_notes(group)], title(group)) for group in groups_of(rows)]
+    tables = [
+        Table(_columns(group), [*notes(group), *_test_notes(group)], heading(title(group), group["name"]))
+        for group in groups_of(rows)
+    ]
     return Report(tables, _data(rows))
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.pooling import groups_of, title
 
 #: the flag of the clipping distance, with K
@@ -47,7 +48,8 @@ def clipping_curves(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
     Their columns `K` and `curve` are the distance, by which they are sorted, and their name.
     """
-    names = rows["encoding"] + " " + rows["flags"].str.replace(CLIPPING, "", regex=True)
+    names = rows["encoding"] + " " + rows["flags"].fillna("").str.replace(CLIPPING, "", regex=True)
+    names = pd.Series(split_shared(names.str.strip())[0], names.index)
     if rows["setup"].nunique(dropna=False) > 1:
         names = rows["setup"].fillna("") + " " + names
     clipped = rows.assign(K=rows["flags"].str.extract(CLIPPING, expand=False), curve=names.str.strip())

@@ -2,13 +2,14 @@
 
 import statistics
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
+from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import all_differences, holm, resample, sacrebleu_p
 
@@ -34,7 +35,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
 
     Args:
         results: what `read_results` found. Variants of one name are rows of their own.
-        test: the test of the rows against a baseline, whose name is as tables show it if several rows have it.
+        test: the test of the rows against a baseline, which any part of a name names that one row alone has.
 
     Returns:
         A table with the columns
@@ -58,7 +59,8 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
     if test is not None:
         for number, baseline in find_baselines(groups, test.baseline).items():
-            groups[number] = compared(results, groups[number], baseline, test)
+            named = replace(test, baseline=groups[number]["shown"][baseline])
+            groups[number] = compared(results, groups[number], baseline, named)
     return pd.concat(groups, ignore_index=True).astype(object)
 
 
@@ -154,8 +156,9 @@ def title(rows: pd.DataFrame) -> str:
 
 
 def row_names(rows: pd.DataFrame) -> list[str]:
-    """The names of comparable rows, with their setups if these differ."""
-    return list(map(long_name if len(set(rows["setup"])) > 1 else full_name, rows.itertuples()))
+    """The names of comparable rows without the flags that all share, and with their setups if these differ."""
+    short = rows.assign(name=split_shared(rows["name"])[0])
+    return list(map(long_name if len(set(rows["setup"])) > 1 else full_name, short.itertuples()))
 
 
 def groups_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
@@ -166,23 +169,28 @@ def groups_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
 def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
     """The number of the row with this name in each group of comparable rows that has one, by the group's number.
 
+    If no row has it, its name may be any part of the name that tables show, if no other row has that part.
+
     Raises:
-        RecipeError: no group has such a row, or one has several.
+        RecipeError: no row has this name, or several have it.
     """
-    found: dict[int, int] = {}
-    for at, rows in enumerate(groups):
-        named = [number for number, row in rows.iterrows() if name in (row["shown"], row["name"], long_name(row))]
-        if len(named) > 1:
-            several = ", ".join(rows["shown"][named])
-            raise RecipeError(
-                f"--baseline {name}: several rows on {rows['test'][0]} have this name; name one of {several}."
-            )
-        if named:
-            found[at] = named[0]
-    if not found:
-        names = ", ".join(dict.fromkeys(one for rows in groups for one in rows["shown"]))
-        raise RecipeError(f"--baseline {name}: there is no such experiment here; there are {names}.")
-    return found
+    has_name = (
+        lambda row: name in (row["shown"], row["name"], long_name(row)),
+        lambda row: name in row["shown"],
+    )
+    for is_named in has_name:
+        found = [
+            (at, number, row) for at, rows in enumerate(groups) for number, row in rows.iterrows() if is_named(row)
+        ]
+        if len({long_name(row) for *_, row in found}) > 1:
+            several = ", ".join(dict.fromkeys(row["shown"] for *_, row in found))
+            raise RecipeError(f"--baseline {name}: several rows have this in their name; name one of {several}.")
+        if found:
+            return {at: number for at, number, _ in found}
+    names = list(dict.fromkeys(one for rows in groups for one in rows["shown"]))
+    raise RecipeError(
+        f"--baseline {name}: there is no such experiment here{meant(name, names)}; there are {', '.join(names)}."
+    )
 
 
 def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Comparison) -> pd.DataFrame:

@@ -106,7 +106,9 @@ class _Display:
         if self.began is not None and now >= self.printed + SHOWN_EVERY:
             self.printed = now
             seconds, done = now - self.began[0], self.done - self.began[1]
-            left = time_left((self.sentences - self.done) * seconds / done) if done else ""
+            left = (
+                time_left((self.sentences - self.done) * seconds / done) if done and self.done < self.sentences else ""
+            )
             text = f"{self.test}: {self.done:,} of {self.sentences:,} sentences{left}"
             self.experiment.run.say(f"translate: {self.experiment.title}: {text}")
 

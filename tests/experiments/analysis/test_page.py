@@ -100,6 +100,18 @@ def test_without_models_those_of_an_earlier_call_are_kept(copy: Path, options: l
     assert "Attention" not in (copy / "page.html").read_text()
 
 
+def test_flags_that_all_rows_share_are_in_no_name(copy: Path) -> None:
+    for file in copy.rglob("experiment.json"):
+        about = json.loads(file.read_text())
+        file.write_text(json.dumps(about | {"name": f"{about['name']} --lr 0.1"}))
+    result = call(copy, "--no-models", "--output", copy / "page.html", "--baseline", "nus")
+    assert result.exit_code == 0, result.output
+    page = (copy / "page.html").read_text()
+    assert page.count("--lr 0.1") == 1
+    assert "All rows: --lr 0.1" in page
+    assert '<option value="1" selected>sinusoidal</option>' in page
+
+
 def test_a_page_of_experiments_and_a_checkpoint(
     made: Path, checkpoint: Callable[..., Path], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

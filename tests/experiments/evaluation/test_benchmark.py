@@ -151,7 +151,7 @@ def test_command_prints_tables_and_writes_json(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["training", "rope"], "encoding 'rope'; use one of alibi"),
+        (["training", "rope"], "encoding 'rope' (did you mean pope?); use one of alibi"),
         (["training", "shaw", "--data", "."], "give a directory that fairseq-preprocess wrote"),
         (["training,speed", "shaw"], "'speed' is not one of"),
         (["memory", "shaw", "--lengths", "8;16"], "'8;16' is not a valid"),

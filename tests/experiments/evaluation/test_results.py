@@ -20,6 +20,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import report
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
+from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.pooling import Comparison, pool, row_names, with_seeds
 from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.experiment.versions import all_environments
@@ -170,7 +171,7 @@ def test_seeds_with_different_settings_are_separate_rows(
     names = [f"sinusoidal ({variant})" for variant in variants]
     assert row_names(pooled(copy)) == ["shaw-k0", "shaw-k2", *names]
     assert [row["experiment"] for row in csv_of(pooled(copy))][2:] == names
-    with pytest.raises(RecipeError, match="several rows on test have this name"):
+    with pytest.raises(RecipeError, match="several rows have this in their name"):
         pooled(copy, baseline="sinusoidal")
     assert list(pooled(copy, baseline=names[1])["difference"].isna()) == [False, False, False, True]
     change(first, *path, value=value)
@@ -277,6 +278,57 @@ def test_setups_are_separate_rows_of_one_table(made: Path, tmp_path: Path) -> No
         pooled(tmp_path, baseline="sinusoidal")
     tested = pooled(tmp_path, baseline="big sinusoidal")
     assert list(tested["difference"].isna()) == [False, False, False, True]
+
+
+def rename(experiment: Path, flags: str) -> None:
+    """Gives a result flags as --set does, in its name and beside it."""
+    about = json.loads((experiment / "experiment.json").read_text())
+    change(experiment, "name", value=f"{about['name']} {flags}")
+    for flag in flags.split("--")[1:]:
+        name, _, value = flag.strip().partition(" ")
+        change(experiment, "flags", name, value=value)
+
+
+def test_flags_that_all_rows_share_stand_once_above_the_table(copy: Path) -> None:
+    for path in copy.rglob("seed*"):
+        rename(path, "--lr 0.1 --adam-betas (0.9, 0.98)" + (" --dropout 0" if "distance-2" in str(path) else ""))
+    for style, begin in (("text", ""), ("markdown", "**"), ("latex", "% ")):
+        text = text_of(copy, style=style)
+        assert f"\n{begin.replace('**', '')}All rows: --lr 0.1 --adam-betas (0.9, 0.98)" in text
+        assert text.count("--lr") == text.count("adam-betas") == 1
+    rows = pooled(copy)
+    assert list(rows["shown"]) == ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]
+    assert list(rows["name"])[2] == "sinusoidal --lr 0.1 --adam-betas (0.9, 0.98)"
+    for flags, legend in (
+        (rows["flags"], ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]),
+        (rows["flags"].str.replace(" --dropout 0", ""), ["shaw", "sinusoidal"]),
+    ):
+        axes = Figure().subplots()
+        plot.draw(axes, rows.assign(flags=flags))
+        assert sorted(axes.get_legend_handles_labels()[1]) == legend
+
+
+def test_names_that_differ_in_the_order_of_their_flags_stay_whole() -> None:
+    names = ["a --x 1 --y 2", "a --y 2 --x 1"]
+    assert split_shared(names) == (names, "")
+
+
+def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
+    for path in copy.rglob("seed*"):
+        rename(path, "--lr 0.1")
+    rename(one(copy, "distance-0"), "--dropout 0")
+    tested = "difference: BLEU less that of sinusoidal, "
+    for name in ("sinusoidal", "sinusoidal --lr 0.1", "nus"):
+        assert tested in text_of(copy, baseline=name)
+    assert "less that of shaw-k0 --dropout 0," in text_of(copy, baseline="drop")
+    with pytest.raises(
+        RecipeError, match=r"--baseline shaw: several .* name; name one of shaw-k0 --dropout 0, shaw-k2\.$"
+    ):
+        pooled(copy, baseline="shaw")
+    with pytest.raises(RecipeError, match=r"--baseline shwa-k2: .* here \(did you mean shaw-k2\?\); there are shaw-k0"):
+        pooled(copy, baseline="shwa-k2")
+    change(one(copy, "distance-0"), "name", value="shaw --lr 0.1")
+    assert "less that of shaw," in text_of(copy, baseline="shaw")  # an exact name wins
 
 
 def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None:

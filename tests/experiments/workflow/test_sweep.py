@@ -124,7 +124,7 @@ def test_a_name_that_the_conf_gives_to_another_experiment_is_not_taken(tmp_path:
     ("text", "words"),
     [
         ("", "name at least one; tiny.yaml has shaw-k2, sinusoidal"),
-        ("shaw", "--experiments shaw: tiny.yaml has no such experiment; it has shaw-k2, sinusoidal"),
+        ("shaw", r"--experiments shaw: .* such experiment \(did you mean shaw-k2\?\); it has shaw-k2, sinusoidal"),
         ("--a 1", "before the flags"),
         ("shaw --a 1, 2", "'2' belongs to no flag"),
         ("shaw --a 1 --a 2", "--a is given twice"),
