@@ -1,5 +1,10 @@
 """Archives of kept results: one for each experiment, with a directory for each seed."""
 
+import lzma
+import re
+import shutil
+import struct
+import sys
 import tempfile
 import zipfile
 import zlib
@@ -7,11 +12,16 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.errors import OF_FILES, RecipeError
 from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.experiment.layout import ANALYSIS
 
 SUFFIX = ".zip"
+#: how an archive of kept results starts: with a file of a seed
+START = re.compile(rb"PK\x03\x04.{26}seed\d+/", re.DOTALL)
+#: what zipfile raises for damage, encryption and unknown compression; the damage of a bz2 file is an OSError
+UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, struct.error, OSError)
+FOREIGN = "no archive of kept results"
 #: all entries have the oldest date that the format knows, so that equal results make equal archives
 DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -51,16 +61,27 @@ def unpacked(path: Path) -> Path:
     Raises:
         RecipeError: an archive is damaged.
     """
-    archives = [path] if path.is_file() else list(path.rglob(f"*{SUFFIX}"))
+    archives = [path] if path.is_file() else [one for one in path.rglob(f"*{SUFFIX}") if one.is_file()]
     for archive in archives:
         target = _copy(archive.with_suffix(""))
         if not target.is_dir():
             try:
                 with zipfile.ZipFile(archive) as opened:
                     opened.extractall(target)
-            except (zipfile.BadZipFile, zlib.error, OSError) as error:
-                raise RecipeError(f"{archive} is no archive of kept results ({error}): keep them again.") from None
+            except UNREADABLE as error:
+                shutil.rmtree(target, ignore_errors=True)
+                if isinstance(error, OSError) and error.errno in OF_FILES:
+                    raise
+                with archive.open("rb") as file:
+                    if archive == path or START.match(file.read(64)):
+                        raise RecipeError(f"{archive} is {FOREIGN} ({error}): keep them again.") from None
+                note(f"{archive} is passed over, because it is {FOREIGN} ({error}).")
     return _copy(path.with_suffix("") if path.is_file() else path)
+
+
+def note(text: str) -> None:
+    """Tells the user what is not read, beside the output."""
+    print(f"Note: {text}", file=sys.stderr)
 
 
 def _copy(path: Path) -> Path:

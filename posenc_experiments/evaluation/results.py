@@ -6,12 +6,13 @@ test set, scores, hypotheses and references; never logs. It refuses a score whos
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
@@ -35,15 +36,67 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEAL = "seal"
-#: what an experiment's description says of it
-DESCRIPTION = ("corpus", "pair", "name", "arch", "encoding", "flags", "seed", "fingerprint", "made_from", "environment")
 #: what comparable results share
 GROUP = ["corpus", "pair", "test"]
 #: the name of a setting on a test set; the variant tells settings of one name apart
 SETTING = [*GROUP, "setup", "name"]
-#: what the summary of its training says
-SUMMARY = ("parameters", "words_per_second", "valid_loss", "vocabulary")
+#: no score is as large; the sums of smaller ones are finite
+LARGEST = 1e9
 Result = Any  # a row of the table as itertuples() gives it
+Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Kind = TypeVar("Kind")
+
+
+class Prepare(msgspec.Struct):
+    """What is read of the settings of the stage prepare."""
+
+    train_max_words: int | None = None
+
+
+class MadeFrom(msgspec.Struct):
+    """What is read of all that the weights depend on."""
+
+    prepare: Prepare = msgspec.field(default_factory=Prepare)
+
+
+class About(msgspec.Struct):
+    """What is read of experiment.json."""
+
+    corpus: str
+    pair: Annotated[str, msgspec.Meta(pattern="^[^-]+-[^-]+$")]
+    name: str
+    arch: str
+    encoding: str
+    flags: dict[str, str | int | float]
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    fingerprint: str
+    made_from: MadeFrom
+    environment: dict[str, Any]
+    setup: str | None = None
+
+
+class Training(msgspec.Struct):
+    """What is read of training.json; a training that diverged has a loss of NaN."""
+
+    parameters: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None
+    words_per_second: Number | None = None
+    valid_loss: float | None = None
+    vocabulary: list[str] | None = None
+
+
+class Score(msgspec.Struct):
+    """A metric of a test set: what is read of its record."""
+
+    name: str
+    score: Number
+    signature: str
+    confidence_var: Number | None = None
+    translation: dict[str, Any] | None = None
+    reference: str | None = None
+    sources: str | None = None
+    hypotheses: str | None = None
+    references: str | None = None
+    sentences: Path | None = None  # the file of another tool's scores
 
 
 def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.DataFrame:
@@ -117,30 +170,32 @@ def _natural(path: Path) -> list[list[str | float]]:
     return [[float(piece) if number % 2 else piece for number, piece in enumerate(one)] for one in pieces]
 
 
-def _read_object(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Reads a JSON object with these keys."""
-    value = read_json(path)
-    if not isinstance(value, dict) or any(value.get(key) is None for key in keys):
-        raise RecipeError(f"{path} is damaged, or of an old version: run its recipe again.")
-    return value
+def _checked(value: Any, kind: type[Kind], path: Path) -> Kind:
+    """The fields of a record that are read, with their types; RecipeError, naming file and field, if one is wrong."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise RecipeError(f"{path} is damaged, or of an old version ({error}): run its recipe again.") from None
 
 
 def read_experiment(directory: Path, data_dir: Path | None = None, own_only: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of `read_results` for one experiment, without `variant`; of other tools' scores unless `own_only`."""
     files = ExperimentDirectory(directory)
-    about = _read_object(files.about, DESCRIPTION)
-    training = _read_object(files.summary, ()) if files.summary.is_file() else {}
+    about = read_json(files.about)
+    made_from = _checked(about, About, files.about).made_from
+    training = _checked(read_json(files.summary), Training, files.summary) if files.summary.is_file() else Training()
     settings = {
         "directory": directory,
-        **{key: about[key] for key in DESCRIPTION},
-        "setup": about.get("setup"),
+        **{key: about.get(key) for key in About.__struct_fields__},
         "flags": " ".join(f"--{name} {value}".rstrip() for name, value in about["flags"].items()),  # as typed
         **{f"--{name}": value for name, value in about["flags"].items()},
-        **{key: training.get(key) for key in SUMMARY},
-        "train_max_words": about["made_from"].get("prepare", {}).get("train_max_words"),
+        **msgspec.structs.asdict(training),
+        "train_max_words": made_from.prepare.train_max_words,
     }
     for path in sorted(files.test_files([SACREBLEU]), key=_natural):
         test = path.name.removesuffix(f".{SACREBLEU}")
+        if re.search(r"\s", test):  # as the names of parts of test sets and of all of them have
+            raise RecipeError(f"{path}: a test set's name has no blanks: rename its files.")
         texts = {kind: files.test_file(test, kind) for kind in SCORED}
         for kind, language in zip((SOURCES, REFERENCES), about["pair"].split("-"), strict=True):
             if data_dir is not None and not texts[kind].is_file():
@@ -150,26 +205,29 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
         hashes = {kind: [_hash_of(file, kind, one) for one in own][-1] for kind, file in texts.items()}
         # Results also depend on the search and on a batch for the hardware, which are not in the fingerprint; earlier
         # records also have the precision here.
-        others = {"translation": metrics[BLEU].get("translation")}
+        others: dict[str, Any] = {"translation": metrics[BLEU].translation}
         others |= {name: about["environment"].get(name) for name in ("batch", "precision")}
         known = {key: value for key, value in others.items() if value is not None}
         of_test = {
             "depends_on": about["made_from"] | known,
-            "reference": metrics[BLEU].get("reference"),
+            "reference": metrics[BLEU].reference,
             "files": texts,
             "reference_hash": hashes[REFERENCES],
             "source_hash": hashes[SOURCES],
             "verified": all(texts[kind].is_file() for kind in (HYPOTHESES, REFERENCES)),
         }
         for name, metric in metrics.items():
-            numbers = {"score": metric["score"], "interval": metric.get("confidence_var")}
-            of_metric = {"signature": metric["signature"], "sentences": metric.get("sentences")}
+            numbers = {"score": metric.score, "interval": metric.confidence_var}
+            of_metric = {"signature": metric.signature, "sentences": metric.sentences}
             yield {**settings, "test": test, "metric": name, **numbers, **of_metric, **of_test}
 
 
-def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> dict[str, dict[str, Any]]:
-    """Reads the metrics of a test set, as SacreBLEU's JSON has them, by their names in tables."""
-    found, historical = _read_metrics(files.test_file(test, SACREBLEU)), files.test_file(test, HISTORICAL)
+def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> dict[str, Score]:
+    """Reads the metrics of a test set by their names in tables."""
+    path, historical = files.test_file(test, SACREBLEU), files.test_file(test, HISTORICAL)
+    found = _read_metrics(path)
+    if BLEU not in found:
+        raise RecipeError(f"{path} is damaged, or of an old version (it has no BLEU): run the stage score again.")
     metrics = {ours: found[name] for name, ours in SACREBLEU_NAMES.items() if name in found}
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
@@ -183,7 +241,7 @@ def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> d
             raise RecipeError(
                 f"{path} has {len(values):,} scores, and {translations} {lines:,} lines: score them again."
             )
-        metrics[name] = {"score": statistics.fmean(values), "signature": signature, "sentences": path}
+        metrics[name] = Score(name, statistics.fmean(values), signature, sentences=path)
     return metrics
 
 
@@ -199,7 +257,7 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
         values = [float(line) for line in lines]
     except ValueError:
         values = []
-    if not first.startswith("#") or not signature or not values or not all(map(math.isfinite, values)):
+    if not first.startswith("#") or not signature or not values or not all(abs(value) <= LARGEST for value in values):
         raise RecipeError(
             f"{path} is damaged: line 1 must be '# ' and the metric's signature, such as its model and version, and "
             "each line after it one number."
@@ -207,9 +265,9 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
     return signature, values
 
 
-def _hash_of(file: Path, kind: str, score: Mapping[str, Any]) -> str | None:
+def _hash_of(file: Path, kind: str, score: Score) -> str | None:
     """The SHA-256 of a scored file, as the score records it; RecipeError if the file changed since."""
-    recorded: str | None = score.get(SCORED[kind])
+    recorded: str | None = getattr(score, SCORED[kind])
     found = file_hash(file) if file.is_file() else recorded
     if recorded not in (None, found):
         fix = "run the stage score again" if file.suffix == f".{kind}" else "prepare its recipe again"  # in --data-dir
@@ -222,13 +280,13 @@ def seal(row: Mapping[str, Any]) -> str:
     return fingerprint({key: value for key, value in row.items() if key != SEAL})
 
 
-def _read_metrics(path: Path) -> dict[str, dict[str, Any]]:
+def _read_metrics(path: Path) -> dict[str, Score]:
     """Reads the metrics that the stage score wrote, by their names."""
     read = read_json(path)
     rows = [row for row in read if isinstance(row, dict)] if isinstance(read, list) else []
     if not rows or not all(row.get(SEAL) == seal(row) for row in rows):
         raise RecipeError(f"{path} is not what the stage score wrote (it changed since): run the stage score again.")
-    return {row["name"]: row for row in rows}
+    return {row.name: row for row in _checked(rows, list[Score], path)}
 
 
 def read_test_texts(result: Result) -> list[list[str]]:

@@ -78,6 +78,43 @@ def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> 
         read_results([tmp_path / "results"])
 
 
+#: bytes that are written over others, at a distance from those that begin an archive's list of files or its first file
+DAMAGES = {
+    "compression": (b"PK\1\2", 10, b"\x63\0"),
+    "encrypted": (b"PK\1\2", 8, b"\1\0"),
+    "LZMA": (b"PK\3\4", 48, b"\xff"),  # its properties, after the header, the name and their version and size
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_archive_that_zipfile_cannot_read_is_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "results" / "sinusoidal.zip"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("seed1/test.hyp", "some text " * 99)
+    begin, distance, new = DAMAGES[damage]
+    data = bytearray(path.read_bytes())
+    at = data.index(begin) + distance
+    data[at : at + len(new)] = new
+    path.write_bytes(data)
+    for given in (path, path.parent):
+        result = CliRunner().invoke(group, ["compare", str(given)])
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+        assert f"Error: {path} is no archive of kept results" in result.stderr
+
+
+def test_a_broken_archive_of_something_else_is_passed_over(tmp_path: Path, output: Path) -> None:
+    assert keep(output, tmp_path / "results").exit_code == 0
+    wanted = CliRunner().invoke(group, ["compare", str(tmp_path / "results")]).stdout
+    (tmp_path / "results" / "folder.zip").mkdir()
+    broken = tmp_path / "results" / "download.zip"
+    broken.write_text("<html>not found</html>")
+    result = CliRunner().invoke(group, ["compare", str(tmp_path / "results")])
+    assert (result.exit_code, result.stdout) == (0, wanted)
+    note = f"Note: {broken} is passed over, because it is no archive of kept results (File is not a zip file).\n"
+    assert result.stderr == note
+
+
 @pytest.mark.parametrize("where", ["output/kept", "."])
 def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, output: Path, where: str) -> None:
     before = files_of(output)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import shutil
 import statistics
@@ -355,6 +356,7 @@ def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None
         ("test.COMET.scores", "0.5\n", "line 1"),
         ("test.COMET.scores", "# comet\nx\n", "each line after it one number"),
         ("test.COMET.scores", "# comet\n1\n", "1 scores"),
+        ("test.COMET.scores", "# comet\n1e308\n1e308\n", "each line after it one number"),
         ("test.BLEU.scores", "# x\n1\n", "give the file another name"),
         ("test.tok. BLEU.scores", "# x\n1\n", "give the file another name"),
     ],
@@ -367,6 +369,60 @@ def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str, wor
     assert str(error.value).startswith(str(path))
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("seed",), "x", "`$.seed`"),
+        (("seed",), math.nan, "`$.seed`"),
+        (("seed",), 1.5, "`$.seed`"),
+        (("seed",), 1 << 70, "`$.seed`"),
+        (("pair",), "xaxb", "`$.pair`"),
+        (("flags",), [], "`$.flags`"),
+        (("flags", "clipping-distance"), [2], "`$.flags[...]`"),
+        (("made_from", "prepare"), 3, "`$.made_from.prepare`"),
+    ],
+)
+def test_a_field_of_another_type_is_one_sentence(copy: Path, path: tuple[str, ...], value: object, words: str) -> None:
+    change(one(copy, "distance-2"), *path, value=value)
+    result = compare(copy)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith(f"Error: {one(copy, 'distance-2') / 'experiment.json'} is ")
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("metric", "change_of", "words"),
+    [
+        (0, {"score": 1e308}, "`$[0].score`"),
+        (0, {"score": "41"}, "`$[0].score`"),
+        (0, {"confidence_var": math.nan}, "`$[0].confidence_var`"),
+        (0, {"translation": 3}, "`$[0].translation`"),
+        (0, {"name": "chrF2"}, "BLEU"),
+        (1, {"signature": None}, "`$[1].signature`"),
+    ],
+)
+def test_a_score_of_another_type_is_one_sentence(
+    copy: Path, metric: int, change_of: dict[str, object], words: str
+) -> None:
+    for directory in seeds(copy):
+        scores = json.loads((directory / "test.sacrebleu.json").read_text())
+        scores[metric] |= change_of
+        write_scores(directory, scores)
+    result = compare(copy)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith(f"Error: {seeds(copy)[0] / 'test.sacrebleu.json'} is ")
+    assert words in result.stderr
+
+
+def test_a_test_set_with_a_blank_in_its_name_is_refused(copy: Path) -> None:
+    """Names with a blank are those of parts of test sets and of all of them together."""
+    for file in one(copy, "distance-2").glob("test.*"):
+        file.rename(file.with_name(file.name.replace("test", "news, 2014")))
+    result = compare(one(copy, "distance-2"), one(copy, "sinusoidal"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "news, 2014.sacrebleu.json: a test set's name has no blanks: rename its files." in result.stderr
 
 
 @pytest.mark.parametrize("kind", ["hyp", "ref"])
