@@ -1,13 +1,22 @@
 """Tables of pooled results, with notes that explain the numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
 from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, TER, TOKENIZED, csv_name, splits_at_blanks, tokenized_name
+from posenc_experiments.evaluation.metrics import (
+    BLEU,
+    CHRF,
+    TER,
+    TOKENIZED,
+    column_of,
+    csv_name,
+    splits_at_blanks,
+    tokenized_name,
+)
 from posenc_experiments.evaluation.names import heading
 from posenc_experiments.evaluation.pooling import COMPARED, Comparison, full_name, groups_of, metrics_of, scored, title
 from posenc_experiments.evaluation.report import Report, Table, number
@@ -32,8 +41,9 @@ def p_note(tests: int) -> str:
 
 
 def _test_of(rows: pd.DataFrame) -> Comparison | None:
-    """How comparable rows were tested; None if they were not."""
-    return next((one for one in rows["tested"] if one is not None), None)
+    """How comparable rows are tested; None if there is nothing to test."""
+    test: Comparison | None = rows["comparison"].iloc[0] if len(rows) > 1 else None
+    return test
 
 
 def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
@@ -41,27 +51,40 @@ def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
     columns = {"experiment": list(rows["shown"])}
     if any(len(seeds) > 1 for seeds in rows["seeds"]):
         columns["seeds"] = [str(len(seeds)) for seeds in rows["seeds"]]
-    columns |= metric_columns(rows, records, None if test is None else test.metric)
+    last = {}
     if test is not None:
-        columns["difference"] = ["baseline" if row["is_baseline"] else difference(row) for row in records]
+        last["difference"] = ["baseline" if row["is_baseline"] else difference(row) for row in records]
         for header, key in (("p", "holm_p_value"), ("one seed's p", "one_seed_p_value")):
             if rows[key].notna().any():
-                columns[header] = [number(value, ".3f") for value in rows[key]]
-    columns["parameters"] = [number(value, ",.0f") for value in rows["parameters"]]
-    columns["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
-    return columns
+                last[header] = [number(value, ".3f") for value in rows[key]]
+    last["parameters"] = [number(value, ",.0f") for value in rows["parameters"]]
+    last["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
+    metrics = metric_columns(rows, records, (*columns, *last), None if test is None else test.metric)
+    return columns | metrics | last
 
 
 def metric_columns(
-    rows: pd.DataFrame, records: Iterable[Mapping[Any, Any]], tested: str | None = None
+    rows: pd.DataFrame, records: Sequence[Mapping[Any, Any]], taken: Collection[str], tested: str | None = None
 ) -> dict[str, list[str]]:
-    """The cells of the metrics that some rows have, of all records; chrF and the like have no error unless tested."""
-    return {
-        _tokenized_name(rows) if name == TOKENIZED else name: [
-            scored(one, name) if name in (BLEU, TOKENIZED, tested) else number(one.get(name), ".2f") for one in records
+    """The cells of the metrics that some rows have, of all records; chrF and the like have no error unless tested.
+
+    A metric whose name is taken by another column of the table is headed `metric:NAME`.
+    """
+    columns = {}
+    for name in metrics_of(rows):
+        header = _tokenized_name(rows) if name == TOKENIZED else column_of(name) if name in taken else name
+        columns[header] = [
+            (scored(one, name) if name in (BLEU, TOKENIZED, tested) else number(one.get(column_of(name)), ".2f"))
+            + (f" ({one[column_of(name, 'seeds')]} of {len(one['seeds'])} seeds)" if lacks(one, name) else "")
+            for one in records
         ]
-        for name in metrics_of(rows)
-    }
+    return columns
+
+
+def lacks(row: Mapping[Any, Any], metric: str) -> bool:
+    """Whether some seeds of a row have a metric, and others do not."""
+    found = row.get(column_of(metric, "seeds"))
+    return found is not None and found < len(row["seeds"])
 
 
 def difference(row: Any) -> str:
@@ -91,14 +114,15 @@ def _data(rows: pd.DataFrame) -> pd.DataFrame:
     metrics = list(dict.fromkeys([CHRF, TOKENIZED, *metrics_of(rows)]))
     metrics.remove(BLEU)
     columns = [*GROUP, "setup", "experiment", "arch", "flags", "seeds", BLEU, f"{BLEU} interval", f"{BLEU} spread"]
-    columns += [*metrics, "parameters", "words_per_second", "metric", *COMPARED]
-    columns += [*(f"{name} signature" for name in (BLEU, *metrics)), "fingerprint", "verified"]
+    columns += [*map(column_of, metrics), "parameters", "words_per_second", "metric", *COMPARED]
+    columns += [*(column_of(name, "signature") for name in (BLEU, *metrics)), "fingerprint", "verified"]
+    columns += [column_of(name, "seeds") for name in partial_metrics(rows)]
     return written.reindex(columns=columns).rename(columns=csv_name)
 
 
 def _signatures(rows: pd.DataFrame) -> dict[str, str]:
     """The signature of each metric, which comparable rows share."""
-    return {name: rows[f"{name} signature"].dropna().iloc[0] for name in metrics_of(rows)}
+    return {name: rows[column_of(name, "signature")].dropna().iloc[0] for name in metrics_of(rows)}
 
 
 def _tokenized_name(rows: pd.DataFrame) -> str:
@@ -118,6 +142,8 @@ def notes(rows: pd.DataFrame) -> list[str]:
         found.append(f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}.")
     if several:
         found.append("Several seeds: mean ± standard deviation over the seeds.")
+    if partial := partial_metrics(rows):
+        found.append(f"(... of ... seeds): the mean of the seeds that have {' or '.join(partial)}; the others lack it.")
     if TOKENIZED in signatures:
         found.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
     if "|case:lc|" in signatures[BLEU]:
@@ -133,7 +159,14 @@ def notes(rows: pd.DataFrame) -> list[str]:
             f"Not verified: {', '.join(unverified)}; the translations or references that were scored are missing."
         )
     found += [f"Reference: {one}" for one in dict.fromkeys(one for row in rows["references"] for one in row)]
-    return [*found, *(f"{name}: {one}" for name in signatures for one in rows[f"{name} signature"].dropna().unique())]
+    for name in signatures:
+        found += [f"{name}: {one}" for one in rows[column_of(name, "signature")].dropna().unique()]
+    return found
+
+
+def partial_metrics(rows: pd.DataFrame) -> list[str]:
+    """The metrics that only some seeds of a row have."""
+    return [name for name in metrics_of(rows) if any(lacks(row, name) for row in rows.to_dict("records"))]
 
 
 def _test_notes(rows: pd.DataFrame) -> Iterable[str]:

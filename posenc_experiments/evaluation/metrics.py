@@ -13,6 +13,10 @@ ALL_TESTS = "all tests"
 BY_LENGTH = "longer half of the sources less the shorter"
 #: the metrics of SacreBLEU, by their names in its output
 SACREBLEU_NAMES = {"BLEU": BLEU, "chrF2": CHRF, "chrF2++": CHRF_WORDS, "TER": TER}
+#: the metrics of the stage score; other tools compute others
+OWN = (BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED)
+#: how the columns of other tools' metrics begin
+OTHER = "metric:"
 #: seed of the bootstrap, SacreBLEU's default
 BOOTSTRAP_SEED = 12345
 #: of all intervals
@@ -26,8 +30,18 @@ def tokenized_name(kind: str) -> str:
     return f"{TOKENIZED} ({TOKENIZED_KINDS[kind]})"
 
 
+def column_of(metric: str, what: str = "") -> str:
+    """The column of pooled rows for a metric, or for its interval, spread, signature or seeds.
+
+    Another tool's metric may have any name without a blank, so `metric:` keeps it apart from the other columns.
+    """
+    return f"{'' if metric in OWN else OTHER}{metric} {what}".rstrip()
+
+
 def csv_name(column: str) -> str:
-    """The name in a CSV of a column of pooled rows: `bleu_interval`."""
+    """The name in a CSV of a column of pooled rows: `bleu_interval`; another tool's metric keeps its name."""
+    if column.startswith(OTHER):
+        return column
     return column.replace(TOKENIZED, "tokenized BLEU historical").replace(" ", "_").lower()
 
 

@@ -8,7 +8,15 @@ import pandas as pd
 
 from posenc_experiments.base.markers import write_text
 from posenc_experiments.evaluation.comparison import metric_columns, notes
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, csv_name, tokenized_name
+from posenc_experiments.evaluation.metrics import (
+    BLEU,
+    CHRF,
+    PAPER_METRICS,
+    TOKENIZED,
+    column_of,
+    csv_name,
+    tokenized_name,
+)
 from posenc_experiments.evaluation.paper_table import TableRow
 from posenc_experiments.evaluation.pooling import groups_of, metrics_of, pooled_seeds
 from posenc_experiments.evaluation.report import Report, Table, number
@@ -56,14 +64,14 @@ def _columns(lines: Sequence[Line], rows: pd.DataFrame) -> dict[str, list[str]]:
     columns = {"row": [line["row"] for line in lines]}
     if len({line["pair"] for line in lines}) > 1:
         columns["pair"] = [line["pair"] for line in lines]
-    columns |= metric_columns(rows, lines)
+    last = {}
     if any(line["paper"] is not None for line in lines):
         decimals = 1 if "historical" in {line["metric"] for line in lines} else 2  # as in the papers
-        columns["paper"] = [number(line["paper"], f".{decimals}f") for line in lines]
-        columns["difference"] = [number(line["difference"], "+.2f") for line in lines]
+        last["paper"] = [number(line["paper"], f".{decimals}f") for line in lines]
+        last["difference"] = [number(line["difference"], "+.2f") for line in lines]
     if any(line["missing"] for line in lines):
-        columns["missing"] = [line["missing"] for line in lines]
-    return columns
+        last["missing"] = [line["missing"] for line in lines]
+    return columns | metric_columns(rows, lines, (*columns, *last)) | last
 
 
 def _notes(lines: Sequence[Line], rows: pd.DataFrame) -> list[str]:
@@ -74,17 +82,17 @@ def _notes(lines: Sequence[Line], rows: pd.DataFrame) -> list[str]:
     for group in groups_of(rows) if len(rows) else ():
         found += notes(group)
     for metric in metrics_of(rows):
-        if rows[f"{metric} signature"].nunique() > 1:
+        if rows[column_of(metric, "signature")].nunique() > 1:
             found.append(f"Warning: the {metric} signatures differ, so these scores are not comparable.")
     return list(dict.fromkeys(found))
 
 
 def _data(lines: Sequence[Line], rows: pd.DataFrame) -> pd.DataFrame:
     """The data of the CSV."""
-    metrics, errors = list(dict.fromkeys((BLEU, CHRF, TOKENIZED, *metrics_of(rows)))), ("", " interval", " spread")
+    metrics, errors = list(dict.fromkeys((BLEU, CHRF, TOKENIZED, *metrics_of(rows)))), ("", "interval", "spread")
     columns = ["row", "pair", "test", "conf", "experiment", "seeds", "metric", "score"]
-    columns += [f"{metric}{what}" for metric in metrics for what in errors]
-    columns += ["paper", "difference", "missing", *(f"{metric} signature" for metric in metrics)]
+    columns += [column_of(metric, what) for metric in metrics for what in errors]
+    columns += ["paper", "difference", "missing", *(column_of(metric, "signature") for metric in metrics)]
     written = [line | {"seeds": " ".join(map(str, line["seeds"]))} for line in lines]
     return pd.DataFrame(written, columns=columns, dtype=object).rename(columns=csv_name)
 

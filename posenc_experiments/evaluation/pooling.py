@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError, meant
-from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
+from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, OTHER, TOKENIZED, column_of
 from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import all_differences, holm, resample, sacrebleu_p
@@ -43,7 +43,8 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
         - corpus, pair, test, setup, name, arch, encoding, flags, variant, seeds (a list), directories (of the seeds),
           shown (its name in a table);
         - METRIC (the mean over seeds), METRIC interval (half the width of the 95 % bootstrap interval of a single
-          seed), METRIC spread (the standard deviation, n - 1, over several seeds), METRIC signature, for each metric;
+          seed), METRIC spread (the standard deviation, n - 1, over several seeds), METRIC signature, METRIC seeds (how
+          many have it), for each metric, as `column_of` names them;
         - depends_on, environments (of the seeds), fingerprint, parameters, words_per_second, references, verified;
         - those that `compared` adds, which are None without a test.
 
@@ -53,7 +54,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
-    untested = dict.fromkeys([*COMPARED, "tested", "tests", "pooling", "is_baseline"])
+    untested = dict.fromkeys([*COMPARED, "tested", "tests", "pooling", "is_baseline", "comparison"])
     pooled = [untested | pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
     groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
@@ -77,22 +78,23 @@ def pooled_seeds(results: pd.DataFrame) -> dict[str, Any]:
     row |= {"references": list(seeds["reference"].dropna())}
     for metric, scores in results.groupby("metric", sort=False):
         values, interval = list(scores["score"]), float(scores["interval"].iloc[0])
-        row[metric] = statistics.fmean(values)
-        row[f"{metric} interval"] = interval if len(seeds) == 1 and interval == interval else None
-        row[f"{metric} spread"] = statistics.stdev(values) if len(values) > 1 else None
-        row[f"{metric} signature"] = scores["signature"].iloc[0]
+        row[column_of(metric)] = statistics.fmean(values)
+        row[column_of(metric, "interval")] = interval if len(seeds) == 1 and interval == interval else None
+        row[column_of(metric, "spread")] = statistics.stdev(values) if len(values) > 1 else None
+        row[column_of(metric, "signature")] = scores["signature"].iloc[0]
+        row[column_of(metric, "seeds")] = len(values)
     return row
 
 
 def metrics_of(rows: pd.DataFrame) -> list[str]:
     """The names of the metrics that a row has, in the order of columns."""
     signed = [name for name in rows if name.endswith(" signature") and rows[name].notna().any()]
-    return [name.removesuffix(" signature") for name in signed]
+    return [name.removesuffix(" signature").removeprefix(OTHER) for name in signed]
 
 
 def scored(row: Any, metric: str = BLEU) -> str:
     """A metric of a row with its error: `38.71 ± 0.13`; empty if it has none."""
-    value, spread, interval = (row.get(f"{metric}{what}") for what in ("", " spread", " interval"))
+    value, spread, interval = (row.get(column_of(metric, what)) for what in ("", "spread", "interval"))
     error = interval if spread is None else spread
     return "" if value is None else f"{value:.2f}" if error is None else f"{value:.2f} ± {error:.2f}"
 
@@ -200,10 +202,10 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     settings is possible: there is only SacreBLEU's p-value, of the first seed of both.
 
     Returns:
-        The rows with the columns `tested` (the Comparison; None for the baseline and rows without a test), difference
-        (of the means), difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with Holm's
-        correction), tests (the number that the correction counts), equivalent (whether the difference is shown to be
-        within the margin), is_baseline, pooling (if the variance over seeds was to be pooled), one_seed_p_value.
+        The rows with the columns `comparison`, `tested` (the same; None for the baseline and rows without a test),
+        difference (of the means), difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with
+        Holm's correction), tests (the number that the correction counts), equivalent (whether the difference is shown
+        to be within the margin), is_baseline, pooling (if the variance over seeds was to be pooled), one_seed_p_value.
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
@@ -238,4 +240,4 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
         of_one = None if rows["test"][0] == BY_LENGTH else sacrebleu_p(*(side[0] for side in sides))
         tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": of_one, "tested": test}
     columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
-    return rows.assign(**columns.where(columns.notna(), None), is_baseline=rows.index == baseline)
+    return rows.assign(**columns.where(columns.notna(), None), is_baseline=rows.index == baseline, comparison=test)

@@ -19,7 +19,7 @@ from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
 from posenc_experiments.evaluation.differences import apart
 from posenc_experiments.evaluation.kept import unpacked
-from posenc_experiments.evaluation.metrics import BLEU, SACREBLEU_NAMES, TOKENIZED
+from posenc_experiments.evaluation.metrics import BLEU, OWN, SACREBLEU_NAMES, TOKENIZED
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
     HYPOTHESES,
@@ -231,10 +231,11 @@ def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> d
     metrics = {ours: found[name] for name, ours in SACREBLEU_NAMES.items() if name in found}
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
-    for path in [] if own_only else sorted(files.directory.glob(f"{test}.*.{SENTENCES}")):
-        name = path.name.removeprefix(f"{test}.").removesuffix(f".{SENTENCES}")
-        if name in (*metrics, TOKENIZED):
+    for name, path in ({} if own_only else _other_scores(files, test)).items():
+        if name in OWN:
             raise RecipeError(f"{path}: '{name}' is a metric of the stage score: give the file another name.")
+        if not re.fullmatch(r"\S+", name):
+            raise RecipeError(f"{path}: '{name}' is no name of a metric without blanks: give the file another name.")
         signature, values = read_sentence_scores(path)
         translations = files.test_file(test, HYPOTHESES)
         if translations.is_file() and len(values) != (lines := len(read_lines(translations))):
@@ -243,6 +244,18 @@ def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> d
             )
         metrics[name] = Score(name, statistics.fmean(values), signature, sentences=path)
     return metrics
+
+
+def _other_scores(files: ExperimentDirectory, test: str) -> dict[str, Path]:
+    """The files of other tools' scores of a test set by metric; with `test.b` too, `test.b.COMET.scores` is its own."""
+    kinds = (SACREBLEU, HYPOTHESES)
+    tests = {path.name.removesuffix(f".{kind}") for kind in kinds for path in files.test_files([kind])}
+    found = {}
+    for path in sorted(files.test_files([SENTENCES])):
+        name = path.name.removesuffix(f".{SENTENCES}")
+        if test == max((one for one in tests if name.startswith(f"{one}.")), key=len, default=None):
+            found[name.removeprefix(f"{test}.")] = path
+    return found
 
 
 def read_sentence_scores(path: Path) -> tuple[str, list[float]]:

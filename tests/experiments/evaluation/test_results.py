@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -342,6 +343,57 @@ def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None
     assert [row["verified"] for row in csv_of(pooled(copy))] == ["no", "yes", "yes"]
 
 
+def give_scores(directory: Path, metric: str, mean: float, test: str = "test") -> None:
+    """Writes the scores of another tool."""
+    lines = (directory / f"{test}.hyp").read_text().count("\n")
+    (directory / f"{test}.{metric}.scores").write_text(f"# {metric} 1.0\n" + f"{mean}\n" * lines)
+
+
+def test_a_metric_that_some_seeds_lack_says_how_many_have_it(copy: Path) -> None:
+    give_scores(seeds(copy)[1], "COMET", 0.7)
+    rows = pooled(copy)
+    text = report(rows).format("text")
+    assert re.search(r"^sinusoidal +2 .* 0.70 \(1 of 2 seeds\) ", text, re.MULTILINE)
+    assert "(... of ... seeds): the mean of the seeds that have COMET; the others lack it.\n" in text
+    assert [row["metric:COMET seeds"] for row in csv_of(rows)] == ["", "", "1"]
+    give_scores(seeds(copy)[0], "COMET", 0.5)
+    assert "0.60 " in (text := text_of(copy))
+    assert "of 2 seeds" not in text
+    # only the baseline has the metric: no row can be tested, and the note says so
+    text = text_of(copy, baseline="sinusoidal", metric="COMET")
+    assert "Not tested, because not all seeds have COMET: shaw-k0, shaw-k2.\n" in text
+
+
+@pytest.mark.parametrize(
+    "metric", ["seeds", "shown", "parameters", "signature", "BLEU_signature", "difference", "comet", "metric"]
+)
+def test_a_metric_may_have_the_name_of_a_column(copy: Path, metric: str) -> None:
+    for number, directory in enumerate(seeds(copy)):
+        give_scores(directory, metric, 0.25 + number)
+    text = text_of(copy, baseline="sinusoidal", metric=metric)
+    line = next(line for line in text.splitlines() if line.startswith("sinusoidal"))
+    assert re.search(r" 2 .* 0.75 ± 0.71 .* baseline .* 307,968 ", line)
+    assert f"\n{metric}: {metric} 1.0\n" in text
+    header = text.splitlines()[2].split("  ")
+    assert len([one for one in header if one.strip() == metric]) == 1
+    row = csv_of(pooled(copy))[2]
+    assert (row[f"metric:{metric}"], row[f"metric:{metric} signature"]) == ("0.75", f"{metric} 1.0")
+    assert (row["seeds"], row["parameters"], row["bleu_signature"][:6]) == ("1 2", "307968", "nrefs:")
+
+
+def test_scores_are_of_the_test_set_with_the_longest_name(copy: Path) -> None:
+    """Names may hold dots: `test.b.COMET.scores` is of `test.b`, even if that is translated only."""
+    directory = one(copy, "distance-2")
+    shutil.copy(directory / "test.hyp", directory / "test.b.hyp")
+    give_scores(directory, "COMET", 0.1, "test.b")
+    give_scores(directory, "v2.COMET", 0.2)
+    assert list(read_results([directory])["metric"]) == [BLEU, CHRF, "v2.COMET"]
+    shutil.copy(directory / "test.sacrebleu.json", directory / "test.b.sacrebleu.json")
+    found = read_results([directory])[["test", "metric", "score"]].iloc[2:]
+    assert ["test.b", "COMET", pytest.approx(0.1)] in found.to_numpy().tolist()
+    assert len(found) == 4
+
+
 # refusals
 
 
@@ -359,6 +411,7 @@ def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None
         ("test.COMET.scores", "# comet\n1e308\n1e308\n", "each line after it one number"),
         ("test.BLEU.scores", "# x\n1\n", "give the file another name"),
         ("test.tok. BLEU.scores", "# x\n1\n", "give the file another name"),
+        ("test.BLEU signature.scores", "# x\n1\n", "give the file another name"),
     ],
 )
 def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str, words: str) -> None:

@@ -119,8 +119,8 @@ def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
         assert f"difference: {metric} less that of shaw-k2" in result.stdout
     words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", "COMET", "--format", "csv"]
     rows = list(csv.DictReader(CliRunner().invoke(group, words).stdout.splitlines()))
-    assert [float(row["comet"]) for row in rows] == pytest.approx([0.7, 0.9])
-    assert rows[0]["comet_signature"] == "wmt22-comet-da|version:2.2"
+    assert [float(row["metric:COMET"]) for row in rows] == pytest.approx([0.7, 0.9])
+    assert rows[0]["metric:COMET signature"] == "wmt22-comet-da|version:2.2"
     assert all(float(row["ter"]) >= 0 and row["chrf++"] for row in rows)
 
 
