@@ -112,7 +112,7 @@ def _of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
         for directory, value in zip(results["directory"], results[column], strict=True):
             if value != first[column]:
                 raise RecipeError(
-                    f"{first['directory']} and {directory} have different {column.replace('_', '-')}s "
+                    f"{first['directory']} and {directory} differ in {column.replace('_', '-')} "
                     f"({first[column] or 'none'} and {value or 'none'}): analyse them apart."
                 )
     chosen = test or first["test"]

@@ -49,10 +49,13 @@ def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Esti
     """Estimates the cost of each table of the recipes.
 
     Raises:
-        RecipeError: a training has no number of updates.
+        RecipeError: a directory has no tables, or a training no number of updates.
     """
     for folder in recipes:
-        for path in sorted((folder / "tables").glob("*.tsv")):
+        tables = sorted((folder / "tables").glob("*.tsv"))
+        if not tables:
+            raise RecipeError(f"{folder} has no tables/*.tsv: name the directory of a recipe with tables of papers.")
+        for path in tables:
             trainings = {(row.pair, row.conf, row.experiment) for row in read_table(folder, path.stem).rows}
             hours = words = 0.0
             for _, conf, _ in trainings:

@@ -1,5 +1,7 @@
 """Tables with notes as text, Markdown or LaTeX, and their data as CSV."""
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,9 @@ FORMATS = ("text", "markdown", "csv", "latex")
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 #: what tabulate does not write for LaTeX; two hyphens of a flag would be a dash
 _LATEX = {"±": r"$\pm$", "≈": r"$\approx$", "--": "-{}-"}
+
+#: what a spreadsheet takes as the beginning of a formula; flags have no sign with which it could compute
+_FORMULA, _FLAGS = re.compile(r"[=+\-@\t\r]"), re.compile(r"--[a-z][\w., /-]*")
 
 
 def number(value: float | None, form: str) -> str:
@@ -30,9 +35,13 @@ class Table:
 
     def render(self, style: str) -> str:
         """The table with its title and notes, as text, Markdown or LaTeX (with the package booktabs)."""
+        clean = _in_markdown if style == "markdown" else _in_one_line
+        bar = "&#124;" if style == "markdown" else "|"
+        columns = [[clean(one).replace("|", bar) for one in (name, *cells)] for name, cells in self.columns.items()]
+        headers, *rows = zip(*columns, strict=True)
         grid = tabulate(
-            list(zip(*self.columns.values(), strict=True)),
-            list(self.columns),
+            rows,
+            headers,
             tablefmt=_TABULATE[style],
             disable_numparse=True,
             colalign=[
@@ -40,9 +49,9 @@ class Table:
                 for place, header in enumerate(self.columns)
             ],
         )
-        title = f"**{self.title}**" if style == "markdown" and self.title else self.title
+        title = f"**{clean(self.title)}**" if style == "markdown" and self.title else clean(self.title)
         bullet = "- " if style == "markdown" and len(self.notes) > 1 else ""
-        notes = "\n".join(bullet + note for note in self.notes)
+        notes = "\n".join(bullet + clean(note) for note in self.notes)
         if style == "latex":
             for character, command in _LATEX.items():
                 grid = grid.replace(character, command)
@@ -61,5 +70,28 @@ class Report:
     def format(self, style: str) -> str:
         """The report in one of FORMATS."""
         if style == "csv":
-            return str(self.data.to_csv(index=False, lineterminator="\n"))
+            rows = csv.reader(io.StringIO(self.data.to_csv(index=False, lineterminator="\n"), newline=""))
+            text = io.StringIO(newline="")
+            csv.writer(text, lineterminator="\n").writerows([list(map(_not_computed, row)) for row in rows])
+            return text.getvalue()
         return "\n".join(table.render(style) for table in self.tables)
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _in_markdown(text: str) -> str:
+    """The text in one line, in which Markdown sees neither HTML nor an entity."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", _in_one_line(text)))
+
+
+def _not_computed(cell: str) -> str:
+    """A cell of a CSV, with an apostrophe if a spreadsheet would compute it; a number stays a number."""
+    if not _FORMULA.match(cell) or _FLAGS.fullmatch(cell):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

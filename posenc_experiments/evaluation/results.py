@@ -18,7 +18,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
 from posenc_experiments.evaluation.differences import apart
-from posenc_experiments.evaluation.kept import unpacked
+from posenc_experiments.evaluation.kept import note, unpacked
 from posenc_experiments.evaluation.metrics import BLEU, OWN, SACREBLEU_NAMES, TOKENIZED
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
@@ -141,10 +141,16 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
                 rows[one.resolve()] = list(read_experiment(one, data_dir))
         if not any(rows[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
+    if unscored := [str(one) for one, found in rows.items() if not found]:
+        note(f"left out, because they have no scores: {', '.join(unscored)}.")
     table = pd.DataFrame([row for found in rows.values() for row in found], dtype=object)
     # A cell without a value is None, but NaN in columns of numbers.
     numbers = {"score": float, "interval": float, "words_per_second": float, "valid_loss": float}
     table = table.where(table.notna(), None).astype({**numbers, "seed": int, "verified": bool})
+    for _, seeds in table.groupby(["corpus", "pair", "setup", "name", "fingerprint"], sort=False, dropna=False):
+        for directory, own in seeds.groupby("directory", sort=False):
+            if lacking := sorted(set(seeds["test"]) - set(own["test"])):
+                note(f"{directory} has no scores of {', '.join(lacking)}, which another seed has.")
     return table.assign(variant=_variants(table))
 
 

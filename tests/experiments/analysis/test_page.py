@@ -173,7 +173,7 @@ def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -
     about = json.loads(path.read_text())
     about["made_from"]["prepare"] = {**about["made_from"].get("prepare", {}), "train_max_words": 13}
     path.write_text(json.dumps(about))
-    assert "have different train-max-words" in call(copy, "--no-models", "--output", copy / "page.html").output
+    assert "differ in train-max-words" in call(copy, "--no-models", "--output", copy / "page.html").output
     assert call(path.parent, "--no-models", "--output", copy / "page.html").exit_code == 0
     record = record_of(path.parent)
     assert record["settings"]["train_max_words"] == 13

@@ -394,6 +394,39 @@ def test_scores_are_of_the_test_set_with_the_longest_name(copy: Path) -> None:
     assert len(found) == 4
 
 
+@pytest.mark.parametrize("name", ["=1+2", "+1 1", "-1 1", "@SUM(1)", "--sum(A1)", "=cmd|' /C calc'!A0"])
+def test_no_cell_of_the_csv_is_a_formula(copy: Path, name: str) -> None:
+    change(one(copy, "distance-2"), "name", value=name)
+    row = csv_of(pooled(copy, baseline="shaw-k0"))[1]
+    assert row["experiment"] == f"'{name}"
+    assert float(row["bleu"]) > 0
+    assert row["flags"] == "--clipping-distance 2"
+    change(one(copy, "distance-2"), "name", value="-0.5")
+    assert csv_of(pooled(copy))[1]["experiment"] == "-0.5"
+
+
+def test_names_end_neither_a_cell_nor_a_line(copy: Path) -> None:
+    change(one(copy, "distance-2"), "name", value="a|b<img src=x>\n&lt;c")
+    change(one(copy, "distance-2"), "corpus", value="quick\n<b>start")
+    (one(copy, "distance-2") / "test.hyp").unlink()
+    text = text_of(one(copy, "distance-2"), style="markdown")
+    assert text.startswith("**quick &lt;b>start xa-xb test**\n\n| experiment ")
+    assert "\n| a&#124;b&lt;img src=x> &amp;lt;c |" in text
+    assert "\n- Not verified: a|b&lt;img src=x> &amp;lt;c; " in text
+    assert "\na|b<img src=x> &lt;c  " in text_of(one(copy, "distance-2"))
+
+
+def test_missing_scores_are_noted(copy: Path) -> None:
+    """A seed without scores, or without those of one test set."""
+    first, second = seeds(copy)
+    shutil.copy(first / "test.hyp", first / "other.hyp")
+    shutil.copy(first / "test.sacrebleu.json", first / "other.sacrebleu.json")
+    assert compare(copy).stderr == f"Note: {second} has no scores of other, which another seed has.\n"
+    (second / "test.sacrebleu.json").unlink()
+    result = compare(copy)
+    assert (result.exit_code, result.stderr) == (0, f"Note: left out, because they have no scores: {second}.\n")
+
+
 # refusals
 
 
