@@ -175,7 +175,18 @@ def copy_source(directory: Path) -> Path:
 def test_a_wheel_brings_the_recipes_and_runs_them_in_any_directory(tmp_path: Path) -> None:
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, "."]
+    build: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        tmp_path,
+        ".",
+    ]
     subprocess.run(build, cwd=copy_source(tmp_path), check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -245,7 +256,7 @@ def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None
     train: list[str | Path] = [Path(python).parent / "fairseq-train", data, "--user-dir", path]
     trained = run([*train, *arch, "--cpu", "--optimizer", "adam"], tmp_path)
     assert trained.returncode == 0, trained.stderr
-    average = [Path(python).parent / "fairseq-posenc", "average", "-o", "averaged.pt", "checkpoints/checkpoint_last.pt"]
-    averaged = run(average, tmp_path)
+    average: list[str | Path] = [Path(python).parent / "fairseq-posenc", "average", "-o", "averaged.pt"]
+    averaged = run([*average, "checkpoints/checkpoint_last.pt"], tmp_path)
     assert averaged.returncode == 0, averaged.stderr
     assert (tmp_path / "averaged.pt").exists()

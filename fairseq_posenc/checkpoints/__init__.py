@@ -1,6 +1,7 @@
 """Loads checkpoints without running code from them, and averages them in the memory of two models.
 
-All loading uses ``weights_only=True``, which torch 2.10 has made safe; :mod:`.allowed` lists the types that a file may contain.
+All loading uses ``weights_only=True``, which is safe from torch 2.10 on; :mod:`.allowed` lists the types that a file
+may contain.
 """
 
 from ..errors import CheckpointError

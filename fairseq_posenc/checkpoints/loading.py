@@ -60,11 +60,11 @@ def load_checkpoint(path: StrPath, *, mapped: bool = True) -> dict[str, Any]:
 
 @functools.cache  # once per process
 def _warn_of_old_torch() -> None:
-    """Warns that the unpickler of torch before 2.10 is no protection (CVE-2026-24747; before 2.6 also CVE-2025-32434)."""
+    """Warns that torch's unpickler before 2.10 is no protection (CVE-2026-24747; before 2.6 also CVE-2025-32434)."""
     if TorchVersion(torch.__version__) < "2.10":
         logger.warning(
-            "a crafted checkpoint can run code in torch %s, although it is loaded with weights_only: load only files that "
-            "you trust, or install torch 2.10 or later",
+            "a crafted checkpoint can run code in torch %s, although it is loaded with weights_only: load only files "
+            "that you trust, or install torch 2.10 or later",
             torch.__version__,
         )
 
