@@ -222,7 +222,7 @@ def change_source(root: Path) -> None:
     [
         (change_source, [], "have different sources for test: they cannot be compared"),
         (lambda root: (one(root, "sinusoidal") / "test.src").unlink(), [], "test.src is missing"),
-        (change_pair, [], "different pairs"),
+        (change_pair, [], "differ in pair (xa-xb and a-b): analyse them apart"),
         (None, ["--test", "test9"], "has no scores of test9; there are test"),
         (None, ["--baseline", "nope"], "--baseline nope"),
         (None, ["--output", "."], "--output . is a directory"),
