@@ -17,7 +17,7 @@ from posenc_experiments.evaluation.metrics import (
     splits_at_blanks,
     tokenized_name,
 )
-from posenc_experiments.evaluation.names import heading
+from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.pooling import COMPARED, Comparison, full_name, groups_of, metrics_of, scored, title
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import GROUP
@@ -28,7 +28,7 @@ from posenc_experiments.experiment.versions import as_list
 def report(rows: pd.DataFrame) -> Report:
     """Tables of what `pool` made, one for each corpus, pair and test set."""
     tables = [
-        Table(_columns(group), [*notes(group), *_test_notes(group)], heading(title(group), group["name"]))
+        Table(_columns(group), [*notes(group), *_test_notes(group)], title(group), split_shared(group["name"])[1])
         for group in groups_of(rows)
     ]
     return Report(tables, _data(rows))

@@ -1,7 +1,7 @@
 """Names of rows as tables and figures show them: what all rows share stands above a table, not in their names."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 def split_shared(names: Iterable[str]) -> tuple[list[str], str]:
@@ -16,9 +16,3 @@ def split_shared(names: Iterable[str]) -> tuple[list[str], str]:
     if len(set(short)) < len(set(whole)):
         return whole, ""
     return short, " ".join(shared)
-
-
-def heading(title: str, names: Sequence[str]) -> str:
-    """What stands above a table: its title, and on a second line the flags that all names of its rows share."""
-    shared = split_shared(names)[1]
-    return f"{title}\nAll rows: {shared}" if shared else title

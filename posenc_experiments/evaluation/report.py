@@ -26,11 +26,12 @@ def number(value: float | None, form: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the cells of each column by its header, a title, and notes that explain the numbers."""
+    """A table: the cells of each column by its header, notes that explain the numbers, a title, and shared flags."""
 
     columns: Mapping[str, Iterable[str]]
     notes: Sequence[str]
     title: str = ""
+    shared: str = ""  # the flags that all rows have
     left: int = 1  # the number of columns that are aligned to the left: the first ones, and "missing"
 
     def render(self, style: str) -> str:
@@ -50,6 +51,8 @@ class Table:
             ],
         )
         title = f"**{clean(self.title)}**" if style == "markdown" and self.title else clean(self.title)
+        if self.shared:
+            title += ("\n\n" if style == "markdown" else "\n") + f"All rows: {clean(self.shared)}"
         bullet = "- " if style == "markdown" and len(self.notes) > 1 else ""
         notes = "\n".join(bullet + clean(note) for note in self.notes)
         if style == "latex":

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[3]
-RECIPE = ["--recipe", f"{ROOT}/recipes/quickstart", "--gpus", "0", "--dry-run"]
+RECIPE = ["quickstart", "--gpus", "0", "--dry-run"]
 #: command lines, to which a test adds the path of a file
 FILES = [
     ["average", f"{ROOT}/README.md", "--output"],

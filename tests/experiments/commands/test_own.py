@@ -109,7 +109,7 @@ def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path
     for side in ("en", "de"):
         (text / f"test.{side}").unlink()
     said = run(text)
-    assert "mine en-de test_2016\n" in said
+    assert "mine en-de test_2016\nAll rows: " in said
     (directory,) = (tmp_path / "output/mine/en-de").glob("sinusoidal-????????/seed1")
     assert (directory / "test_2016.ref").read_bytes() == (text / "test_2016.de").read_bytes()
     (only,) = load_checkpoint(directory / "averaged.pt")["extra_state"]["averaged_from"]
