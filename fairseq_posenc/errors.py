@@ -9,7 +9,7 @@ from types import TracebackType
 
 try:
     from hydra.errors import CompactHydraException
-except ImportError:  # without fairseq, which brings hydra, the encodings work too
+except Exception:  # the encodings work without fairseq, which brings hydra, or with one that cannot be imported
     CompactHydraException = Exception  # type: ignore[misc,assignment]
 
 #: environment variable that, set to 1, makes commands print the traceback of a refusal

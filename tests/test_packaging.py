@@ -50,15 +50,15 @@ def test_prints_only_the_directory_from_anywhere(tmp_path: Path) -> None:
     assert result.stdout == f"{ROOT / 'fairseq_posenc'}\n"
 
 
-@pytest.mark.parametrize("contents", ["", "raise ValueError('mutable default')"])
-def test_a_fairseq_that_cannot_work_is_refused_in_one_sentence(tmp_path: Path, contents: str) -> None:
-    """An old one, and one that this Python cannot import."""
+def test_a_fairseq_that_is_too_old_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "fairseq/models").mkdir(parents=True)
-    (tmp_path / "fairseq/__init__.py").write_text(contents)
+    (tmp_path / "fairseq/__init__.py").touch()
     (tmp_path / "fairseq/models/__init__.py").touch()
     result = run([sys.executable, "-c", "import fairseq_posenc"], tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert result.returncode == 1
-    assert result.stderr.splitlines()[-1].startswith("ImportError: fairseq_posenc needs Python 3.10 or later, torch")
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("ImportError: fairseq_posenc needs Python 3.10 or later, torch")
+    assert message.endswith("brings one that fits.")
 
 
 # requirements
