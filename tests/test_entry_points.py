@@ -133,6 +133,14 @@ def test_fp16_on_a_cpu_is_refused_in_a_sentence(data, tmp_path):
     posenc_train(data, tmp_path, SHAW, "--memory-efficient-fp16")
 
 
+def test_without_the_plugin_a_checkpoint_ends_in_the_error_that_the_page_explains(data, shaw):
+    run = generate(data, shaw[0] / "checkpoint_last.pt", check=False)
+    assert run.returncode != 0
+    message = "UnpicklingError: Weights only load failed"
+    assert message in run.stderr
+    assert message in (PACKAGE.parent / "docs" / "fairseq.md").read_text(encoding="utf-8")
+
+
 def test_validate_uses_every_pair(data, shaw):
     run = run_fairseq(
         "validate",

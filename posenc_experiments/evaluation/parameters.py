@@ -38,8 +38,8 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
         vocabulary: entries of each language's dictionary, fairseq's four special ones included.
 
     Returns:
-        The architecture, the encodings of encoder and decoder, what `count` finds, and the share of position parameters
-        in the total, in %.
+        The architecture, the encodings of encoder and decoder, what `count` finds, the share of position parameters in
+        the total, in %, and the vocabulary.
 
     Raises:
         FlagError: there is no such architecture, or no model can be built with these flags.
@@ -58,7 +58,8 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
     source, target = (encoding_of(args, side) for side in SIDES)
     counts = count(model)
     share = 100 * sum(counts[part] for part in PARTS) / counts["total"]
-    return {"arch": arch, "source_encoding": source, "target_encoding": target, **counts, "share": share}
+    described = {"arch": arch, "source_encoding": source, "target_encoding": target, **counts}
+    return {**described, "share": share, "vocabulary": vocabulary}
 
 
 def count(model: Any) -> dict[str, int]:
@@ -79,9 +80,10 @@ def count(model: Any) -> dict[str, int]:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Report:
-    """A report with one row for each model."""
+    """A report with one row for each model; all have the same vocabulary."""
     encodings = [dict.fromkeys((row["source_encoding"], row["target_encoding"])) for row in rows]
     columns = {"architecture": [row["arch"] for row in rows], "encoding": list(map(", ".join, encodings))}
     columns |= {part: [f"{row[part]:,}" for row in rows] for part in (*PARTS, "total")}
     columns["share"] = [f"{row['share']:.3f}" for row in rows]
-    return Report([Table(columns, [NOTE], left=2)], pd.DataFrame(rows))
+    assumed = f"The dictionary of each language is taken to have {rows[0]['vocabulary']:,} entries (--vocabulary)."
+    return Report([Table(columns, [NOTE, assumed], left=2)], pd.DataFrame(rows))

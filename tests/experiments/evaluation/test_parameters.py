@@ -109,6 +109,15 @@ def test_the_command_prints_the_table():
     assert result.stdout == parameters.report([parameters.describe(arch, flags, 100) for arch in archs]).format("csv")
 
 
+def test_the_command_says_which_vocabulary_it_assumes():
+    assert "The dictionary of each language is taken to have 32,768 entries (--vocabulary)." in (
+        describe("transformer_shaw_tiny").stdout
+    )
+    assert (
+        describe("transformer_shaw_tiny", "--vocabulary", "77", "--format", "csv").stdout.splitlines()[1][-3:] == ",77"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
