@@ -15,8 +15,8 @@ LONG = (
     *(f"experiments/evaluation/test_{name}.py" for name in ("benchmark", "parameters", "together")),
     "experiments/experiment/test_check_flags.py",
     *(f"experiments/workflow/test_{name}.py" for name in ("continued", "pipeline")),
-    *(f"test_{name}.py" for name in ("augmentation", "check_gpu", "checks", "entry_points", "imports", "live")),
-    *(f"test_{name}.py" for name in ("model", "packaging", "setup", "starts", "training")),
+    *(f"test_{name}.py" for name in ("augmentation", "check_gpu", "checks", "cookbook", "entry_points", "imports")),
+    *(f"test_{name}.py" for name in ("live", "model", "packaging", "setup", "starts", "training")),
 )
 
 
