@@ -175,19 +175,8 @@ def copy_source(directory: Path) -> Path:
 def test_a_wheel_brings_the_recipes_and_runs_them_in_any_directory(tmp_path: Path) -> None:
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
-    build: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        tmp_path,
-        ".",
-    ]
-    subprocess.run(build, cwd=copy_source(tmp_path), check=True)
+    build = ["pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), "."]
+    subprocess.run([sys.executable, "-m", *build], cwd=copy_source(tmp_path), check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
@@ -235,8 +224,9 @@ def test_pip_install_alone_runs_a_recipe_and_own_text_from_anywhere(tmp_path: Pa
     empty.mkdir()
     few = ["--set", "corpus.generator-options=--seed 1 --train 200 --valid 20 --test 20"]
     short = ["--gpus", "0", "--experiments", "shaw-k2", "--set", "train.max-update=4"]
-    for words in (["run", "quickstart", *few], ["own", "--text", text, "--pair", "en-de"]):
-        called = run([command, *words, *short], empty)
+    for words in (["run", "quickstart", *few], ["own", "--text", str(text), "--pair", "en-de"]):
+        call: list[str | Path] = [command, *words, *short]
+        called = run(call, empty)
         assert called.returncode == 0, called.stdout + called.stderr
         assert re.search(r"\nshaw-k2 +\d", called.stdout)
     made = {str(path.relative_to(empty).parent.parent.parent) for path in empty.rglob("averaged.pt")}
