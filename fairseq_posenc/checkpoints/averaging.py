@@ -47,9 +47,9 @@ def average_checkpoints(
         `output`.
 
     Raises:
-        CheckpointError: there is nothing to average; a file cannot be loaded or is damaged; a parameter is NaN or
-            infinite; the files differ in parameter names, shapes or dtypes, or are not of one training (settings of
-            the model, seed, batches, optimization, data); or the output is a device, or cannot be written.
+        CheckpointError: there is nothing to average; a file is named twice, cannot be loaded or is damaged; a parameter
+            is NaN or infinite; the files differ in parameter names, shapes or dtypes, or are not of one training
+            (settings of the model, seed, batches, optimization, data); or the output is a device, or cannot be written.
     """
     sources, output = [Path(path) for path in paths], Path(output)
     if not sources:
@@ -57,6 +57,7 @@ def average_checkpoints(
     _require_file(output)
     if output.resolve() in [source.resolve() for source in sources]:
         raise CheckpointError(f"{output} is one of the checkpoints to average; choose another output.")
+    _check_different(sources)
     first = load_checkpoint(sources[0])
     model = copy.copy(first["model"])  # with the versions of modules, which load_state_dict reads
     owners = _owners(model)
@@ -66,6 +67,8 @@ def average_checkpoints(
         for name in dict.fromkeys(owners.values())
         if model[name].is_floating_point()
     }
+    if not sums:
+        raise CheckpointError(f"{sources[0]} has no parameters to average: name a checkpoint of a model.")
     newest: dict[str, Any] = {}
     for source in sources:
         report(source)
@@ -90,6 +93,17 @@ def average_checkpoints(
     }
     _write({**newest, "model": model, "extra_state": extra}, output)
     return output
+
+
+def _check_different(sources: list[Path]) -> None:
+    """Refuses a file that is named twice, also by a link or in another spelling: it would count twice."""
+    seen: dict[tuple[int, int], Path] = {}
+    for source in filter(Path.is_file, sources):
+        status = source.stat()
+        file = (status.st_dev, status.st_ino)
+        if file in seen:
+            raise CheckpointError(f"{source} and {seen[file]} are one file: name each checkpoint once.")
+        seen[file] = source
 
 
 def _check_same(

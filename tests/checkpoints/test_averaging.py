@@ -130,6 +130,9 @@ def signed(distance: int) -> Change:
     return lambda state: state["model"].update(position_version=record, flag=torch.tensor([True, False]))
 
 
+RECORD = {"position_version": encode_signature({"encoding": "shaw", "clipping_distance": 8})}
+
+
 def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_path: Path) -> None:
     first, second = altered("1.pt", signed(8)), altered("2.pt", signed(8))
     model = load_checkpoint(average_checkpoints([first, second], tmp_path / "mean.pt"))["model"]
@@ -279,6 +282,22 @@ def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path)
         assert says in refusal(paths, to)
     assert pipe.is_fifo()
     assert Path("/dev/full").is_char_device()
+
+
+def test_a_file_counts_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, link, hard = trained / "checkpoint1.pt", tmp_path / "link.pt", tmp_path / "hard.pt"
+    link.symlink_to(first)
+    os.link(first, hard)
+    monkeypatch.chdir(trained)
+    for again in (first, Path("checkpoint1.pt"), trained / ".." / trained.name / "checkpoint1.pt", link, hard):
+        message = refusal([first, trained / "checkpoint2.pt", again], tmp_path / "mean.pt")
+        assert f"{again} and {first} are one file: name each checkpoint once" in message
+
+
+@pytest.mark.parametrize("change", [lambda state: state.update(model={}), lambda state: state.update(model=RECORD)])
+def test_a_checkpoint_without_parameters(altered: Callable[..., Path], tmp_path: Path, change: Change) -> None:
+    path = altered("empty.pt", change)
+    assert f"{path} has no parameters to average: name a checkpoint of a model" in refusal([path], tmp_path / "mean.pt")
 
 
 # ---- memory and interruption
