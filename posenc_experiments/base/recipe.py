@@ -1,5 +1,6 @@
 """The contents of a recipe as dataclasses, which say what values are allowed."""
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, fields
@@ -57,6 +58,7 @@ class Section:
         for one in fields(self):
             value, key = getattr(self, one.name), one.name.replace("_", "-")
             least, choices = one.metadata.get("least"), one.metadata.get("choices")
+            require(not isinstance(value, float) or math.isfinite(value), key, f"'{value}' is not a finite number")
             require(least is None or value >= least, key, f"'{value}' is not a number of at least {least}")
             allowed = not choices or value in choices or value == one.default
             require(allowed, key, f"'{value}' is not one of {', '.join(choices or ())}")

@@ -8,6 +8,7 @@ import click
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.commands.model_options import cpu_option, data_option
+from posenc_experiments.commands.number_types import Count
 from posenc_experiments.experiment.experiment import Experiment
 
 
@@ -42,7 +43,7 @@ from posenc_experiments.experiment.experiment import Experiment
 @click.option("--pair", metavar="en-de", help="Source and target language of --checkpoint.")
 @click.option(
     "--sentences",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="N",
     help="Models read N, spread over the test set.  [default: all]",
 )

@@ -25,6 +25,7 @@ import torch
 import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.markers import require_output, write_json
+from posenc_experiments.commands.number_types import Count
 from posenc_experiments.evaluation.benchmark import CLOCKS, MEASURES, PRECISIONS, SIZES, Result, Settings, measure
 from posenc_experiments.evaluation.report import Table
 from posenc_experiments.experiment.versions import environment
@@ -84,27 +85,25 @@ def table(results: Sequence[Result]) -> str:
 @click.option("--size", type=click.Choice(list(SIZES)), default="base", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--precision", type=click.Choice(list(PRECISIONS)), default="fp32", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads of torch.  [default: torch's own choice]")
+@click.option("--threads", type=Count(), help="CPU threads of torch.  [default: torch's own choice]")
 @click.option(
     "--rounds",
-    type=click.IntRange(min=1),
+    type=Count(),
     default=9,
     show_default=True,
     help="Measured rounds of one batch; one more comes first, to warm up.",
 )
-@click.option(
-    "--tokens", type=click.IntRange(min=8), default=2048, show_default=True, help="Tokens of a batch in each language."
-)
+@click.option("--tokens", type=Count(8), default=2048, show_default=True, help="Tokens of a batch in each language.")
 @click.option(
     "--sentences",
-    type=click.IntRange(min=1),
+    type=Count(),
     default=32,
     show_default=True,
     help="Sentences of a batch in generation, which has beam 5.",
 )
 @click.option(
     "--lengths",
-    type=Several(click.IntRange(min=2)),
+    type=Several(Count(2)),
     default="32,512",
     show_default=True,
     help="Tokens of a sentence, for time, memory, operations and kernels.",

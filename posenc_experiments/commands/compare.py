@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.markers import require_output
+from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.commands.options import choose_seeds
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
 from posenc_experiments.evaluation.report import FORMATS
@@ -19,7 +20,7 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.option("--metric", default=BLEU, show_default=True, help="The metric that is tested against the baseline.")
 @click.option(
     "--margin",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     help="Marks rows that differ from the baseline by less, such as 0.5.",
 )
 @click.option("--pool-variance", is_flag=True, help="Tests with one variance over seeds for all rows.")

@@ -9,6 +9,7 @@ import logging
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.commands.number_types import Count
 from posenc_experiments.evaluation.report import FORMATS
 
 
@@ -16,7 +17,7 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.argument("archs", nargs=-1, required=True, metavar="ARCH... [-- FLAGS...]")
 @click.option(
     "--vocabulary",
-    type=click.IntRange(min=5),
+    type=Count(5),
     default=32768,
     show_default=True,
     help="Entries of each language's dictionary, fairseq's four special ones included.",

@@ -15,6 +15,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.settings import conf_in, read_recipe
+from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.evaluation.paper_table import read_table
 
 MEASURED = "wmt_en_de"  # the size of the model whose words/s are given
@@ -75,7 +76,7 @@ def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Esti
 @click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--words-per-second",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     required=True,
     help="Target words/s of one GPU in training transformer_wmt_en_de (d 512, ffn 2048).",
 )

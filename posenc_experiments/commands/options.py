@@ -15,6 +15,7 @@ from posenc_experiments.base.markers import require_directory
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Hardware, Run, Session
 from posenc_experiments.base.settings import words
+from posenc_experiments.commands.number_types import Count
 from posenc_experiments.jobs.slurm import parse_slurm
 
 SLURM_CPUS = 8
@@ -58,24 +59,24 @@ OPTIONS = [
     ),
     click.option(
         "--gpus",
-        type=click.IntRange(min=0),
+        type=Count(0),
         help="GPUs of this machine to use, 0 for the CPU; all if left out. With slurm: GPUs of one job, unless "
         "--gpus-per-job is given.",
     ),
     click.option(
         "--gpus-per-job",
-        type=click.IntRange(min=1),
+        type=Count(),
         help="GPUs of one training; if fewer than --gpus, several trainings run at a time.  [default: run: as many as "
         "train.batch-tokens has max-tokens for, table: 1]",
     ),
     click.option(
         "--cpus",
-        type=click.IntRange(min=1),
+        type=Count(),
         help=f"CPU threads or processes, all if left out. With slurm: those of one job, {SLURM_CPUS} if left out.",
     ),
     click.option(
         "--jobs",
-        type=click.IntRange(min=0),
+        type=Count(0),
         help="Experiments at a time. On the CPU they share --cpus; 1 if left out, 0 for one per CPU. With slurm: jobs "
         "in the queue at a time, all if left out.",
     ),
@@ -86,9 +87,7 @@ OPTIONS = [
         metavar="KEY=VALUE",
         help="A parameter of SLURM's jobs, such as partition=gpu or time=1440 (minutes). May be repeated.",
     ),
-    click.option(
-        "--processes", type=click.IntRange(min=1), help="Training processes on a CPU; with GPUs there is one per GPU."
-    ),
+    click.option("--processes", type=Count(), help="Training processes on a CPU; with GPUs there is one per GPU."),
     click.option(
         "--precision",
         type=click.Choice(["fp32", "fp16", "bf16"]),

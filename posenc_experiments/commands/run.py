@@ -10,6 +10,7 @@ from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
 from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe, words
 from posenc_experiments.commands.analyse import analyse_run
+from posenc_experiments.commands.number_types import Count
 from posenc_experiments.commands.options import Call, Command, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments
@@ -69,12 +70,10 @@ RUN_OPTIONS = [
         show_default=True,
         help=f"first..last or a list of: {', '.join(STAGES)}.",
     ),
-    click.option(
-        "--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines that train together."
-    ),
+    click.option("--nodes", type=Count(), default=1, show_default=True, help="Machines that train together."),
     click.option(
         "--node-rank",
-        type=click.IntRange(min=0),
+        type=Count(0),
         default=0,
         show_default=True,
         help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",

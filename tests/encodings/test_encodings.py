@@ -366,7 +366,7 @@ def test_inputs_that_do_not_fit_are_refused():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("shawl", {}, "no position encoding 'shawl'; use one of .*shaw"),
+        ("shawl", {}, r"no position encoding 'shawl' \(did you mean shaw\?\); use one of .*shaw"),
         ("shaw", {"clipping_distance": -1}, "--clipping-distance .* -1"),
         ("shaw", {"clipping_distance": 4.5}, "--clipping-distance 4.5: .*number"),
         ("shaw", {"position_sharing": "heads"}, "--position-sharing .*none, head, layer, all"),
@@ -383,6 +383,7 @@ def test_inputs_that_do_not_fit_are_refused():
         ("deberta", {"max_distance": 64}, "--max-distance .* deberta without --position-buckets"),
         ("deberta", {"content_to_position": False, "position_to_content": False}, "--position-to-content .*nopos"),
         ("deberta", {"position_buckets": 8, "clipping_distance": 4}, "--clipping-distance .* with --position-buckets"),
+        ("linformer", {"projection_length": 99999999999}, "--projection-length 99999999999: must be at most 16777216"),
         ("t5", {"bias_gain": "nan"}, "--bias-gain 'nan': must be auto or a positive number"),
         ("shaw", {"bias_gain": 2}, "--bias-gain has no meaning for shaw"),
         ("rotary", {"urpe": True}, "--urpe has no meaning for rotary"),
@@ -391,6 +392,20 @@ def test_inputs_that_do_not_fit_are_refused():
 def test_bad_options_are_refused_in_one_sentence(name, options, message):
     with pytest.raises(ValueError, match=message):
         build_encoding(name, num_heads=2, head_dim=4, **options)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_no_number_of_any_encoding_is_infinite_or_nan(value):
+    numbers = [
+        (name, key)
+        for name, cls in ENCODINGS.items()
+        for key, kind in cls.options.items()
+        if isinstance(kind.default, (int, float)) and not isinstance(kind.default, bool)
+    ]
+    assert {"rotary_fraction", "rotary_ntk_scale", "fire_threshold", "clipping_distance"} <= {key for _, key in numbers}
+    for name, key in [*numbers, ("t5", "bias_gain")]:
+        with pytest.raises(ValueError, match=key.replace("_", "[-_]")):
+            build_encoding(name, num_heads=2, head_dim=4, **{key: value})
 
 
 def test_registry_refuses_duplicate_names_and_other_classes():

@@ -52,14 +52,14 @@ def integer(value: Any) -> int:
 
 
 @cache  # so that equal parsers are one, and options of one name can be compared
-def whole(least: int, most: int | None = None) -> Callable[[Any], int]:
-    """A parser of whole numbers of at least ``least``, and at most ``most`` if it is given."""
+def whole(least: int, most: int = 2**24) -> Callable[[Any], int]:
+    """A parser of whole numbers from ``least`` to ``most``: beyond 2**24, positions are not exact in fp32."""
 
     def parse(value: Any) -> int:
         number = integer(value)
         if number < least:
             raise ValueError(f"must be {least} or more, not {number}")
-        if most is not None and number > most:
+        if number > most:
             raise ValueError(f"must be at most {most}, not {number}")
         return number
 
