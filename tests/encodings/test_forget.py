@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention.observing import attentions, observing
@@ -66,3 +67,15 @@ def test_gates_are_summed_in_single_precision():
     _, weights = attend(x[:, :, -1:], x, x, encoding, need_weights=True)
     expected = 30 * math.log(1 / (1 + math.exp(-5)))
     assert float((weights[0, 0, 0, -31] / weights[0, 0, 0, -1]).log().detach()) == pytest.approx(expected, abs=0.02)
+
+
+def test_cable_is_forget_with_negated_gates():
+    """Veisi et al. (2025) add the sum of -softplus(W x + b) over the tokens from key to query."""
+    encoding, (q, k, v) = make(bidirectional=False), inputs()
+    x = torch.randn(2, LENGTH, HEADS * DIM, dtype=torch.float64)
+    of_tokens = -F.softplus(F.linear(x, -encoding.gates.weight, -encoding.gates.bias)).cumsum(1).transpose(1, 2)
+    future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    logits = q @ k.mT / math.sqrt(DIM) + of_tokens[..., None] - of_tokens[..., None, :]
+    expected = logits.masked_fill(future, -math.inf).softmax(-1) @ v
+    found, _ = attend(q, k, v, encoding, attn_mask=future, layer_input=x)
+    torch.testing.assert_close(found, expected)
