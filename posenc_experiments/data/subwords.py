@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,6 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Prepare
 
 BATCH = 2_000  # lines held at once
-END = "\N{END OF PROOF}"  # a token that no text has
 THREADS = 16  # fixed, because the model file records it and must not depend on the machine
 
 
@@ -110,6 +110,38 @@ class SentencePiece(Subwords):
         return str(self.model.decode(tokens))
 
 
+_SLASH = (r"(?<=\w) / (?=\w)", "/")
+_FINNISH_ENDINGS = "[nt]|t?[aä]|ss[aä]|st[aä]|n[aä]|ll[aä]|lt[aä]|lle|ksi|iin|een|h[uyaoö]n"
+#: what sacremoses leaves apart in these languages: patterns, and what replaces them; raise DETOKENIZATION with a change
+APART = {
+    "cs": [_SLASH, (r"(?<=\d): (?=\d)", ":"), (r"(?<=\w) '(?=\w)", "'")],
+    "fi": [_SLASH, (rf"(?<=[A-ZÅÄÖ\d]): (?=(?:{_FINNISH_ENDINGS})\b)", ":")],  # EU:n, of the EU
+    "fr": [_SLASH, (r"(?<=\w) ’ (?=\w)", "’")],
+    "ru": [_SLASH, (r"« ", "«"), (r" »", "»")],
+}
+#: counts the changes of APART and of how Czech is joined, for the identity of translations
+DETOKENIZATION = 2
+
+
+def detokenizer(language: str) -> Callable[[list[str]], str]:
+    """A function that joins Moses' tokens to a sentence: sacremoses, without faults of its rules for some languages."""
+    import sacremoses
+
+    moses, end = sacremoses.MosesDetokenizer(lang=language), ""
+    if language == "cs":
+        # If a sentence ends with a number and a full stop, sacremoses joins each of its numbers with the word before:
+        # so another word ends it. The rule that reads this attribute ends in a TypeError.
+        end, moses.IS_FRENCH_CONRTACTION = "x", re.compile("(?!)")
+
+    def detokenize(tokens: list[str]) -> str:
+        sentence = str(moses.detokenize([*tokens, end])).removesuffix(end).rstrip()
+        for pattern, joined in APART.get(language, []):
+            sentence = re.sub(pattern, joined, sentence)
+        return sentence
+
+    return detokenize
+
+
 class SubwordNmt(Subwords):
     """Sennrich et al. 2016: byte-pair encoding of Moses tokens, as in older recipes."""
 
@@ -122,9 +154,7 @@ class SubwordNmt(Subwords):
         with open(directory / self.file, encoding="utf-8") as file:
             self.bpe = apply_bpe.BPE(file)
         self.tokenizer = sacremoses.MosesTokenizer(lang=language)
-        self.detokenizer = sacremoses.MosesDetokenizer(lang=language)
-        # sacremoses joins a Czech number to the word before if the *sentence* ends in a number and a full stop
-        self.end = [END] if language == "cs" else []
+        self.detokenize = detokenizer(language)
 
     @classmethod
     def learn(cls, directory: Path, lines: Iterable[tuple[str, str]], settings: Prepare) -> None:
@@ -142,7 +172,7 @@ class SubwordNmt(Subwords):
 
     def decode(self, tokens: list[str]) -> str:
         text = " ".join(tokens).replace("@@ ", "").removesuffix("@@")
-        return str(self.detokenizer.detokenize([*text.split(), *self.end])).removesuffix(END).rstrip()
+        return self.detokenize(text.split())
 
 
 METHODS = {"sentencepiece": SentencePiece, "subword-nmt": SubwordNmt, "none": Subwords}
@@ -151,6 +181,11 @@ METHODS = {"sentencepiece": SentencePiece, "subword-nmt": SubwordNmt, "none": Su
 def load(directory: Path, language: str, settings: Prepare) -> Subwords:
     """Loads the subwords learnt into `directory`, for one language."""
     return METHODS[settings.subwords](directory, language, settings)
+
+
+def detokenization(language: str, settings: Prepare) -> dict[str, int]:
+    """The detokenization in the identity of translations into a language; nothing where it never changed."""
+    return {"detokenization": DETOKENIZATION} if settings.subwords == "subword-nmt" and language in APART else {}
 
 
 def of_other_form(lines: Iterable[str], settings: Prepare) -> list[int]:

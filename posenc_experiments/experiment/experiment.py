@@ -23,7 +23,7 @@ from posenc_experiments.base.languages import local_reference, require_tokenizer
 from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import prepared
+from posenc_experiments.data import prepared, subwords
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.fairseq_flags import (
@@ -225,18 +225,17 @@ class Experiment(ExperimentDirectory):
         return {} if generate.average == 1 else {"average": generate.average, **by}
 
     def translation(self) -> dict[str, Any]:
-        """The settings of averaging and search, as scores record them."""
+        """The settings of averaging, search and detokenization, as scores record them."""
         recipe = self.run.recipe
         flags = normalized(without_hardware(recipe.generate.flags))
         flags.pop("batch_size", None)  # does not change the translation of a sentence
         if "lm_path" in flags and Path(flags["lm_path"]).is_file():
             flags["lm_path"] = _hash_of(Path(flags["lm_path"]))
-        if self.run.target == "cs" and recipe.prepare.subwords == "subword-nmt":
-            flags["detokenizer"] = 2  # the first joined numbers to the word before
         if recipe.generate.length_penalty != "power":
             flags["length_penalty"] = recipe.generate.length_penalty
         limit = {key: value for key, value in not_default(recipe.prepare).items() if key == "eval_max_tokens"}
-        return {**self._averaging, **flags, **limit}
+        joined = subwords.detokenization(self.run.target, recipe.prepare)
+        return {**self._averaging, **flags, **limit, **joined}
 
     def inputs(self, stage: str) -> str:
         """The fingerprint of all that the outputs of a stage depend on, the earlier stages included."""

@@ -323,7 +323,10 @@ def moses(tmp_path: Path, language: str) -> subwords.Subwords:
     [
         ("V roce 2009 jich bylo 5, v roce 2012.", "cs"),
         ("Vyrobili 1,5 milionu aut v letech 2010 a 2011.", "cs"),
-        ("Řekl: „Přijde 24. prosince v 10.30.“", "cs"),
+        ("Bylo to 4:0 a 6:51, „takhle,“ řekl O'Malley v 5, 6 a 10.", "cs"),
+        ("Il est passé à 160 km/h, « d’aspirine ».", "fr"),
+        ("Он сказал: «Да», и ушёл (см. «Мир»).", "ru"),
+        ("EU:n jäsenet ja USA:ssa vuonna 2020:een, EU: hän.", "fi"),
         ("", "cs"),
         ("Sie kamen 2009 und 5 im Jahr 2012.", "de"),
     ],
@@ -339,7 +342,7 @@ def test_real_czech_is_joined_to_nearly_the_same_text(tmp_path: Path, shared: Pa
         pytest.skip(f"{path} is missing")
     method, lines = moses(tmp_path, "cs"), list(text.clean_eval_lines(path))
     joined = [method.decode(tokens) for tokens in method.encode(lines)]
-    assert sacrebleu.corpus_bleu(joined, [lines]).score > 99.9  # 99.59 by sacremoses 0.2.0 alone
+    assert sacrebleu.corpus_bleu(joined, [lines]).score > 99.94  # 99.59 by sacremoses 0.2.0 alone
 
 
 def test_pairs_are_dropped_by_length_ratio_and_identity(tmp_path: Path) -> None:
