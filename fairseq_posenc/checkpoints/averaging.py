@@ -6,6 +6,7 @@ import copy
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,4 +175,5 @@ def _write(state: Mapping[str, Any], output: Path) -> None:
             f"{output} cannot be written ({brief(error)}); check the directory, its permissions and free space."
         ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that cannot be written refuses this, too, even if the file is missing
+            temporary.unlink()

@@ -25,7 +25,7 @@ from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
 from fairseq_posenc.encodings.contract.base import overrides
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
-from posenc_experiments.base.markers import require_directory
+from posenc_experiments.base.markers import atomic_path, require_directory
 
 WORDS = ["the", "dog", "that", "I", "saw", "yesterday", "barked", "loudly"]
 HEADS, WIDTH = 4, 16
@@ -151,7 +151,8 @@ def draw(name: str, path: Path) -> None:
             ax.label_outer()
         axes[0].set_ylabel(panels.rows, fontsize=8)
         part.colorbar(image, ax=axes.tolist(), shrink=0.8).ax.tick_params(labelsize=7)
-    figure.savefig(path, dpi=80, bbox_inches="tight", metadata={"Software": None})
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=80, bbox_inches="tight", metadata={"Software": None})
 
 
 @click.command()
@@ -168,7 +169,6 @@ def main(names: tuple[str, ...], output: Path) -> None:
     require_directory(output, "--output")
     for name in names:
         find_encoding(name)
-    output.mkdir(parents=True, exist_ok=True)
     for name in names or ENCODINGS:
         draw(name, output / f"{name}.png")
         click.echo(output / f"{name}.png")

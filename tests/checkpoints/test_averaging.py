@@ -284,6 +284,16 @@ def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path)
     assert Path("/dev/full").is_char_device()
 
 
+def test_a_disk_that_cannot_be_written(trained: Path, tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may make such a disk here")
+    try:
+        assert "mean.pt cannot be written (" in refusal([trained / "checkpoint1.pt"], tmp_path / "mean.pt")
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
 def test_a_file_counts_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, link, hard = trained / "checkpoint1.pt", tmp_path / "link.pt", tmp_path / "hard.pt"
     link.symlink_to(first)
