@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tries the plugin with another Python and fairseq, and prints a row of the table in docs/fairseq.md.
 #   bash scripts/try_fairseq.sh PYTHON FAIRSEQ [PACKAGE...]
-#   bash scripts/try_fairseq.sh python3.10 fairseq==0.12.2 torch==2.6.0 torchaudio==2.6.0 'numpy<1.24'
-#   bash scripts/try_fairseq.sh python3.10 ~/fairseq torch==2.6.0 torchaudio==2.6.0 numpy==2.2.6    # a checkout
+#   bash scripts/try_fairseq.sh python3.10 fairseq==0.12.2 torch==2.14.1 torchaudio==2.11.1 'numpy<1.24'
+#   bash scripts/try_fairseq.sh python3.10 ~/fairseq torch==2.14.1 torchaudio==2.11.1 numpy==2.2.6    # a checkout
 # PACKAGE names the versions that go with it. The environment is temporary, unless ENVIRONMENT=DIR names one to keep: it
 # is made if it does not exist. TESTS="..." are other arguments for pytest than the tests of the core.
 set -euo pipefail
