@@ -18,7 +18,7 @@ print(tuple(output.shape), tuple(weights.shape))
 
 
 @pytest.fixture(scope="module")
-def example() -> str:
+def example():
     section = README.read_text(encoding="utf-8").partition("## In a model of your own")[2]
     return section.partition("```python\n")[2].partition("```")[0]
 
