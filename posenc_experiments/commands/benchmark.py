@@ -85,7 +85,7 @@ def table(results: Sequence[Result]) -> str:
 @click.option("--size", type=click.Choice(list(SIZES)), default="base", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--precision", type=click.Choice(list(PRECISIONS)), default="fp32", show_default=True)
-@click.option("--threads", type=Count(), help="CPU threads of torch.  [default: torch's own choice]")
+@click.option("--threads", type=Count(most=1024), help="CPU threads of torch.  [default: torch's own choice]")
 @click.option(
     "--rounds",
     type=Count(),
