@@ -11,8 +11,6 @@ from ..errors import FlagError
 from .modes import Augmentation, Cape, Random, Shift
 
 MODES = ("shift", "random", "cape")
-#: the longest range; ``random`` draws a number for each of its positions and each sentence
-MOST_POSITIONS = 2**24
 #: the range of ``random`` without tables, the authors'
 RANDOM_RANGE = 2048
 #: the flags of each mode and their defaults; a default of None depends on the encoding
@@ -31,7 +29,7 @@ FLAGS = {
         ("none", *MODES),
     ),
     "position_augmentation_max": Option(
-        whole(1, MOST_POSITIONS),
+        whole(1),
         f"K of --position-augmentation shift, 500 by default; of random the length of "
         f"the range, {RANDOM_RANGE} by default, or that of the encoding's tables",
     ),

@@ -51,16 +51,20 @@ def integer(value: Any) -> int:
         raise ValueError(f"must be a whole number, not {value!r}") from None
 
 
+#: the largest number of an option: whole numbers beyond it are not exact in single precision, as positions are
+MOST = 2**24
+
+
 @cache  # so that equal parsers are one, and options of one name can be compared
-def whole(least: int, most: int = 2**24) -> Callable[[Any], int]:
-    """A parser of whole numbers from ``least`` to ``most``: beyond 2**24, positions are not exact in fp32."""
+def whole(least: int) -> Callable[[Any], int]:
+    """A parser of whole numbers from ``least`` to MOST."""
 
     def parse(value: Any) -> int:
         number = integer(value)
         if number < least:
             raise ValueError(f"must be {least} or more, not {number}")
-        if number > most:
-            raise ValueError(f"must be at most {most}, not {number}")
+        if number > MOST:
+            raise ValueError(f"must be at most {MOST}, not {number}")
         return number
 
     return parse
