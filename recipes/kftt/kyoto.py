@@ -94,8 +94,6 @@ def main() -> None:
     parser.add_argument("--first", type=int, help="keep only so many pairs of train, for a short try")
     parser.add_argument("output", type=Path, help="an empty directory")
     args = parser.parse_args()
-    if not args.output.is_dir():
-        sys.exit(f"error: {args.output} is not a directory: make it first, or name another")
     text = read_source(args.source) if args.source else read_archive(None)
     files = {name: "".join(f"{line}\n" for line in lines).encode() for name, lines in text.items()}
     for name, wanted in SHA256.items():
