@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 from fairseq import checkpoint_utils, file_utils, utils
 from fairseq.data import data_utils, iterators
 from fairseq.dataclass import utils as dataclass_utils
@@ -172,20 +171,21 @@ def translate_one_shard(convert: Any) -> Any:
     return converted
 
 
-def refuse_fp16_on_a_cpu(convert: Any) -> Any:
-    """Refuses to train by --fp16 on a CPU, for which torch has none of the tensors that fairseq makes."""
+def refuse_fp16_on_a_cpu(build_optimizer: Any) -> Any:
+    """Refuses to train by --fp16 on a CPU, for which torch lacks the tensor that fairseq copies all parameters to."""
+    variants = ("memory_efficient_fp16", "memory_efficient_bf16", "bf16", "amp", "fp16_no_flatten_grads")
 
-    @functools.wraps(convert)
-    def converted(args: Any) -> Any:
-        on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
-        if hasattr(args, "max_update") and on_cpu and args.fp16 and not args.memory_efficient_fp16:
+    @functools.wraps(build_optimizer)
+    def built(trainer: Any) -> None:
+        common = trainer.cfg.common
+        if not trainer.cuda and common.fp16 and not any(getattr(common, name, False) for name in variants):
             raise FlagError(
                 "--fp16 needs a GPU, and this training runs on a CPU: leave it out, or give --bf16 or "
                 "--memory-efficient-fp16."
             )
-        return convert(args)
+        build_optimizer(trainer)
 
-    return converted
+    return built
 
 
 def ignore_dummy_sizes(train_step: Any) -> Any:
@@ -236,7 +236,7 @@ PATCHES: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     # --bf16 implies --tpu, so that no GPU is used, and without PyTorch/XLA it ends in a traceback.
     (dataclass_utils, "convert_namespace_to_omegaconf", allow_bf16_without_tpu),
     # --fp16 on a CPU ends in "Torch not compiled with CUDA enabled".
-    (dataclass_utils, "convert_namespace_to_omegaconf", refuse_fp16_on_a_cpu),
+    (Trainer, "_build_optimizer", refuse_fp16_on_a_cpu),
     # fairseq-generate --num-shards N translates every sentence in each of the N calls.
     (dataclass_utils, "convert_namespace_to_omegaconf", translate_one_shard),
 )

@@ -5,8 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
+import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.model import PositionTransformer
@@ -130,7 +132,12 @@ def test_fp16_on_a_cpu_is_refused_in_a_sentence(data, tmp_path):
     run = posenc_train(data, tmp_path, SHAW, "--fp16", check=False)
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].startswith("Error: --fp16 needs a GPU, and this training runs on a CPU: ")
-    posenc_train(data, tmp_path, SHAW, "--memory-efficient-fp16")
+    for variant in ("--memory-efficient-fp16", "--fp16-no-flatten-grads"):
+        posenc_train(data, tmp_path / variant, SHAW, "--fp16", variant)
+    state, path = load_checkpoint(tmp_path / variant / "checkpoint_last.pt"), tmp_path / "old.pt"
+    state["args"] = Namespace(**vars(state["cfg"]["model"]) | {"fp16": True, "max_update": 2})
+    torch.save(state | {"cfg": None}, path)  # as fairseq before 0.10 saved a training on a GPU
+    assert len(hypotheses(generate(data, path, user_dir=PACKAGE).stdout)) == 9
 
 
 def test_without_the_plugin_a_checkpoint_ends_in_the_error_that_the_page_explains(data, shaw):

@@ -83,7 +83,8 @@ def require_same_batch(experiment: Experiment) -> None:
 
 def require_gpu_of_precision(experiment: Experiment) -> None:
     """RecipeError if the training would run on a CPU with --fp16, which needs a GPU."""
-    if not experiment.run.hardware.gpus and precision(experiment.train_flags) == "fp16":
+    flags = experiment.train_flags
+    if not experiment.run.hardware.gpus and precision(flags) == "fp16" and "fp16-no-flatten-grads" not in flags:
         raise RecipeError(
             f"{experiment.title}: --fp16 needs a GPU, and this call trains on a CPU: give --precision bf16 or fp32."
         )
