@@ -6,7 +6,7 @@
 # The machine has Python 3.12 and PyTorch 2.11 or later (python3, or $PYTHON), with pandas, matplotlib, pytest and the like.
 # What else it lacks is installed from the wheels in DIR into a temporary folder. With a network, these collect them:
 #   pip download --python-version 3.12 --only-binary=:all: --no-deps -d DIR \
-#       've-fairseq==0.12.3' 'hydra-core==1.3.2' 'omegaconf==2.3.0' bitarray msgspec sacremoses submitit tensorboardX
+#       've-fairseq==0.12.3' 'hydra-core==1.3.8' 'omegaconf==2.3.0' bitarray msgspec sacremoses submitit tensorboardX
 #   pip wheel --no-deps -w DIR 'antlr4-python3-runtime==4.9.3' subword-nmt
 # --device cpu goes through all of it on a CPU at tiny sizes, to try the script.
 set -euo pipefail

@@ -146,9 +146,11 @@ def find_recipe(name: str) -> Path:
     packaged = ROOT / "posenc_experiments" / "recipes"  # in an installed wheel
     recipes = packaged if packaged.is_dir() else ROOT / "recipes"
     names = sorted(path.parent.name for path in recipes.glob("*/run.sh"))
-    if name not in names and not Path(name).is_dir():
-        raise RecipeError(f"{name} is no recipe and no directory of one; the recipes are {', '.join(names)}.")
-    return recipes / name if name in names else Path(name)
+    folder = recipes / name if name in names else Path(name).resolve()
+    if not any(folder.glob("*.yaml")):
+        near, all_names = meant(name, names), ", ".join(names)
+        raise RecipeError(f"{name} is no recipe and no directory of one{near}; the recipes are {all_names}.")
+    return folder
 
 
 def conf_in(folder: Path, name: str, where: str) -> Path:

@@ -112,10 +112,10 @@ class SentencePiece(Subwords):
 
 _SLASH = (r"(?<=\w) / (?=\w)", "/")
 _FINNISH_ENDINGS = "[nt]|t?[aä]|ss[aä]|st[aä]|n[aä]|ll[aä]|lt[aä]|lle|ksi|iin|een|h[uyaoö]n"
-#: what sacremoses leaves apart in these languages: patterns, and what replaces them; raise DETOKENIZATION with a change
+#: what sacremoses leaves apart: patterns, and what replaces them. After a change, raise DETOKENIZATION.
 APART = {
-    "cs": [_SLASH, (r"(?<=\d): (?=\d)", ":"), (r"(?<=\w) '(?=\w)", "'")],
-    "fi": [_SLASH, (rf"(?<=[A-ZÅÄÖ\d]): (?=(?:{_FINNISH_ENDINGS})\b)", ":")],  # EU:n, of the EU
+    "cs": [_SLASH, (r"\b(\d{1,2}): (?=\d{1,2}\b)", r"\1:"), (r"(?<=\b[OD]) '(?=[A-Z])", "'")],
+    "fi": [_SLASH, (rf"(?<=[A-ZÅÄÖ\d]): (?=(?:{_FINNISH_ENDINGS})\b(?!\.))", ":")],  # EU:n, of the EU
     "fr": [_SLASH, (r"(?<=\w) ’ (?=\w)", "’")],
     "ru": [_SLASH, (r"« ", "«"), (r" »", "»")],
 }

@@ -1,6 +1,8 @@
 """Archives of kept results: one for each experiment, with a directory for each seed."""
 
+import json
 import lzma
+import os
 import re
 import shutil
 import struct
@@ -11,10 +13,11 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from posenc_experiments.base.errors import OF_FILES, RecipeError
-from posenc_experiments.base.markers import atomic_path
-from posenc_experiments.experiment.layout import ANALYSIS
+from posenc_experiments.base.markers import atomic_path, fingerprint
+from posenc_experiments.experiment.layout import ANALYSIS, SACREBLEU
 
 SUFFIX = ".zip"
 #: how an archive of kept results starts: with a file of a seed
@@ -22,27 +25,46 @@ START = re.compile(rb"PK\x03\x04.{26}seed\d+/", re.DOTALL)
 #: what zipfile raises for damage, encryption and unknown compression; the damage of a bz2 file is an OSError
 UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, struct.error, OSError)
 FOREIGN = "no archive of kept results"
+#: the archives that this process has unpacked, by the paths of their contents
+_ARCHIVES: dict[str, str] = {}
 #: all entries have the oldest date that the format knows, so that equal results make equal archives
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def read(archive: Path) -> dict[str, bytes]:
     """The files of an archive, of which there may be none yet."""
-    if not archive.exists():
+    if not os.path.lexists(archive):
         return {}
-    with zipfile.ZipFile(archive) as opened:
-        return {name: opened.read(name) for name in opened.namelist()}
+    try:
+        if not archive.is_file():
+            raise ValueError("no regular file")
+        with zipfile.ZipFile(archive) as opened:
+            return {name: opened.read(name) for name in opened.namelist()}
+    except UNREADABLE as error:
+        raise RecipeError(f"{archive} is {FOREIGN} ({error}): delete it, or name another directory.") from None
 
 
 def require_same(archive: Path, files: Mapping[str, bytes]) -> None:
-    """RecipeError if an archive has other results of a seed than these; figures of `analyse` may be new."""
+    """RecipeError if an archive has other results of a seed than these, or of another search.
+
+    Figures of `analyse` may be new.
+    """
     kept = read(archive)
-    for name in sorted(files.keys() & kept.keys()):
-        if kept[name] != files[name] and Path(name).name != ANALYSIS:
-            raise RecipeError(
-                f"{archive} has other results of {name.split('/')[0]} than these ({Path(name).name} differs): keep "
-                "these in another directory, or delete the archive to keep these in its place."
-            )
+    different = [name for name in files.keys() & kept.keys() if kept[name] != files[name]]
+    if different := sorted(name for name in different if Path(name).name != ANALYSIS):
+        what = f"other results of {different[0].split('/')[0]} than these ({Path(different[0]).name} differs)"
+    elif len({fingerprint(search) for search in map(_searches, (kept, files)) if search}) > 1:
+        what = "translations by another search than these"
+    else:
+        return
+    raise RecipeError(f"{archive} has {what}: keep these in another directory.")
+
+
+def _searches(files: Mapping[str, bytes]) -> list[Any]:
+    """The settings of the searches that made translations, as their scores record them."""
+    scores = [json.loads(text) for name, text in files.items() if name.endswith(f".{SACREBLEU}")]
+    found = {fingerprint(row.get("translation")): row.get("translation") for rows in scores for row in rows}
+    return [found[key] for key in sorted(found)]
 
 
 def pack(archive: Path, files: Mapping[str, bytes]) -> None:
@@ -64,6 +86,7 @@ def unpacked(path: Path) -> Path:
     archives = [path] if path.is_file() else [one for one in path.rglob(f"*{SUFFIX}") if one.is_file()]
     for archive in archives:
         target = _copy(archive.with_suffix(""))
+        _ARCHIVES[str(target)] = str(archive)
         if not target.is_dir():
             try:
                 with zipfile.ZipFile(archive) as opened:
@@ -77,6 +100,13 @@ def unpacked(path: Path) -> Path:
                         raise RecipeError(f"{archive} is {FOREIGN} ({error}): keep them again.") from None
                 note(f"{archive} is passed over, because it is {FOREIGN} ({error}).")
     return _copy(path.with_suffix("") if path.is_file() else path)
+
+
+def original(text: str) -> str:
+    """A text with the archives' paths in place of those of their temporary contents."""
+    for target, archive in _ARCHIVES.items():
+        text = text.replace(target, archive)
+    return text
 
 
 def note(text: str) -> None:

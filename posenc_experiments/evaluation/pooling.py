@@ -174,21 +174,18 @@ def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
     If no row has it, its name may be any part of the name that tables show, if no other row has that part.
 
     Raises:
-        RecipeError: no row has this name, or several have it.
+        RecipeError: no row has this name, or several of a group have it.
     """
-    has_name = (
-        lambda row: name in (row["shown"], row["name"], long_name(row)),
-        lambda row: name in row["shown"],
-    )
-    for is_named in has_name:
-        found = [
-            (at, number, row) for at, rows in enumerate(groups) for number, row in rows.iterrows() if is_named(row)
-        ]
-        if len({long_name(row) for *_, row in found}) > 1:
-            several = ", ".join(dict.fromkeys(row["shown"] for *_, row in found))
+    whole = [rows.apply(lambda row: name in (row["shown"], row["name"], long_name(row)), axis=1) for rows in groups]
+    part = [rows["shown"].str.contains(name, regex=False) for rows in groups]
+    for named in (whole, part):
+        found = {at: list(rows.index[named[at]]) for at, rows in enumerate(groups) if named[at].any()}
+        shown = [groups[at]["shown"][number] for at, numbers in found.items() for number in numbers]
+        if any(len(numbers) > 1 for numbers in found.values()) or (named is part and len(set(shown)) > 1):
+            several = ", ".join(dict.fromkeys(shown))
             raise RecipeError(f"--baseline {name}: several rows have this in their name; name one of {several}.")
         if found:
-            return {at: number for at, number, _ in found}
+            return {at: number for at, (number,) in found.items()}
     names = list(dict.fromkeys(one for rows in groups for one in rows["shown"]))
     raise RecipeError(
         f"--baseline {name}: there is no such experiment here{meant(name, names)}; there are {', '.join(names)}."

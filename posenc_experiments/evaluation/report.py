@@ -16,7 +16,7 @@ _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 _LATEX = {"±": r"$\pm$", "≈": r"$\approx$", "--": "-{}-"}
 
 #: what a spreadsheet takes as the beginning of a formula; flags have no sign with which it could compute
-_FORMULA, _FLAGS = re.compile(r"[=+\-@\t\r]"), re.compile(r"--[a-z][\w., /-]*")
+_FORMULA, _FLAGS = re.compile(r"[=+\-@\t\r]"), re.compile(r"--[a-z][a-z-]*( [\w., /-]*)?")
 
 
 def number(value: float | None, form: str) -> str:

@@ -117,8 +117,8 @@ class Experiment(ExperimentDirectory):
         """The contents of experiment.json for a training that starts now."""
         recipe = self.run.recipe
         # These distinguish it from the other experiments of its recipe.
-        flags = {**without_hardware({**recipe.overridden, **self.flags}), **self._other_precision}
-        changed = {**without_hardware({**recipe.overridden, **self.run.extra}), **self._other_precision}
+        flags = self._distinguishing({**recipe.overridden, **self.flags})
+        changed = self._distinguishing({**recipe.overridden, **self.run.extra})
         return {
             "corpus": recipe.corpus.name,
             "pair": self.run.pair,
@@ -147,12 +147,14 @@ class Experiment(ExperimentDirectory):
         words = (f"--{name} {flags[name]}" for name in ("max-tokens", "batch-size", "update-freq") if name in flags)
         return f"{self.run.hardware.workers} x {' '.join(words)}"
 
-    @property
-    def _other_precision(self) -> dict[str, str]:
-        """The precision of --precision, if the recipe's is another."""
-        chosen, recipe = self.run.precision, self.run.recipe
-        own = precision({**recipe.model.flags, **recipe.train.flags, **self.flags})
-        return {"precision": chosen} if chosen and not own.endswith(chosen) else {}
+    def _distinguishing(self, given: Flags) -> Flags:
+        """Some flags without those of hardware, and with one name for a precision that is not the recipe's."""
+        recipe = self.run.recipe
+        flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
+        of_recipe = precision(flags.keys() - recipe.overridden.keys() - self.run.extra.keys())
+        chosen = precision(self.train_flags)
+        changed = {"precision": chosen} if chosen != of_recipe else {}
+        return {**with_precision(without_hardware(given), "fp32"), **changed}
 
     @cached_property
     def made_from(self) -> dict[str, Any]:

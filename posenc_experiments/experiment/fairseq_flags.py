@@ -6,7 +6,7 @@ import argparse
 import ast
 import re
 import runpy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
@@ -28,7 +28,7 @@ def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
 
 
-def precision(flags: Mapping[str, Any]) -> str:
+def precision(flags: Collection[str]) -> str:
     """The precision of a training with these flags: fp32, or the flag of another one."""
     return next((name for name in _hardware()["PRECISIONS"] if name in flags), "fp32")
 

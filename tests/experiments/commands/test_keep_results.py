@@ -1,6 +1,7 @@
 """`keep-results` packs results of scored experiments, without paths of the machine."""
 
 import json
+import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import write_command
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.results import read_results, seal
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
@@ -139,6 +140,30 @@ def test_other_results_of_a_kept_seed_are_refused_and_new_figures_kept(tmp_path:
     assert process.stderr.count("\n") == 1
     assert f"{ARCHIVE} has other results of seed1 than these (training.json differs)" in process.stderr
     assert files_of(tmp_path / "results") == before
+
+
+def test_another_search_is_not_kept_beside_the_first(tmp_path: Path, output: Path) -> None:
+    assert keep(output, tmp_path / "results").exit_code == 0
+    before = files_of(tmp_path / "results")
+    (output / HERE).rename((output / HERE).with_name("seed2"))
+    scores = output / HERE.replace("seed1", "seed2") / "test.sacrebleu.json"
+    rows = [row | {"translation": {"beam": 1}} for row in json.loads(scores.read_text())]
+    scores.write_text(json.dumps([row | {"seal": seal(row)} for row in rows]))
+    process = keep(output, tmp_path / "results")
+    assert process.exit_code == 1
+    assert f"{ARCHIVE} has translations by another search than these" in process.stderr
+    assert files_of(tmp_path / "results") == before
+
+
+@pytest.mark.parametrize("kind", ["empty", "pipe"])
+def test_an_archive_that_cannot_be_read_is_refused_and_kept(tmp_path: Path, output: Path, kind: str) -> None:
+    kept = tmp_path / "results" / ARCHIVE
+    kept.parent.mkdir(parents=True)
+    kept.touch() if kind == "empty" else os.mkfifo(kept)
+    process = keep(output, tmp_path / "results")
+    assert process.exit_code == 1
+    assert process.stderr.count("\n") == 1
+    assert f"{kept} is no archive of kept results" in process.stderr
 
 
 def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import statistics
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,23 @@ def rename(experiment: Path, flags: str) -> None:
     for flag in flags.split("--")[1:]:
         name, _, value = flag.strip().partition(" ")
         change(experiment, "flags", name, value=value)
+
+
+def test_a_baseline_is_of_every_corpus_that_has_its_name(copy: Path) -> None:
+    """Whole names are those of each table by themselves: one corpus has flags that all of its rows share."""
+    for path in list(copy.rglob("seed*")):
+        other = Path(shutil.copytree(path, path.parent.with_name(f"{path.parent.name}-other") / path.name))
+        rename(other, "--lr 0.1")
+        change(other, "corpus", value="other")
+    rows = pooled(copy, baseline="sinusoidal")
+    assert list(rows[rows["is_baseline"]]["corpus"]) == ["quickstart", "other"]
+
+
+def test_a_record_in_an_archive_is_named_by_the_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "kept.zip", "w") as archive:
+        archive.writestr("seed1/experiment.json", "{}")
+    with pytest.raises(RecipeError, match=f"^{tmp_path}/kept.zip/seed1/experiment.json is damaged"):
+        read_results([tmp_path])
 
 
 def test_flags_that_all_rows_share_stand_once_above_the_table(copy: Path) -> None:

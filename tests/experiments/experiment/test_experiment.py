@@ -107,10 +107,11 @@ FP16 = CONF.replace("  max-epoch: 4\n", "  max-epoch: 4\n  fp16:\n")
         (CONF, {}, None, "shaw-k2"),
         (CONF, {"precision": "fp32"}, None, "shaw-k2"),
         (CONF, {"precision": "bf16"}, "bf16", "shaw-k2 --precision bf16"),
-        (CONF, {"extra": {"bf16": ""}}, "bf16", "shaw-k2 --bf16"),
-        (CONF, {"extra": {"fp16": ""}, "precision": "bf16"}, "bf16", "shaw-k2 --fp16 --precision bf16"),
+        (CONF, {"extra": {"bf16": ""}}, "bf16", "shaw-k2 --precision bf16"),
+        (CONF, {"extra": {"fp16": ""}, "precision": "bf16"}, "bf16", "shaw-k2 --precision bf16"),
+        (CONF, {"extra": {"bf16": ""}, "precision": "fp32"}, None, "shaw-k2"),
         (CONF, {"extra": {"memory-efficient-fp16": ""}, "precision": "fp16"}, "memory-efficient-fp16", None),
-        (CONF, {"extra": {"amp": ""}}, "amp", "shaw-k2 --amp"),
+        (CONF, {"extra": {"amp": ""}}, "amp", "shaw-k2 --precision amp"),
         (FP16, {}, "fp16", "shaw-k2"),
         (FP16, {"precision": "fp16"}, "fp16", "shaw-k2"),
         (FP16, {"precision": "fp32"}, None, "shaw-k2 --precision fp32"),
@@ -123,7 +124,7 @@ def test_a_precision_other_than_single_makes_another_training(
     precisions = [word for word in train_command(one) if word.removeprefix("--") in PRECISIONS]
     assert precisions == ([] if flag is None else [f"--{flag}"])
     assert (one.fingerprint == single.fingerprint) == (one.directory == single.directory) == (flag is None)
-    assert one.description()["name"] == (name or f"shaw-k2 --{flag}")
+    assert one.description()["name"] == (name or f"shaw-k2 --precision {flag}")
 
 
 @pytest.mark.parametrize(
