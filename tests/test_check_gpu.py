@@ -33,7 +33,7 @@ def test_every_part_passes_on_a_cpu(tmp_path):
     assert json.loads(output["machine.json"])["gpus"] == []
     [stock, shaw] = json.loads(output["gpu-length-32.json"])["results"]
     assert (stock["encoding"], shaw["encoding"], len(shaw["own"])) == ("stock", "shaw", 1)
-    assert "sinusoidal --max-update 20" in output["quickstart.txt"]
+    assert "All rows: --max-update 20" in output["quickstart.txt"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

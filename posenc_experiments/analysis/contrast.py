@@ -56,7 +56,7 @@ def report(
     distances = [float("nan") if one.distance is None else one.distance for one in contrasts]
     pairs["bucket"] = pd.cut(distances, (-1, *ENDS), labels=BUCKETS)
     parts = []
-    for phenomenon, mine in pairs.groupby([one.phenomenon for one in contrasts], sort=False):
+    for phenomenon, mine in pairs.groupby(pd.Series([one.phenomenon for one in contrasts]), sort=False):
         parts += [(phenomenon, ALL, mine)]
         parts += [(phenomenon, name, part) for name, part in mine.groupby("bucket", observed=True)]
     parts.append((ALL, ALL, pairs))

@@ -38,7 +38,7 @@ def test_values(tmp_path: Path) -> None:
 
 FAULTS = [
     ("prepare.subwords", "wordpiece", "'wordpiece' is not one of sentencepiece"),
-    ("prepare.vocabluary", "8000", "is not an option; the options are subwords, vocabulary"),
+    ("prepare.vocabluary", "8000", "is not an option (did you mean vocabulary?); the options are subwords"),
     ("prepare.vocabulary", "many", "'many' of type 'str' could not be converted to Integer"),
     ("prepare.normalize", "identity", "needs 'subwords: sentencepiece'"),
     ("prepare.context", "1", "needs documents"),
