@@ -1,4 +1,4 @@
-"""Measures how often the test of a difference errs, and what it finds: writes calibration.csv, in a quarter of an hour.
+"""Measures how often the test of a difference errs, and what it finds: writes calibration.csv, in eight minutes.
 
     python docs/data/calibration.py [--data-dir data]
 
@@ -11,6 +11,7 @@ simulated difference of one row is found, by p alone and after the correction fo
 holds the references that docs/data/p_values.sh prepared.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ import pandas as pd
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
 from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.significance import ALPHA, Difference, Resampled, all_differences, holm, resample
+from posenc_experiments.evaluation.significance import ALPHA, Difference, Jackknifed, all_differences, holm, jackknife
 from posenc_experiments.evaluation.together import together
 
 HERE = Path(__file__).resolve().parent
@@ -34,8 +35,9 @@ NEIGHBOURS = 8  # settings with similar scores
 POOLS = 40  # of simulated trainings
 EFFECTS = (0.3, 0.5, 1.0)
 SENTENCES = 1000
+DOCUMENTS = 20  # where sentences are not independent, as many as of KFTT's test set
+MARGIN = 0.5  # of equivalence
 MEAN = 30.0  # of every simulated setting
-SAMPLES = 500  # of the sentences: fewer than for real scores, to save time
 
 
 class Sources(NamedTuple):
@@ -45,49 +47,60 @@ class Sources(NamedTuple):
     of_system: float  # of a sentence for all seeds of a setting
     of_model: float  # of a sentence for one model
     of_baseline: float | None = None  # of the first setting's seeds, if it is not of_seed
+    of_document: float = 0.0  # of a document's sentences for all seeds of a setting, if the test set has DOCUMENTS
 
 
-#: seeds, and the standard deviations of a seed, and of a sentence for a setting and for a model
+#: seeds of the baseline and of the other rows, and the standard deviations
 CELLS = [
-    *((seeds, Sources(0.2, 3, 5)) for seeds in (2, 3, 5, 10)),
-    *((seeds, Sources(0.2, 0, 5)) for seeds in (3, 5, 10)),
-    (3, Sources(0, 5, 5)),
-    (3, Sources(0.2, 10, 0)),
-    (3, Sources(1, 0, 0)),
-    *((seeds, Sources(0.2, 3, 5, of_baseline)) for seeds in (3, 5) for of_baseline in (0.6, 0.07)),
+    *((seeds, seeds, Sources(0.2, 3, 5)) for seeds in (2, 3, 5, 6, 10)),
+    (6, 3, Sources(0.2, 3, 5)),
+    *((seeds, seeds, Sources(0.2, 0, 5)) for seeds in (3, 5, 10)),
+    (3, 3, Sources(0, 5, 5)),
+    (3, 3, Sources(0.2, 10, 0)),
+    (3, 3, Sources(1, 0, 0)),
+    *((seeds, seeds, Sources(0.2, 3, 5, of_baseline)) for seeds in (3, 5, 6) for of_baseline in (0.6, 0.07)),
+    *((one, other, Sources(0.2, 3, 5, None, 0.7)) for one, other in ((3, 3), (6, 3), (6, 6))),
 ]
 Cells = dict[str, str | float]
 
 
 def simulate(
     sources: Sources, tables: int, rows: int, seeds: int, random_seed: int = 1
-) -> Iterator[list[list[Resampled]]]:
+) -> Iterator[list[list[Jackknifed]]]:
     """Yields tables of settings that do not differ: rows of seeds, scored by the mean over sentences."""
     chance = np.random.default_rng(random_seed)
-    # How often each sample draws each sentence, as a share.
-    weights = chance.multinomial(SENTENCES, np.full(SENTENCES, 1 / SENTENCES), size=SAMPLES).T / SENTENCES
     spread = np.full((rows, 1, 1), sources.of_seed)
     if sources.of_baseline is not None:
         spread[0] = sources.of_baseline
+    units = np.arange(SENTENCES) * (DOCUMENTS if sources.of_document else SENTENCES) // SENTENCES
     for _ in range(tables):
         of_seed = MEAN + spread * chance.normal(size=(rows, seeds, 1))
         of_system = chance.normal(0, sources.of_system, (rows, 1, SENTENCES))
+        if sources.of_document:
+            of_system += chance.normal(0, sources.of_document, (rows, 1, DOCUMENTS))[..., units]
         sentences = of_seed + of_system + chance.normal(0, sources.of_model, (rows, seeds, SENTENCES))
-        scores, samples = sentences.mean(axis=-1), sentences @ weights
-        yield [[Resampled(*one) for one in zip(*row, strict=True)] for row in zip(scores, samples, strict=True)]
+        scores = sentences.mean(axis=-1)
+        means = sentences.reshape(rows, seeds, units[-1] + 1, -1).mean(axis=-1)
+        # Without one of n units of equal length, a mean moves by its distance from that unit / (n - 1).
+        moves = (scores[..., None] - means) / math.sqrt(means.shape[-1] * (means.shape[-1] - 1))
+        yield [[Jackknifed(*one) for one in zip(*row, strict=True)] for row in zip(scores, moves, strict=True)]
 
 
 def simulated() -> Iterator[Cells]:
     """Level, error of the whole table with Holm's correction, and power, for each cell and test."""
-    for seeds, sources in CELLS:
+    for of_baseline, seeds, sources in CELLS:
         tables: dict[bool, list[list[Difference]]] = {False: [], True: []}
-        for rows in simulate(sources, TABLES, ROWS, seeds):
+        for rows in simulate(sources, TABLES, ROWS, max(of_baseline, seeds)):
+            rows = [rows[0][:of_baseline], *(row[:seeds] for row in rows[1:])]
             for pool_variance, of_test in tables.items():
                 of_test.append(all_differences(rows[0], rows[1:], pool_variance)[0])
         for pool_variance, of_test in tables.items():
-            cells: Cells = {"data": "simulated", "seeds": seeds, **sources._asdict(), "test": name(pool_variance)}
+            cells: Cells = {"data": "simulated", "baseline_seeds": of_baseline, "seeds": seeds, **sources._asdict()}
+            cells["test"] = name(pool_variance)
             cells["level"] = share([one.p_value for table in of_test for one in table])
             cells["table_error"] = share([min(holm([one.p_value for one in table])) for table in of_test])
+            far = [replace(one, value=one.value + MARGIN).margin_p_value(MARGIN) for table in of_test for one in table]
+            cells["false_equivalence"] = share(far)
             for effect in EFFECTS:
                 found = [_shifted(table, effect) for table in of_test]
                 cells[f"power_{effect}"] = share([alone for alone, _ in found])
@@ -106,7 +119,7 @@ def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iter
     rows = pool(results[results["test"] == test]).sort_values(BLEU, kind="stable")
     least = rows[rows["name"] == baseline][BLEU].iloc[0] / 2
     kept = [one for one, score in zip(rows["directories"], rows[BLEU], strict=True) if len(one) > 2 and score >= least]
-    seeds = [[resample(results, directory, test, BLEU) for directory in directories] for directories in kept]
+    seeds = [[jackknife(results, directory, test, BLEU) for directory in directories] for directories in kept]
     for pool_variance in (False, True):
         level = permuted_level(seeds, TABLES * ROWS, pool_variance)
         yield {"data": data, "seeds": 3, "rows": len(seeds), "test": name(pool_variance), "level": level}
@@ -124,7 +137,7 @@ def simulated_trainings() -> Iterator[Cells]:
         yield cells | {"level": level, "level_low": low, "level_high": high}
 
 
-def permuted_level(rows: Sequence[Sequence[Resampled]], permutations: int, pool_variance: bool) -> float:
+def permuted_level(rows: Sequence[Sequence[Jackknifed]], permutations: int, pool_variance: bool) -> float:
     """How often two groups of seeds of other settings differ, each seed less the mean of its setting."""
     centered, chance, p_values = [_centered(row) for row in rows], np.random.default_rng(1), []
     for _ in range(permutations):
@@ -135,11 +148,11 @@ def permuted_level(rows: Sequence[Sequence[Resampled]], permutations: int, pool_
     return share(p_values)
 
 
-def _centered(row: Sequence[Resampled]) -> list[Resampled]:
+def _centered(row: Sequence[Jackknifed]) -> list[Jackknifed]:
     """Seeds less their mean, with the variance that they had around their true mean, moved to a score of 100."""
     scale = (len(row) / (len(row) - 1)) ** 0.5
-    score, samples = np.mean([one.score for one in row]), np.mean([one.samples for one in row], axis=0)
-    return [Resampled(100 + scale * (one.score - score), 100 + scale * (one.samples - samples)) for one in row]
+    score, moves = np.mean([one.score for one in row]), np.mean([one.moves for one in row], axis=0)
+    return [Jackknifed(100 + scale * (one.score - score), scale * (one.moves - moves)) for one in row]
 
 
 def name(pool_variance: bool) -> str:

@@ -117,7 +117,7 @@ def _analyse_texts(result: Result) -> Record:
     return {
         "sentences": len(texts.sources),
         "length_unit": f"source {unit(result.pair.split('-')[0])}",
-        **{name: COMPUTE[name](numbers.sum(0), len(numbers)) for name, numbers in texts.numbers.items()},
+        **{name: COMPUTE[name](numbers.sum(0)) for name, numbers in texts.numbers.items()},
         "by_length": by_length(texts, result.train_max_words),
     }
 

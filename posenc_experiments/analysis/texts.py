@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_test_texts
-from posenc_experiments.evaluation.significance import Numbers, resample_statistics
+from posenc_experiments.evaluation.significance import Compute, Numbers, resample_statistics
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
@@ -65,22 +65,22 @@ class Texts:
     @cached_property
     def sentence_chrf(self) -> Numbers:
         """chrF of each sentence, in %."""
-        return np.array([COMPUTE[CHRF](row, 1) for row in self.chrf])
+        return np.array([COMPUTE[CHRF](row) for row in self.chrf])
 
     @cached_property
     def numbers(self) -> dict[str, Numbers]:
         """By metric, the numbers of each sentence, (sentences, n); COMPUTE makes a score of their sums."""
         bleu = np.array(self._bleu._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
-        of_order = np.array([[100 * ribes(one, other)] for one, other in zip(*self.words, strict=True)])
+        of_order = np.array([[100 * ribes(one, other), 1] for one, other in zip(*self.words, strict=True)])
         return {BLEU: bleu, CHRF: self.chrf, RIBES: of_order, RATIO: bleu[:, :2]}  # BLEU's begin with the lengths
 
 
-#: by metric, what makes a score of the sums of sentences' numbers and of how many sentences there are
-COMPUTE: dict[str, Callable[[Numbers, int], float]] = {
-    BLEU: lambda sums, _: float(_BLEU._compute_score_from_stats(sums.tolist()).score),
-    CHRF: lambda sums, _: float(_CHRF._compute_score_from_stats(sums.tolist()).score),
-    RIBES: lambda sums, sentences: float(sums[0] / sentences),
-    RATIO: lambda sums, _: float(sums[0] / max(sums[1], 1)),  # words of the translations by words of the references
+#: by metric, what makes a score of the sums of sentences' numbers
+COMPUTE: dict[str, Compute] = {
+    BLEU: lambda sums: float(_BLEU._compute_score_from_stats(sums.tolist()).score),
+    CHRF: lambda sums: float(_CHRF._compute_score_from_stats(sums.tolist()).score),
+    RIBES: lambda sums: float(sums[0] / sums[1]),
+    RATIO: lambda sums: float(sums[0] / max(sums[1], 1)),  # words of the translations by words of the references
 }
 
 

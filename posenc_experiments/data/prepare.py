@@ -24,7 +24,7 @@ from posenc_experiments.data.counts import Counts, said_of_test, said_of_trainin
 from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
-from posenc_experiments.data.raw import documents, extract, members, raw_files
+from posenc_experiments.data.raw import document_names, documents, extract, members, raw_files
 from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.data.subwords import Subwords
 
@@ -117,6 +117,8 @@ def _evaluation(run: Run, work: Path, directory: Path) -> list[str]:
         for side, path in zip((run.source, run.target), paths, strict=True):
             with text.open_raw(path) as file, open(directory / f"{split}.{side}", "wb") as copy:
                 shutil.copyfileobj(file, copy)
+        if (names := document_names(run, split)) is not None:
+            shutil.copyfile(names, directory / f"{split}.{context.DOCUMENTS}")
         said += _compare_lines(run, split, [size])
     return said
 

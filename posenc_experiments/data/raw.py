@@ -39,6 +39,13 @@ def documents(run: Run, split: str) -> Path | None:
     return download_dir(run) / f"{split}.{DOCUMENTS}" if run.recipe.prepare.context else None
 
 
+def document_names(run: Run, split: str) -> Path | None:
+    """The file of the document of each line of a split, beside its text or the recipe; None if there is none."""
+    places = (download_dir(run), run.recipe.path.parent)
+    files = [place / f"{split}.{DOCUMENTS}" for place in places]
+    return next(filter(Path.is_file, files), None)
+
+
 def raw_files(run: Run, extracted: Path, split: str) -> list[Part]:
     """The parts of a split, in order."""
     if run.recipe.corpus.sources is None:

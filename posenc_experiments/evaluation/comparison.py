@@ -37,7 +37,7 @@ def report(rows: pd.DataFrame) -> Report:
 def p_note(tests: int) -> str:
     """The note on p in a table of this number of tests."""
     correction = f", with Holm's correction for {tests} tests" if tests > 1 else ""
-    return f"p: t test over seeds and sentences, two-sided{correction}."
+    return f"p: t test over seeds and test sets, two-sided{correction}."
 
 
 def _test_of(rows: pd.DataFrame) -> Comparison | None:
@@ -182,7 +182,13 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
     several = rows[rows["tests"].notna()]
     if len(several):
         tests, pooling = several["tests"].iloc[0], several["pooling"].iloc[0]
-        yield "[...]: 95 % confidence interval of the difference, for other seeds and sentences."
+        yield "[...]: 95 % confidence interval of the difference, for other seeds and test sets."
+        documents = rows["documents"].iloc[0]
+        yield (
+            "No documents are known: the test set varies by its sentences, as if these were independent."
+            if documents is None
+            else f"The test set varies by its {documents} documents."
+        )
         yield p_note(tests)
         if pooling is not None:
             spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"

@@ -11,7 +11,16 @@ from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, OTHER, TOKENIZED, column_of
 from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.results import GROUP, SETTING
-from posenc_experiments.evaluation.significance import all_differences, holm, resample, sacrebleu_p
+from posenc_experiments.evaluation.significance import (
+    ALPHA,
+    all_differences,
+    documents_of,
+    holm,
+    jackknife,
+    resample,
+    results_on,
+    sacrebleu_p,
+)
 
 #: the results that are pooled
 POOLED = [*SETTING, "variant"]
@@ -202,7 +211,8 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
         The rows with the columns `comparison`, `tested` (the same; None for the baseline and rows without a test),
         difference (of the means), difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with
         Holm's correction), tests (the number that the correction counts), equivalent (whether the difference is shown
-        to be within the margin), is_baseline, pooling (if the variance over seeds was to be pooled), one_seed_p_value.
+        to be within the margin), documents (how many the test set has; None if they are not known), is_baseline,
+        pooling (if the variance over seeds was to be pooled), one_seed_p_value.
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
@@ -211,7 +221,7 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     of_metric = results[(results["metric"] == metric) & (results["test"] == rows["test"][0])]
     known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
     seeds = {
-        number: [resample(results, directory, rows["test"][0], metric) for directory in directories]
+        number: [jackknife(results, directory, rows["test"][0], metric) for directory in directories]
         for number, directories in rows["directories"].items()
         if known.issuperset(directories)
     }
@@ -230,11 +240,20 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
         low, high = one.interval()
         tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high, "tested": test}
         tests[number] |= {"p_value": one.p_value, "holm_p_value": p_value, "tests": len(several), "pooling": pooling}
-        tests[number] |= {} if test.margin is None else {"equivalent": one.is_within(test.margin)}
+        tests[number] |= {} if test.margin is None else {"equivalent": one.margin_p_value(test.margin) <= ALPHA}
     for number in set(others) - set(several):
-        sides = seeds[baseline], seeds[number]
-        means = [statistics.fmean(one.score for one in side) for side in sides]
-        of_one = None if rows["test"][0] == BY_LENGTH else sacrebleu_p(*(side[0] for side in sides))
+        means = [statistics.fmean(one.score for one in seeds[row]) for row in (baseline, number)]
+        of_one = None
+        if rows["test"][0] != BY_LENGTH:
+            first = [rows["directories"][row][0] for row in (baseline, number)]
+            of_one = sacrebleu_p(*(resample(results, directory, rows["test"][0], metric) for directory in first))
         tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": of_one, "tested": test}
     columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
-    return rows.assign(**columns.where(columns.notna(), None), is_baseline=rows.index == baseline, comparison=test)
+    parts = results_on(results, rows["directories"][baseline][0], rows["test"][0].partition(", ")[0], metric)
+    has_documents = all(documents_of(results, part) is not None for part in parts)
+    return rows.assign(
+        **columns.where(columns.notna(), None),
+        is_baseline=rows.index == baseline,
+        comparison=test,
+        documents=len(seeds[baseline][0].moves) if has_documents else None,
+    )

@@ -17,6 +17,7 @@ import msgspec
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
+from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.evaluation.differences import apart
 from posenc_experiments.evaluation.kept import note, original, unpacked
 from posenc_experiments.evaluation.metrics import BLEU, OWN, SACREBLEU_NAMES, TOKENIZED
@@ -210,8 +211,11 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
             if data_dir is not None and not texts[kind].is_file():
                 texts[kind] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{language}")
         metrics = _read_metrics_of(files, test, own_only)
+        texts[DOCUMENTS] = files.test_file(test, DOCUMENTS)
+        if data_dir is not None and not texts[DOCUMENTS].is_file():
+            texts[DOCUMENTS] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{DOCUMENTS}")
         own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
-        hashes = {kind: [_hash_of(file, kind, one) for one in own][-1] for kind, file in texts.items()}
+        hashes = {kind: [_hash_of(texts[kind], kind, one) for one in own][-1] for kind in SCORED}
         # Results also depend on the search and on a batch for the hardware, which are not in the fingerprint; earlier
         # records also have the precision here.
         others: dict[str, Any] = {"translation": metrics[BLEU].translation}

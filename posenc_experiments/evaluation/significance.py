@@ -4,13 +4,15 @@ Three things vary: another seed gives another model (1), another test set favour
 errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of setting A, and D = mean(x_A) - mean(x_B):
 
     V_seeds = s_A^2 / n_A + s_B^2 / n_B                  the variance over seeds, of 1 and 3
-    V_boot  = Var(D) over samples of the sentences       of 2 and 3
-    e_A^2   = half the mean of Var(x_Ai - x_Aj) over those samples and pairs of seeds, of 3
-    V_sent  = max(0, V_boot - e_A^2 / n_A - e_B^2 / n_B)   of 2 alone, so that 3 counts once
-    V       = V_seeds + V_sent
-    df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1))     (Satterthwaite 1946)
+    V_jack  = (U - 1) / U sum_u (D_u - mean(D_u))^2        of 2 and 3: D_u is D without unit u of the U of the test set
+    e_A^2   = half the mean of that variance of x_Ai - x_Aj over pairs of seeds, of 3
+    V_test  = max(0, V_jack - e_A^2 / n_A - e_B^2 / n_B)   of 2 alone, so that 3 counts once
+    V       = V_seeds + V_test
+    df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1) + V_test^2 / (U - 1))
 
-D / sqrt(V) follows Student's t distribution with df degrees of freedom. docs/scoring.md has the measured error rates.
+D / sqrt(V) follows Student's t distribution with df degrees of freedom (Satterthwaite 1946). The units are documents,
+whose sentences are not independent, or sentences where no documents are known. The jackknife draws no random numbers.
+docs/scoring.md has the measured error rates.
 """
 
 from __future__ import annotations
@@ -31,18 +33,30 @@ from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
+from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BOOTSTRAP_SEED, BY_LENGTH, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, read_test_texts
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
-SAMPLES = 1000  # of the sentences, as in SacreBLEU
+SAMPLES = 1000  # of the sentences, for intervals of one system, as in SacreBLEU
 ALPHA = 0.05  # of all tests
 Numbers = NDArray[np.float64]
-Compute = Callable[[Any, int], Any]  # a score from sums over sentences and their number
+Units = NDArray[np.intp]
+Compute = Callable[[Numbers], float]  # a score from sums over sentences
+
+
+class Jackknifed(NamedTuple):
+    """The score of one seed, and how much it moves when a unit of the test set is left out, for each unit.
+
+    The moves are scaled, so that the sum of their squares is the variance over test sets.
+    """
+
+    score: float
+    moves: Numbers
 
 
 class Resampled(NamedTuple):
-    """The score of one seed, and its scores on samples of the sentences, the same samples for every system."""
+    """The score of one seed, and its scores on SacreBLEU's samples of the sentences, the same for every system."""
 
     score: float
     samples: Numbers
@@ -73,10 +87,12 @@ class Difference:
         half = float(stats.t.ppf((1 + confidence) / 2, self.degrees)) * math.sqrt(self.variance)
         return self.value - half, self.value + half
 
-    def is_within(self, margin: float) -> bool:
-        """Whether two one-sided tests show that the difference is smaller than a margin (Schuirmann 1987)."""
-        low, high = self.interval(1 - 2 * ALPHA)
-        return -margin < low and high < margin
+    def margin_p_value(self, margin: float) -> float:
+        """The p-value of two one-sided tests that the difference is as large as a margin (Schuirmann 1987)."""
+        room = margin - abs(self.value)
+        if self.variance == 0:
+            return float(room <= 0)
+        return float(stats.t.sf(room / math.sqrt(self.variance), self.degrees))
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,7 @@ class Pooling:
 
 
 def all_differences(
-    baseline: Sequence[Resampled], systems: Sequence[Sequence[Resampled]], pool_variance: bool = False
+    baseline: Sequence[Jackknifed], systems: Sequence[Sequence[Jackknifed]], pool_variance: bool = False
 ) -> tuple[list[Difference], Pooling | None]:
     """How much higher each system scores than a baseline.
 
@@ -128,29 +144,32 @@ def all_differences(
     return found, pooled
 
 
-def difference(baseline: Sequence[Resampled], system: Sequence[Resampled], pooled: Pooling | None = None) -> Difference:
+def difference(
+    baseline: Sequence[Jackknifed], system: Sequence[Jackknifed], pooled: Pooling | None = None
+) -> Difference:
     """How much higher a system scores than a baseline, by the formulas of this module, or with a pooled variance."""
-    sides = [([one.score for one in row], np.array([one.samples for one in row])) for row in (baseline, system)]
+    sides = [([one.score for one in row], np.array([one.moves for one in row])) for row in (baseline, system)]
     if pooled is None:
         terms = [(float(np.var(scores, ddof=1)) / len(scores), len(scores) - 1) for scores, _ in sides]
     else:
         terms = [(pooled.variance * sum(1 / len(scores) for scores, _ in sides), pooled.degrees)]
-    (base, base_samples), (other, other_samples) = sides
-    sentences = float(np.var(other_samples.mean(axis=0) - base_samples.mean(axis=0), ddof=1))
-    sentences = max(0.0, sentences - _own_errors(base_samples) - _own_errors(other_samples))
-    variance = sentences + sum(value for value, _ in terms)
+    (base, base_moves), (other, other_moves) = sides
+    of_test = float(np.square(other_moves.mean(axis=0) - base_moves.mean(axis=0)).sum())
+    of_test = max(0.0, of_test - _own_errors(base_moves) - _own_errors(other_moves))
+    terms.append((of_test, base_moves.shape[1] - 1))
+    variance = sum(value for value, _ in terms)
     uncertainty = sum(value**2 / degrees for value, degrees in terms)
     degrees = variance**2 / uncertainty if uncertainty else math.inf
     return Difference(float(np.mean(other) - np.mean(base)), variance, degrees)
 
 
-def _own_errors(samples: Numbers) -> float:
-    """e^2 / n: the variance over samples of the mean of seeds that comes from errors which each model makes alone.
+def _own_errors(moves: Numbers) -> float:
+    """e^2 / n: the variance of the mean of seeds that comes from errors which each model makes alone.
 
     Half the mean variance of differences of pairs is the variance around the mean over seeds, with n - 1.
     """
-    seeds = len(samples)
-    return float(np.var(samples - samples.mean(axis=0), axis=1, ddof=1).sum()) / (seeds - 1) / seeds
+    seeds = len(moves)
+    return float(np.square(moves - moves.mean(axis=0)).sum()) / (seeds - 1) / seeds
 
 
 def sacrebleu_p(baseline: Resampled, system: Resampled) -> float:
@@ -172,8 +191,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
-    """A metric of an experiment on a test set, and of SacreBLEU's samples of its sentences.
+def jackknife(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Jackknifed:
+    """A metric of an experiment on a test set, and what leaving out each of its units does.
 
     Args:
         results: what `read_results` found.
@@ -182,19 +201,56 @@ def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> 
     Raises:
         RecipeError: a file is missing, or no source is longer than the median.
     """
+    numbers, compute, units = _scored(results, directory, test, metric)
+    return jackknife_statistics(numbers, compute, units)
+
+
+def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
+    """A metric of an experiment on a test set, and on SacreBLEU's samples of its sentences."""
+    numbers, compute, _ = _scored(results, directory, test, metric)
+    return resample_statistics(numbers, compute)
+
+
+def _scored(results: pd.DataFrame, directory: Path, test: str, metric: str) -> tuple[Numbers, Compute, Units]:
+    """The numbers of each sentence, what makes a score of their sums, and the number of each sentence's unit."""
     whole, _, part = test.partition(", ")
     parts = results_on(results, directory, whole, metric)
     numbers, compute = _statistics(parts, metric)
-    if not part and test != BY_LENGTH:
-        return resample_statistics(numbers, compute)
-    lengths = source_lengths(parts)
+    units = units_of(results, parts)
     if part:
-        return resample_statistics(numbers[in_range(lengths, part.split()[0])], compute)
+        inside = in_range(source_lengths(parts), part.split()[0])
+        return numbers[inside], compute, units[inside]
+    if test != BY_LENGTH:
+        return numbers, compute, units
+    lengths = source_lengths(parts)
     longer = lengths > np.median(lengths)
     if not longer.any():
         raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
-    one, other = (resample_statistics(numbers[half], compute) for half in (longer, ~longer))
-    return Resampled(one.score - other.score, one.samples - other.samples)
+    size = numbers.shape[1]
+    halves = np.hstack([numbers * longer[:, None], numbers * ~longer[:, None]])
+    return halves, lambda sums: compute(sums[:size]) - compute(sums[size:]), units
+
+
+def units_of(results: pd.DataFrame, parts: Sequence[Result]) -> Units:
+    """The number of the unit of each sentence of some results: its document, or itself if a test set has none known."""
+    names: list[tuple[str, str]] = []
+    for part in parts:
+        path, sentences = documents_of(results, part), len(read_lines(part.files[REFERENCES]))
+        documents = list(map(str, range(sentences))) if path is None else read_lines(path)
+        if len(documents) != sentences:
+            raise RecipeError(
+                f"{path} has {len(documents):,} lines, and {part.files[REFERENCES]} {sentences:,}: name the document "
+                "of each line."
+            )
+        names += [(part.test, document) for document in documents]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names])
+
+
+def documents_of(results: pd.DataFrame, part: Result) -> Path | None:
+    """The file that names the document of each line of a test set, that of any experiment; None if there is none."""
+    alike = results[(results["test"] == part.test) & (results["corpus"] == part.corpus)]
+    return next((files[DOCUMENTS] for files in alike["files"] if files[DOCUMENTS].is_file()), None)
 
 
 def results_on(results: pd.DataFrame, directory: Path, test: str, metric: str) -> list[Result]:
@@ -217,10 +273,10 @@ def in_range(lengths: NDArray[np.int64], words: str) -> NDArray[np.bool_]:
 
 
 def _statistics(parts: Sequence[Result], metric: str) -> tuple[Numbers, Compute]:
-    """What `resample_statistics` takes, for a metric of some results on their test sets as if they were one."""
+    """The numbers of each sentence of some results, as if their test sets were one, and what makes a score of sums."""
     if parts[0].sentences is not None:
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
-        return np.array(values)[:, None], lambda sums, sentences: sums[0] / sentences
+        return np.array([values, np.ones(len(values))]).T, lambda sums: float(sums[0] / sums[1])
     texts = [[tuple(read_lines(part.files[kind])) for kind in (HYPOTHESES, REFERENCES)] for part in parts]
     of_sacrebleu = sacrebleu_metric(metric, parts[0].signature)
     return np.concatenate([_extract_once(of_sacrebleu, *lines) for lines in texts]), _compute_of(of_sacrebleu)
@@ -240,19 +296,29 @@ _extract_once = lru_cache(maxsize=512)(_extract)
 
 
 def _compute_of(metric: Any) -> Compute:
-    return lambda sums, _: metric._compute_score_from_stats(sums).score
+    return lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score)
 
 
-def resample_statistics(statistics: Numbers, compute: Compute) -> Resampled:
-    """A score computed from sums over sentences, and from those over samples of them.
+def jackknife_statistics(statistics: Numbers, compute: Compute, units: Units) -> Jackknifed:
+    """A score computed from sums over sentences, and from those without each unit.
 
     Args:
         statistics: of shape (sentences, statistics).
-        compute: makes a score of the sums and the number of sentences.
+        compute: makes a score of the sums.
+        units: the number of the unit of each sentence.
     """
-    sentences = len(statistics)
-    scores = [float(compute(sums, sentences)) for sums in _counts(sentences) @ statistics]
-    return Resampled(float(compute(statistics.sum(axis=0), sentences)), np.array(scores))
+    names, numbers = np.unique(units, return_inverse=True)
+    sums = np.zeros((len(names), statistics.shape[1]))
+    np.add.at(sums, numbers, statistics)
+    total = statistics.sum(axis=0, dtype=float)
+    without = np.array([compute(total - one) for one in sums])
+    return Jackknifed(compute(total), (without - without.mean()) * math.sqrt((len(sums) - 1) / len(sums)))
+
+
+def resample_statistics(statistics: Numbers, compute: Compute) -> Resampled:
+    """A score computed from sums over sentences, and from those over SacreBLEU's samples of them."""
+    scores = [compute(sums) for sums in _counts(len(statistics)) @ statistics]
+    return Resampled(compute(statistics.sum(axis=0)), np.array(scores))
 
 
 @lru_cache(maxsize=16)

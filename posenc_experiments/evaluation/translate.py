@@ -76,9 +76,11 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     encoded = subwords.load(prepared_dir(run), run.source, run.recipe.prepare).encode(sources)
     written = subwords.load(prepared_dir(run), run.target, run.recipe.prepare)
     lines = [written.decode(hypothesis) if source else "" for source, hypothesis in zip(encoded, tokens, strict=True)]
-    for kind, side in ((SOURCES, run.source), (REFERENCES, run.target)):
+    names = prepared_dir(run) / f"{test}.{context.DOCUMENTS}"
+    known = [(context.DOCUMENTS, names)] if names.is_file() else []
+    for kind, original in ((SOURCES, raw[run.source]), (REFERENCES, raw[run.target]), *known):
         with atomic_path(experiment.test_file(test, kind)) as temporary:
-            shutil.copyfile(raw[side], temporary)
+            shutil.copyfile(original, temporary)
     write_text(experiment.test_file(test, HYPOTHESES), "".join(f"{text.clean(line)}\n" for line in lines))
 
 

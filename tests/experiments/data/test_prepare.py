@@ -311,6 +311,16 @@ def test_a_test_set_says_what_its_own_references_would_score(tmp_path: Path) -> 
     assert "2 of 2 lines change, first line 1, from 'Ein Mann geht .' to 'Ein Mann geht.'" in said
 
 
+def test_the_documents_of_a_test_set_are_kept_beside_it(tmp_path: Path) -> None:
+    """Those that lie beside the recipe; `translate` copies them to each experiment, for its tests."""
+    files = {"test.en": b"A man\nTwo\n", "test.de": b"Ein Mann\nZwei\n"}
+    path, corpus = write_corpus(tmp_path, files)
+    (path.parent / "test.documents").write_text("one\ntwo\n")
+    run = prepare_data(make_run(tmp_path, path, corpus))
+    assert (prepared_dir(run) / "test.documents").read_text() == "one\ntwo\n"
+    assert not (prepared_dir(run) / "valid.documents").exists()
+
+
 def moses(tmp_path: Path, language: str) -> subwords.Subwords:
     """subword-nmt that has learnt little, so that it splits all words."""
     settings = Prepare(subwords="subword-nmt", vocabulary=10)

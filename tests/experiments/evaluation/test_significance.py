@@ -1,5 +1,6 @@
 """The test of a difference, on simulated scores with known variances and on the quickstart's kept translations."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from posenc_experiments.evaluation.pooling import Comparison, pool
 from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
 from posenc_experiments.evaluation.significance import (
     Difference,
+    Jackknifed,
     Pooling,
-    Resampled,
     all_differences,
     difference,
     holm,
+    jackknife,
+    jackknife_statistics,
     resample,
     sacrebleu_p,
 )
@@ -71,7 +74,7 @@ def test_the_variance_is_that_of_the_difference() -> None:
 
 def test_without_variance_of_the_test_set_it_is_welchs_test() -> None:
     scores = [[1.0, 2.0, 4.0], [3.0, 5.0, 6.0, 6.5]]
-    rows = [[Resampled(score, np.zeros(10)) for score in row] for row in scores]
+    rows = [[Jackknifed(score, np.zeros(10)) for score in row] for row in scores]
     wanted = stats.ttest_ind(scores[1], scores[0], equal_var=False)
     one = difference(rows[0], rows[1])
     assert one.p_value == pytest.approx(wanted.pvalue)
@@ -84,14 +87,14 @@ def test_equivalence_is_two_one_sided_tests() -> None:
     one = Difference(0.2, 0.01, 4.0)
     for margin in (0.35, 0.4, 0.42, 0.5, 1.0):
         sides = [stats.t.sf((margin - sign * one.value) / 0.1, 4.0) for sign in (1, -1)]
-        assert one.is_within(margin) == (max(sides) <= 0.05)
-    assert Difference(0.2, 0.0, np.inf).is_within(0.3)
+        assert one.margin_p_value(margin) == pytest.approx(max(sides))
+    assert Difference(0.2, 0.0, np.inf).margin_p_value(0.3) == 0
 
 
 def test_rows_with_another_spread_are_not_pooled() -> None:
     chance = np.random.default_rng(0)
-    rows = [[Resampled(30 + chance.normal(0, 0.1), np.zeros(10)) for _ in range(5)] for _ in range(4)]
-    wide, collapsed = ([Resampled(mean + score, np.zeros(10)) for score in (-5, 5, 0, 2, -3)] for mean in (30, 2))
+    rows = [[Jackknifed(30 + chance.normal(0, 0.1), np.zeros(10)) for _ in range(5)] for _ in range(4)]
+    wide, collapsed = ([Jackknifed(mean + score, np.zeros(10)) for score in (-5, 5, 0, 2, -3)] for mean in (30, 2))
     _, alike = all_differences(rows[0], rows[1:], pool_variance=True)
     assert alike is not None
     assert (alike.allowed, alike.rows, alike.degrees) == (True, 4, 16)
@@ -103,6 +106,40 @@ def test_rows_with_another_spread_are_not_pooled() -> None:
     found, without = all_differences(rows[0], [*rows[1:], collapsed], pool_variance=True)
     assert without == alike
     assert found[-1] == difference(rows[0], collapsed)
+
+
+def test_leaving_sentences_out_gives_the_variance_of_a_mean() -> None:
+    """Of independent values it is the variance of their mean; of documents, that of the documents' means."""
+    values = np.random.default_rng(1).normal(30, 5, 400)
+    statistics = np.array([values, np.ones(400)]).T
+    for documents in (400, 20):
+        units = np.arange(400) * documents // 400
+        scored = jackknife_statistics(statistics, lambda sums: float(sums[0] / sums[1]), units)
+        means = values.reshape(documents, -1).mean(axis=1)
+        assert scored.score == pytest.approx(values.mean())
+        assert np.square(scored.moves).sum() == pytest.approx(means.var(ddof=1) / documents)
+
+
+def test_the_jackknife_agrees_with_bootstrap_samples(made: Path) -> None:
+    results = read_results([made])
+    pair = [of_tests(results)[number].directory for number in (0, -1)]
+    moves = [jackknife(results, one, "test", BLEU).moves for one in pair]
+    samples = [resample(results, one, "test", BLEU).samples for one in pair]
+    assert np.square(moves[1] - moves[0]).sum() == pytest.approx(np.var(samples[1] - samples[0]), rel=0.15)
+
+
+def test_the_units_are_documents_where_these_are_known(made: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(made, tmp_path / "copy"))
+    names = copy / "quickstart/xa-xb" / SINUSOIDAL / "seed1" / "test.documents"  # the file of one seed serves all
+    assert names.parent.is_dir()
+    names.write_text("".join(f"article {number // 25}\n" for number in range(500)))
+    results = read_results([copy])
+    for directory in set(results["directory"]):
+        assert len(jackknife(results, directory, "test", BLEU).moves) == 20
+    assert "The test set varies by its 20 documents." in compare(copy).stdout
+    assert "No documents are known: the test set varies by its sentences," in compare(made).stdout
+    names.write_text("a\n")
+    assert "test.documents has 1 lines, and " in compare(copy).stderr
 
 
 def test_samples_are_those_of_sacrebleu(made: Path) -> None:
@@ -119,11 +156,12 @@ def test_samples_are_those_of_sacrebleu(made: Path) -> None:
 
 def test_equal_translations_do_not_differ(made: Path) -> None:
     results = read_results([made])
-    directories = dict.fromkeys(results[results["name"] == "sinusoidal"]["directory"])
-    row = [resample(results, directory, "test", BLEU) for directory in directories]
+    directories = list(dict.fromkeys(results[results["name"] == "sinusoidal"]["directory"]))
+    row = [jackknife(results, directory, "test", BLEU) for directory in directories]
     same = difference(row, row)
     assert (same.value, same.p_value) == (0, 1)
-    assert sacrebleu_p(row[0], row[0]) == 1
+    translated = resample(results, directories[0], "test", BLEU)
+    assert sacrebleu_p(translated, translated) == 1
     assert difference(row[:1] * 2, row[:1] * 2).p_value == 1
 
 
