@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes all differences and p-values in results/ again, from the translations there and the references that the recipes
-# prepare, and then all tables and plots of README and docs/; takes sixteen minutes of one CPU core, and trains
+# prepare, and then all tables and plots of README and docs/; takes ten minutes of one CPU core, and trains
 # nothing. DIR has the folders multi30k and kyoto for --source of the recipes; without it, they download their text.
 #   bash docs/data/p_values.sh [DIR]
 set -euo pipefail
