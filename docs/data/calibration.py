@@ -35,7 +35,7 @@ NEIGHBOURS = 8  # settings with similar scores
 POOLS = 40  # of simulated trainings
 EFFECTS = (0.3, 0.5, 1.0)
 SENTENCES = 1000
-DOCUMENTS = 20  # where sentences are not independent, as many as of KFTT's test set
+DOCUMENTS = 20  # where sentences are not independent; KFTT's test set has 15
 MARGIN = 0.5  # of equivalence
 MEAN = 30.0  # of every simulated setting
 

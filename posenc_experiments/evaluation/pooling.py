@@ -14,11 +14,9 @@ from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import (
     ALPHA,
     all_differences,
-    documents_of,
     holm,
     jackknife,
     resample,
-    results_on,
     sacrebleu_p,
 )
 
@@ -249,11 +247,9 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
             of_one = sacrebleu_p(*(resample(results, directory, rows["test"][0], metric) for directory in first))
         tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": of_one, "tested": test}
     columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
-    parts = results_on(results, rows["directories"][baseline][0], rows["test"][0].partition(", ")[0], metric)
-    has_documents = all(documents_of(results, part) is not None for part in parts)
     return rows.assign(
         **columns.where(columns.notna(), None),
         is_baseline=rows.index == baseline,
         comparison=test,
-        documents=len(seeds[baseline][0].moves) if has_documents else None,
+        documents=seeds[baseline][0].documents,
     )

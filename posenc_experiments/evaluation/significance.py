@@ -1,4 +1,4 @@
-"""Tests whether two settings differ in a metric by more than their seeds and test sentences explain.
+"""Tests whether two settings differ in a metric by more than their seeds and the test set explain.
 
 Three things vary: another seed gives another model (1), another test set favours other settings (2), and each model
 errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of setting A, and D = mean(x_A) - mean(x_B):
@@ -53,6 +53,12 @@ class Jackknifed(NamedTuple):
 
     score: float
     moves: Numbers
+    sentences: int = 0
+
+    @property
+    def documents(self) -> int | None:
+        """The number of documents, which are the units; None if these are sentences."""
+        return len(self.moves) if len(self.moves) < self.sentences else None
 
 
 class Resampled(NamedTuple):
@@ -226,31 +232,40 @@ def _scored(results: pd.DataFrame, directory: Path, test: str, metric: str) -> t
     longer = lengths > np.median(lengths)
     if not longer.any():
         raise RecipeError(f"--by-length: no source of {parts[0].pair} is longer than the median: leave the option out.")
+    if min(len(set(units[half])) for half in (longer, ~longer)) == 1:  # without it, there would be no half
+        units = np.arange(len(units))
     size = numbers.shape[1]
     halves = np.hstack([numbers * longer[:, None], numbers * ~longer[:, None]])
     return halves, lambda sums: compute(sums[:size]) - compute(sums[size:]), units
 
 
 def units_of(results: pd.DataFrame, parts: Sequence[Result]) -> Units:
-    """The number of the unit of each sentence of some results: its document, or itself if a test set has none known."""
+    """The number of each sentence's unit: its document, or itself if the documents of a test set are unknown."""
     names: list[tuple[str, str]] = []
     for part in parts:
-        path, sentences = documents_of(results, part), len(read_lines(part.files[REFERENCES]))
-        documents = list(map(str, range(sentences))) if path is None else read_lines(path)
+        sentences = len(_lines_of(part))
+        if (path := _documents_of(results, part)) is None:
+            return np.arange(sum(len(_lines_of(one)) for one in parts))
+        documents = read_lines(path)
         if len(documents) != sentences:
             raise RecipeError(
-                f"{path} has {len(documents):,} lines, and {part.files[REFERENCES]} {sentences:,}: name the document "
-                "of each line."
+                f"{path} has {len(documents):,} lines, and {part.test} {sentences:,} sentences: name the document of "
+                "each line."
             )
         names += [(part.test, document) for document in documents]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return np.array([numbers[name] for name in names])
 
 
-def documents_of(results: pd.DataFrame, part: Result) -> Path | None:
+def _lines_of(part: Result) -> Sequence[Any]:
+    """What a result has of each of its sentences: the scores of another tool, or the references."""
+    return read_lines(part.files[REFERENCES]) if part.sentences is None else read_sentence_scores(part.sentences)[1]
+
+
+def _documents_of(results: pd.DataFrame, part: Result) -> Path | None:
     """The file that names the document of each line of a test set, that of any experiment; None if there is none."""
-    alike = results[(results["test"] == part.test) & (results["corpus"] == part.corpus)]
-    return next((files[DOCUMENTS] for files in alike["files"] if files[DOCUMENTS].is_file()), None)
+    alike = (results[["corpus", "pair", "test"]] == [part.corpus, part.pair, part.test]).all(axis=1)
+    return next((files[DOCUMENTS] for files in results["files"][alike] if files[DOCUMENTS].is_file()), None)
 
 
 def results_on(results: pd.DataFrame, directory: Path, test: str, metric: str) -> list[Result]:
@@ -308,11 +323,17 @@ def jackknife_statistics(statistics: Numbers, compute: Compute, units: Units) ->
         units: the number of the unit of each sentence.
     """
     names, numbers = np.unique(units, return_inverse=True)
+    if len(names) == 1:  # nothing can be learnt of other documents
+        names, numbers = np.arange(len(units)), np.arange(len(units))
     sums = np.zeros((len(names), statistics.shape[1]))
     np.add.at(sums, numbers, statistics)
     total = statistics.sum(axis=0, dtype=float)
-    without = np.array([compute(total - one) for one in sums])
-    return Jackknifed(compute(total), (without - without.mean()) * math.sqrt((len(sums) - 1) / len(sums)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        without = np.array([compute(total - one) for one in sums])
+    if len(sums) < 2 or not np.isfinite(without).all():
+        raise RecipeError("A part of a test set has one sentence or one document: leave --words or --by-length out.")
+    moves = (without - without.mean()) * math.sqrt((len(sums) - 1) / len(sums))
+    return Jackknifed(compute(total), moves, len(units))
 
 
 def resample_statistics(statistics: Numbers, compute: Compute) -> Resampled:

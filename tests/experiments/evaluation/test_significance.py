@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from sacrebleu.metrics import bleu
 from scipy import stats
 
+from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.pooling import Comparison, pool
@@ -138,8 +139,36 @@ def test_the_units_are_documents_where_these_are_known(made: Path, tmp_path: Pat
         assert len(jackknife(results, directory, "test", BLEU).moves) == 20
     assert "The test set varies by its 20 documents." in compare(copy).stdout
     assert "No documents are known: the test set varies by its sentences," in compare(made).stdout
+    names.write_text("one document\n" * 500)
+    assert "No documents are known: " in compare(copy).stdout
     names.write_text("a\n")
-    assert "test.documents has 1 lines, and " in compare(copy).stderr
+    assert "test.documents has 1 lines, and test 500 sentences" in compare(copy).stderr
+
+
+def test_a_part_of_one_sentence_is_refused() -> None:
+    with pytest.raises(RecipeError, match="has one sentence or one document: leave --words or --by-length out"):
+        jackknife_statistics(np.array([[1.0, 1.0]]), lambda sums: float(sums[0] / sums[1]), np.zeros(1, int))
+
+
+def test_scores_of_another_tool_need_no_references(tmp_path: Path) -> None:
+    made = make_experiments(tmp_path, {SINUSOIDAL: 2, DIET: 2})
+    for number, directory in enumerate(sorted(made.rglob("seed?"))):
+        values = np.random.default_rng(number).normal(0.8, 0.1, 500)
+        (directory / "test.COMET.scores").write_text("# comet\n" + "\n".join(map(str, values)) + "\n")
+        (directory / "test.ref").unlink()
+    result = compare(made, "--metric", "COMET")
+    assert result.exit_code == 0, result.output
+    assert "*: p <= 0.05" in result.stdout
+
+
+def test_documents_are_those_of_the_pair(made: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(made, tmp_path / "copy"))
+    (copy / "quickstart/xa-xb" / SINUSOIDAL / "seed1" / "test.documents").write_text("one\ntwo\n" * 250)
+    for about in copy.rglob(f"{DIET}/*/experiment.json"):
+        about.write_text(about.read_text().replace('"xa-xb"', '"xa-xc"'))
+    results = read_results([copy])
+    units = {row.pair: len(jackknife(results, row.directory, "test", BLEU).moves) for row in of_tests(results)}
+    assert units == {"xa-xb": 2, "xa-xc": 500}
 
 
 def test_samples_are_those_of_sacrebleu(made: Path) -> None:

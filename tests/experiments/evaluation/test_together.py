@@ -73,8 +73,8 @@ def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
 
     def tested(results: pd.DataFrame, test: str) -> tuple[Difference, float]:
         rows = list(pool(results[results["test"] == "test"])["directories"])[:2]
-        seeds = [[jackknife(results, one, test, BLEU) for one in row] for row in rows]
-        return difference(*seeds), sacrebleu_p(*(resample(results, row[0], test, BLEU) for row in rows))
+        one, other = ([jackknife(results, seed, test, BLEU) for seed in row] for row in rows)
+        return difference(one, other), sacrebleu_p(*(resample(results, row[0], test, BLEU) for row in rows))
 
     assert tested(parts, ALL_TESTS) == tested(wanted, "test")
     assert 0 < tested(parts, ALL_TESTS)[1] < 1
