@@ -168,7 +168,11 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
 
 def copy_source(directory: Path) -> Path:
     """A copy of the repository without what it does not track."""
-    ignored = shutil.ignore_patterns(".*", "output*", "data", "*.egg-info", "build", "__pycache__")
+    top = shutil.ignore_patterns(".*", "output*", "data", "*.egg-info", "build")  # posenc_experiments has a data, too
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return {*(top(folder, names) if Path(folder) == ROOT else ()), *({"__pycache__"} & set(names))}
+
     return Path(shutil.copytree(ROOT, directory / "source", ignore=ignored))
 
 
