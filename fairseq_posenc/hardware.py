@@ -1,7 +1,7 @@
 """fairseq's flags that do not change the results of a training (hardware, time, memory, reports), and its precisions.
 
-Experiments and checkpoints ignore them when they compare trainings. This file imports nothing, so that recipes can load
-it without the package, which imports torch and fairseq.
+Experiments and checkpoints ignore the former when they compare trainings. This file imports nothing, so that recipes can
+load it without the package, which imports torch and fairseq.
 """
 
 #: flags of a precision other than single; these change results
@@ -24,6 +24,11 @@ HARDWARE_FLAGS = frozenset(
         *("keep-interval-updates", "keep-interval-updates-pattern", "no-epoch-checkpoints"),
     ]
 )
+
+
+def needs_gpu(flags: set[str]) -> bool:
+    """Whether a training with these flags needs a GPU: by --fp16 alone, fairseq makes a tensor that no CPU has."""
+    return "fp16" in flags and flags.isdisjoint({*PRECISIONS, "fp16-no-flatten-grads"} - {"fp16"})
 
 
 def is_hardware(name: str) -> bool:

@@ -30,6 +30,7 @@ from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
 from .errors import FlagError, hide_tracebacks
+from .hardware import needs_gpu
 
 logger = logging.getLogger(__name__)
 
@@ -172,13 +173,12 @@ def translate_one_shard(convert: Any) -> Any:
 
 
 def refuse_fp16_on_a_cpu(build_optimizer: Any) -> Any:
-    """Refuses to train by --fp16 on a CPU, for which torch lacks the tensor that fairseq copies all parameters to."""
-    variants = ("memory_efficient_fp16", "memory_efficient_bf16", "bf16", "amp", "fp16_no_flatten_grads")
+    """Refuses to train by --fp16 on a CPU."""
 
     @functools.wraps(build_optimizer)
     def built(trainer: Any) -> None:
-        common = trainer.cfg.common
-        if not trainer.cuda and common.fp16 and not any(getattr(common, name, False) for name in variants):
+        given = {name.replace("_", "-") for name, value in trainer.cfg.common.items() if value}
+        if not trainer.cuda and needs_gpu(given):
             raise FlagError(
                 "--fp16 needs a GPU, and this training runs on a CPU: leave it out, or give --bf16 or "
                 "--memory-efficient-fp16."

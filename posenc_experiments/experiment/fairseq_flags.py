@@ -33,6 +33,11 @@ def precision(flags: Collection[str]) -> str:
     return next((name for name in _hardware()["PRECISIONS"] if name in flags), "fp32")
 
 
+def needs_gpu(flags: Collection[str]) -> bool:
+    """Whether a training with these flags needs a GPU."""
+    return bool(_hardware()["needs_gpu"](set(flags)))
+
+
 def with_precision(flags: Mapping[str, Any], chosen: str) -> dict[str, Any]:
     """The flags with this precision in place of others; a memory-efficient variant of it stays."""
     others = [name for name in _hardware()["PRECISIONS"] if not name.endswith(chosen)]
