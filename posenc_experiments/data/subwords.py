@@ -24,9 +24,11 @@ def normalizer(language: str, lowercase: bool, punctuation: bool) -> Callable[[s
     It changes the text of a model (prepare.lowercase and normalize-punctuation) and that of the lowercased score. It
     lowercases first, as Multi30k's own script does, and then applies sacremoses' version of normalize-punctuation.
     """
-    import sacremoses  # here, because half of the time of --help would go to it
+    moses = None
+    if punctuation:
+        import sacremoses  # here, because half of the time of --help would go to it
 
-    moses = sacremoses.MosesPunctNormalizer(language) if punctuation else None
+        moses = sacremoses.MosesPunctNormalizer(language)
 
     def normalize(line: str) -> str:
         line = line.lower() if lowercase else line

@@ -83,8 +83,8 @@ def metric_columns(
 
 def lacks(row: Mapping[Any, Any], metric: str) -> bool:
     """Whether some seeds of a row have a metric, and others do not."""
-    found = row.get(column_of(metric, "seeds"))
-    return found is not None and found < len(row["seeds"])
+    seeds = row.get(column_of(metric, "seeds"))
+    return seeds is not None and seeds < len(row["seeds"])
 
 
 def difference(row: Any) -> str:
@@ -107,7 +107,7 @@ def _data(rows: pd.DataFrame) -> pd.DataFrame:
     written = rows.assign(
         experiment=list(map(full_name, rows.itertuples())),
         seeds=rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
-        metric=rows["tested"].map(lambda test: test and test.metric),
+        metric=rows["comparison"].map(lambda test: test and test.metric).where(rows["difference"].notna(), None),
         equivalent=rows["equivalent"].map(yes_or_no),
         verified=rows["verified"].map(yes_or_no),
     )
@@ -206,7 +206,7 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
             "one seed's p: SacreBLEU's paired bootstrap of the first seed of each. It says whether these two models "
             "would rank so on other sentences, not whether the settings differ: another seed differs, too."
         )
-    untested = rows["shown"][rows["tested"].isna() & ~rows["is_baseline"].astype(bool)]
+    untested = rows["shown"][rows["difference"].isna() & ~rows["is_baseline"].astype(bool)]
     if len(untested):
         yield f"Not tested, because not all seeds have {test.metric}: {', '.join(untested)}."
     if test.metric == TER:

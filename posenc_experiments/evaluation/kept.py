@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from posenc_experiments.base.errors import OF_FILES, RecipeError
 from posenc_experiments.base.markers import atomic_path, fingerprint
@@ -53,18 +52,17 @@ def require_same(archive: Path, files: Mapping[str, bytes]) -> None:
     different = [name for name in files.keys() & kept.keys() if kept[name] != files[name]]
     if different := sorted(name for name in different if Path(name).name != ANALYSIS):
         what = f"other results of {different[0].split('/')[0]} than these ({Path(different[0]).name} differs)"
-    elif len({fingerprint(search) for search in map(_searches, (kept, files)) if search}) > 1:
+    elif _searches(kept) not in (set(), _searches(files)):
         what = "translations by another search than these"
     else:
         return
     raise RecipeError(f"{archive} has {what}: keep these in another directory.")
 
 
-def _searches(files: Mapping[str, bytes]) -> list[Any]:
-    """The settings of the searches that made translations, as their scores record them."""
+def _searches(files: Mapping[str, bytes]) -> set[str]:
+    """The fingerprints of the searches that made translations, as their scores record them."""
     scores = [json.loads(text) for name, text in files.items() if name.endswith(f".{SACREBLEU}")]
-    found = {fingerprint(row.get("translation")): row.get("translation") for rows in scores for row in rows}
-    return [found[key] for key in sorted(found)]
+    return {fingerprint(row.get("translation")) for rows in scores for row in rows}
 
 
 def pack(archive: Path, files: Mapping[str, bytes]) -> None:

@@ -61,7 +61,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
-    untested = dict.fromkeys([*COMPARED, "tested", "tests", "pooling", "is_baseline", "comparison"])
+    untested = dict.fromkeys([*COMPARED, "tests", "pooling", "is_baseline", "comparison"])
     pooled = [untested | pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
     groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
@@ -186,13 +186,13 @@ def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
     whole = [rows.apply(lambda row: name in (row["shown"], row["name"], long_name(row)), axis=1) for rows in groups]
     part = [rows["shown"].str.contains(name, regex=False) for rows in groups]
     for named in (whole, part):
-        found = {at: list(rows.index[named[at]]) for at, rows in enumerate(groups) if named[at].any()}
-        shown = [groups[at]["shown"][number] for at, numbers in found.items() for number in numbers]
-        if any(len(numbers) > 1 for numbers in found.values()) or (named is part and len(set(shown)) > 1):
+        matches = {at: list(rows.index[named[at]]) for at, rows in enumerate(groups) if named[at].any()}
+        shown = [groups[at]["shown"][number] for at, numbers in matches.items() for number in numbers]
+        if any(len(numbers) > 1 for numbers in matches.values()) or (named is part and len(set(shown)) > 1):
             several = ", ".join(dict.fromkeys(shown))
             raise RecipeError(f"--baseline {name}: several rows have this in their name; name one of {several}.")
-        if found:
-            return {at: number for at, (number,) in found.items()}
+        if matches:
+            return {at: number for at, (number,) in matches.items()}
     names = list(dict.fromkeys(one for rows in groups for one in rows["shown"]))
     raise RecipeError(
         f"--baseline {name}: there is no such experiment here{meant(name, names)}; there are {', '.join(names)}."
@@ -206,11 +206,11 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     settings is possible: there is only SacreBLEU's p-value, of the first seed of both.
 
     Returns:
-        The rows with the columns `comparison`, `tested` (the same; None for the baseline and rows without a test),
-        difference (of the means), difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with
-        Holm's correction), tests (the number that the correction counts), equivalent (whether the difference is shown
-        to be within the margin), documents (how many the test set has; None if they are not known), is_baseline,
-        pooling (if the variance over seeds was to be pooled), one_seed_p_value.
+        The rows with the columns `comparison` (the test), difference (of the means; None without a test),
+        difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with Holm's correction), tests
+        (the number that the correction counts), equivalent (whether the difference is shown to be within the margin),
+        documents (how many the test set has; None if they are not known), is_baseline, pooling (if the variance over
+        seeds was to be pooled), one_seed_p_value.
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
@@ -236,17 +236,18 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     tests: list[dict[str, Any]] = [{} for _ in range(len(rows))]
     for number, one, p_value in zip(several, found, corrected, strict=True):
         low, high = one.interval()
-        tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high, "tested": test}
+        tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high}
         tests[number] |= {"p_value": one.p_value, "holm_p_value": p_value, "tests": len(several), "pooling": pooling}
         tests[number] |= {} if test.margin is None else {"equivalent": one.margin_p_value(test.margin) <= ALPHA}
     for number in set(others) - set(several):
         means = [statistics.fmean(one.score for one in seeds[row]) for row in (baseline, number)]
-        of_one = None
+        p_value_of_first = None
         if rows["test"][0] != BY_LENGTH:
             first = [rows["directories"][row][0] for row in (baseline, number)]
-            of_one = sacrebleu_p(*(resample(results, directory, rows["test"][0], metric) for directory in first))
-        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": of_one, "tested": test}
-    columns = pd.DataFrame(tests, columns=[*COMPARED, "tested", "tests", "pooling"], dtype=object)
+            samples = (resample(results, directory, rows["test"][0], metric) for directory in first)
+            p_value_of_first = sacrebleu_p(*samples)
+        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value_of_first}
+    columns = pd.DataFrame(tests, columns=[*COMPARED, "tests", "pooling"], dtype=object)
     return rows.assign(
         **columns.where(columns.notna(), None),
         is_baseline=rows.index == baseline,

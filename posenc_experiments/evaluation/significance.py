@@ -241,11 +241,12 @@ def _scored(results: pd.DataFrame, directory: Path, test: str, metric: str) -> t
 
 def units_of(results: pd.DataFrame, parts: Sequence[Result]) -> Units:
     """The number of each sentence's unit: its document, or itself if the documents of a test set are unknown."""
+    sizes = [len(_lines_of(part)) for part in parts]
+    paths = [path for part in parts if (path := _documents_of(results, part)) is not None]
+    if len(paths) < len(parts):
+        return np.arange(sum(sizes))
     names: list[tuple[str, str]] = []
-    for part in parts:
-        sentences = len(_lines_of(part))
-        if (path := _documents_of(results, part)) is None:
-            return np.arange(sum(len(_lines_of(one)) for one in parts))
+    for part, sentences, path in zip(parts, sizes, paths, strict=True):
         documents = read_lines(path)
         if len(documents) != sentences:
             raise RecipeError(
@@ -253,8 +254,7 @@ def units_of(results: pd.DataFrame, parts: Sequence[Result]) -> Units:
                 "each line."
             )
         names += [(part.test, document) for document in documents]
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([numbers[name] for name in names])
+    return pd.factorize(pd.Series(names))[0]
 
 
 def _lines_of(part: Result) -> Sequence[Any]:
