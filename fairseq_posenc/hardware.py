@@ -1,7 +1,7 @@
 """fairseq's flags that do not change the results of a training (hardware, time, memory, reports), and its precisions.
 
-Experiments and checkpoints ignore the former when they compare trainings. This file imports nothing, so that recipes can
-load it without the package, which imports torch and fairseq.
+Experiments and checkpoints ignore the former when they compare trainings. This file imports nothing, so that recipes
+can load it without the package, which imports torch and fairseq.
 """
 
 #: flags of a precision other than single; these change results
