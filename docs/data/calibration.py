@@ -12,6 +12,7 @@ holds the references that docs/data/p_values.sh prepared.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,8 @@ NEIGHBOURS = 8  # settings with similar scores
 POOLS = 40  # of simulated trainings
 EFFECTS = (0.3, 0.5, 1.0)
 SENTENCES = 1000
-DOCUMENTS = 20  # where sentences are not independent; KFTT's test set has 15
+#: the sentences of each document of KFTT's test set, for cells with documents
+DOCUMENTS = list(Counter((HERE.parents[1] / "recipes/kftt/test.documents").read_text().splitlines()).values())
 MARGIN = 0.5  # of equivalence
 MEAN = 30.0  # of every simulated setting
 
@@ -72,17 +74,18 @@ def simulate(
     spread = np.full((rows, 1, 1), sources.of_seed)
     if sources.of_baseline is not None:
         spread[0] = sources.of_baseline
-    units = np.arange(SENTENCES) * (DOCUMENTS if sources.of_document else SENTENCES) // SENTENCES
+    sizes = np.array(DOCUMENTS if sources.of_document else [1] * SENTENCES)
+    units, sentences = len(sizes), sizes.sum()
     for _ in range(tables):
         of_seed = MEAN + spread * chance.normal(size=(rows, seeds, 1))
-        of_system = chance.normal(0, sources.of_system, (rows, 1, SENTENCES))
+        of_system = chance.normal(0, sources.of_system, (rows, 1, sentences))
         if sources.of_document:
-            of_system += chance.normal(0, sources.of_document, (rows, 1, DOCUMENTS))[..., units]
-        sentences = of_seed + of_system + chance.normal(0, sources.of_model, (rows, seeds, SENTENCES))
-        scores = sentences.mean(axis=-1)
-        means = sentences.reshape(rows, seeds, units[-1] + 1, -1).mean(axis=-1)
-        # Without one of n units of equal length, a mean moves by its distance from that unit / (n - 1).
-        moves = (scores[..., None] - means) / math.sqrt(means.shape[-1] * (means.shape[-1] - 1))
+            of_system += chance.normal(0, sources.of_document, (rows, 1, units)).repeat(sizes, axis=-1)
+        values = of_seed + of_system + chance.normal(0, sources.of_model, (rows, seeds, sentences))
+        scores = values.mean(axis=-1)
+        of_units = np.add.reduceat(values, sizes.cumsum() - sizes, axis=-1)
+        without = (values.sum(axis=-1, keepdims=True) - of_units) / (sentences - sizes)
+        moves = (without - without.mean(axis=-1, keepdims=True)) * math.sqrt((units - 1) / units)
         yield [[Jackknifed(*one) for one in zip(*row, strict=True)] for row in zip(scores, moves, strict=True)]
 
 

@@ -8,7 +8,8 @@ errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of se
     e_A^2   = half the mean of that variance of x_Ai - x_Aj over pairs of seeds, of 3
     V_test  = max(0, V_jack - e_A^2 / n_A - e_B^2 / n_B)   of 2 alone, so that 3 counts once
     V       = V_seeds + V_test
-    df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1) + V_test^2 / (U - 1))
+    df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1) + W / (U - 1))
+    W       = V_jack^2 + (e_A^2 / n_A)^2 / (n_A - 1) + (e_B^2 / n_B)^2 / (n_B - 1)
 
 D / sqrt(V) follows Student's t distribution with df degrees of freedom (Satterthwaite 1946). The units are documents,
 whose sentences are not independent, or sentences where no documents are known. The jackknife draws no random numbers.
@@ -160,11 +161,11 @@ def difference(
     else:
         terms = [(pooled.variance * sum(1 / len(scores) for scores, _ in sides), pooled.degrees)]
     (base, base_moves), (other, other_moves) = sides
+    units = base_moves.shape[1]
     of_test = float(np.square(other_moves.mean(axis=0) - base_moves.mean(axis=0)).sum())
-    of_test = max(0.0, of_test - _own_errors(base_moves) - _own_errors(other_moves))
-    terms.append((of_test, base_moves.shape[1] - 1))
-    variance = sum(value for value, _ in terms)
-    uncertainty = sum(value**2 / degrees for value, degrees in terms)
+    own = [(_own_errors(moves), (len(moves) - 1) * (units - 1)) for moves in (base_moves, other_moves)]
+    variance = sum(value for value, _ in terms) + max(0.0, of_test - sum(value for value, _ in own))
+    uncertainty = sum(value**2 / degrees for value, degrees in (*terms, (of_test, units - 1), *own))
     degrees = variance**2 / uncertainty if uncertainty else math.inf
     return Difference(float(np.mean(other) - np.mean(base)), variance, degrees)
 
