@@ -22,13 +22,13 @@ from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.comparison import difference, star
+from posenc_experiments.evaluation.comparison import difference, verdict
+from posenc_experiments.evaluation.forest import draw_forest
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED, csv_name
 from posenc_experiments.evaluation.paper_table import PaperTable, read_table
-from posenc_experiments.evaluation.pooling import pool, scored
-from posenc_experiments.evaluation.report import number
+from posenc_experiments.evaluation.pooling import Comparison, pool, scored
+from posenc_experiments.evaluation.questions import read_questions
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.significance import ALPHA, holm
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -38,21 +38,11 @@ Run = dict[str, Any]
 IMAGES = ROOT / "docs" / "images"
 EN_DE, JA_EN = "multi30k/en-de", "kftt/ja-en"  # in results/
 BASELINE = "sinusoidal"
-#: the rows of README and of its plot
+#: the rows of README's plot, and of its table
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
+SHORT_CLIPPING = ["shaw-k0", "shaw-k1", "shaw-k2", "shaw-k16", BASELINE]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
-#: for three questions of docs/plan.md: a directory in results/, the test set, the rows that the others are compared
-#: with, and the others
-QUESTIONS = {
-    "2": (
-        EN_DE,
-        ALL_TESTS,
-        [BASELINE, "shaw-k16"],
-        ["diet_abs", "tupe_abs", "learned-gain", "rotary", "shaw-k16-encoder", "shaw-k16-decoder"],
-    ),
-    "4": (EN_DE, ALL_TESTS, [BASELINE, "shaw-k16", "shaw-k2"], ["shaw-k1", "diet_rel-gain", "t5-gain"]),
-    "5": (JA_EN, "test", [BASELINE, "shaw-k16"], ["diet_rel-gain", *(f"shaw-k{k}" for k in (0, 1, 2, 4, 64))]),
-}
+QUESTIONS = read_questions(ROOT / "docs" / "questions.yaml")
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
@@ -183,28 +173,75 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
 
 
 def results() -> dict[str, str]:
-    return multi30k() | {
-        "corrections": corrections(),
-        "quickstart": one_test("quickstart"),
-        "kftt": one_test(JA_EN),
+    """The comparisons of each question of which there are any."""
+    return {f"question-{key_of(question)}": comparisons(rows) for question, rows in answers().items() if rows}
+
+
+def scores() -> dict[str, str]:
+    return multi30k() | {"quickstart": one_test("quickstart"), "kftt": one_test(JA_EN, without_penalty=True)}
+
+
+def lengths() -> dict[str, str]:
+    return {
         "short": by_words("quickstart-short", "test"),
         "short-captions": by_words("multi30k-short/en-de", ALL_TESTS),
     }
 
 
-def one_test(directory: str) -> str:
+def plan() -> dict[str, str]:
+    """The questions with their comparisons, rules and states."""
+    rows = []
+    for one in QUESTIONS.questions:
+        lists = [
+            f"{', '.join(f'`{name}`' for name in names)} with `{baseline}`"
+            for baseline, names in one.comparisons.items()
+        ]
+        compared_rows = f"{one.size}: {'; '.join(lists)} ({' and '.join(one.tables)})" if lists else ""
+        rows.append([one.question, compared_rows, one.rule, one.state])
+    return {"plan": table(["question", "comparisons", "rule", "state"], rows)}
+
+
+def key_of(question: str) -> str:
+    """The first word of a question, its number: `5b`."""
+    return question.split()[0].rstrip(".:").lower()
+
+
+def answers(file: str = "questions.csv") -> dict[str, list[Run]]:
+    """The comparisons of each question that has any, as `compare --questions ... --format csv` wrote them."""
+    found: dict[str, list[Run]] = {one.question: [] for one in QUESTIONS.questions}
+    for row in read_scores(RESULTS / file):
+        found[row["question"]].append(row)
+    return found
+
+
+def comparisons(rows: list[Run]) -> str:
+    """A table of comparisons; without BLEU's brevity penalty where all of these are of whole test sets."""
+    directories = {f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": EN_DE, f"{JA_EN.replace('/', ' ')} test": JA_EN}
+    places = [" ".join(row[key] for key in ("corpus", "pair", "test")) for row in rows]
+    lines, headers = [], ["experiment", "compared with", "difference", "verdict"]
+    for row in rows:
+        cells = [f"`{row['experiment']}`", f"`{row['baseline']}`", difference(row), verdict(row) or "one seed"]
+        if len(set(places)) > 1:
+            cells.insert(2, f"{row['corpus']} {row['pair']}")
+        lines.append(cells)
+    if len(set(places)) > 1:
+        headers.insert(2, "on")
+    elif places[0] in directories and "--" not in rows[0]["experiment"]:
+        headers.insert(3, "without BP")
+        for row, cells in zip(rows, lines, strict=True):
+            cells.insert(3, difference_without_penalty(directories[places[0]], row["experiment"], row["baseline"]))
+    return table(headers, lines)
+
+
+def one_test(directory: str, without_penalty: bool = False) -> str:
     """The experiments in a directory of results/ on its only test set, best first."""
     rows = []
     for row in sorted(compared(directory)["test"].values(), key=lambda row: -row[BLEU]):
-        figures = [f"{seeds_of(row)}", scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}"]
-        rows.append([f"`{row['experiment']}`", *figures, *test_of(row)])
-    headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference", "p"]
-    return table(headers, rows)
-
-
-def test_of(row: Run) -> tuple[str, str]:
-    """The difference from the baseline, and p with Holm's correction."""
-    return difference(row), number(row["holm_p_value"], ".3f")
+        figures = [f"{seeds_of(row)}", scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}", difference(row)]
+        figures += [difference_without_penalty(directory, row["experiment"], BASELINE)] if without_penalty else []
+        rows.append([f"`{row['experiment']}`", *figures, verdict(row)])
+    headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference"]
+    return table([*headers, *["without BP"] * without_penalty, "verdict"], rows)
 
 
 #: the columns of simulated scores, and their headers
@@ -224,7 +261,8 @@ def scoring() -> dict[str, str]:
         seeds = (one["baseline_seeds"], one["seeds"])
         if seeds in (("3", "3"), ("6", "3"), ("6", "6")) and (one["of_system"], one["of_model"]) == ("3", "5"):
             documents = "documents" if float(one["of_document"]) else "sentences"
-            figures = [f"{float(row[key]):.3f}" for row in (one, pooled) for key in ("level", "false_equivalence")]
+            keys = ("level", "false_equivalence", "table_error")
+            figures = [f"{float(row[key]):.3f}" for row in (one, pooled) for key in keys]
             simulated.append([" + ".join(seeds), one["of_baseline"] or one["of_seed"], documents, *figures])
         if (
             len(set(seeds)) == 1
@@ -239,7 +277,11 @@ def scoring() -> dict[str, str]:
         "power": table([*SOURCES.values(), "seeds", *(f"{effect} BLEU" for effect in effects)], power),
         "level": table(["trainings", "settings", "level", "pooled"], kept),
         "simulated": table(
-            ["seeds of baseline + row", "spread of the baseline", "units", "level", "false ≈", "pooled", "false ≈"],
+            [
+                *("seeds of baseline + row", "spread of the baseline", "units"),
+                *("level", "false equivalence", "false verdict in a question"),
+                *("pooled: level", "false equivalence", "false verdict"),
+            ],
             simulated,
         ),
     }
@@ -252,7 +294,7 @@ def by_words(directory: str, test: str) -> str:
         whole, *part = row["test"].split(", ")
         if part and whole == test:
             name = f"`{row['experiment']}`" + ", all lengths" * (not row["corpus"].endswith("-short"))
-            cells.setdefault(name, {})[part[0]] = scored(row) + star(row)
+            cells.setdefault(name, {})[part[0]] = scored(row)
     return table(["experiment", *next(iter(cells.values()))], [[name, *row.values()] for name, row in cells.items()])
 
 
@@ -262,51 +304,25 @@ def multi30k() -> dict[str, str]:
     """
     of_test, of_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
     of_all = of_test[ALL_TESTS]
-    unpenalized = {name: row[BLEU] / brevity_penalty(name) for name, row in of_all.items()}
     choice, several, single = [], [], []
     for name, row in sorted(of_all.items(), key=lambda item: -item[1][BLEU]):
-        tests = [of_test[test][name] for test in (*MULTI30K, ALL_TESTS)]
-        scores = [f"`{name}`", *(scored(one) + star(one) for one in tests)]
-        without = "" if name == BASELINE else f"{unpenalized[name] - unpenalized[BASELINE]:+.2f}"
+        scores_of_tests = [f"`{name}`", *(scored(of_test[test][name]) for test in (*MULTI30K, ALL_TESTS))]
+        without = difference_without_penalty(EN_DE, name, BASELINE)
         if seeds_of(row) == 1:
-            single.append([*scores, difference(row), without])
+            single.append([*scores_of_tests, difference(row), without])
             continue
-        several.append(scores)
+        several.append(scores_of_tests)
         parameters = f"{row['parameters'] - of_all[BASELINE]['parameters']:,.0f}"
-        choice.append([f"`{name}`", f"{seeds_of(row)}", parameters, *test_of(row), without, *test_of(of_shaw[name])])
-    scores_of = ["experiment", *MULTI30K, ALL_TESTS]
-    tested = ["experiment", "seeds", "parameters", "difference", "p", "without BP", "from `shaw-k16`", "p"]
+        choice.append(
+            [f"`{name}`", f"{seeds_of(row)}", parameters, difference(row), without, difference(of_shaw[name])]
+        )
+    headers = ["experiment", *MULTI30K, ALL_TESTS]
+    compared_with = ["experiment", "seeds", "parameters", "from `sinusoidal`", "without BP", "from `shaw-k16`"]
     return {
-        "choice": table(tested, choice),
-        "multi30k": table(scores_of, several),
-        "multi30k-seed1": table([*scores_of, "difference", "without BP"], single),
+        "choice": table(compared_with, choice),
+        "multi30k": table(headers, several),
+        "multi30k-seed1": table([*headers, "difference", "without BP"], single),
     }
-
-
-def corrections() -> str:
-    """The comparisons of QUESTIONS that only some of Holm's corrections leave significant: that for all rows of the
-    baseline's table, for the question's rows in it, or for all comparisons of the question. Rows of one seed are not
-    tested.
-    """
-    lines = []
-    for question, (directory, test, baselines, others) in QUESTIONS.items():
-        tables: dict[str, dict[str, Run]] = {}
-        for baseline in baselines:
-            of_all = compared(directory, "compare.csv" if baseline == BASELINE else f"compare-{baseline}.csv")[test]
-            tested = [name for name in (*baselines, *others) if name != baseline and seeds_of(of_all[name]) > 1]
-            tables[baseline] = {name: of_all[name] for name in tested}
-        # Two baselines are compared once, though both tables have the comparison.
-        once = {frozenset((name, of)): row["p_value"] for of, rows in tables.items() for name, row in rows.items()}
-        of_question = dict(zip(once, holm(list(once.values())), strict=True))
-        for baseline, rows in tables.items():
-            of_rows = holm([row["p_value"] for row in rows.values()])
-            for (name, row), p in zip(rows.items(), of_rows, strict=True):
-                corrected = [row["holm_p_value"], p, of_question[frozenset((name, baseline))]]
-                if min(corrected) <= ALPHA < max(corrected):
-                    p_values = [f"{value:.4f}" for value in (row["p_value"], *corrected)]
-                    lines.append([f"`{name}`", f"`{baseline}`", question, *p_values])
-    headers = ["row", "from", "question", "p by itself", "for the table", "for the question's rows"]
-    return table([*headers, "for all its comparisons"], lines)
 
 
 def seeds_of(row: Run) -> int:
@@ -314,17 +330,24 @@ def seeds_of(row: Run) -> int:
     return len(str(row["seeds"]).split())
 
 
-def brevity_penalty(name: str) -> float:
-    """BLEU's brevity penalty of an experiment of Multi30k on all tests together, the mean over the seeds."""
-    found = results_of(EN_DE)
-    penalties = []
+def difference_without_penalty(directory: str, name: str, baseline: str) -> str:
+    """The difference of two rows' BLEU divided by its brevity penalty; empty for a row and itself."""
+    one, other = (unpenalized(directory, row) for row in (name, baseline))
+    return "" if name == baseline else f"{one - other:+.2f}"
+
+
+@cache
+def unpenalized(directory: str, name: str) -> float:
+    """BLEU divided by the brevity penalty, means over the seeds, of an experiment on all its test sets together."""
+    found, penalties = results_of(directory), []
     for seed in set(found["directory"][found["name"] == name]):
-        scores = [read_json(path)[0] for path in seed.glob("*.sacrebleu.json")]
+        records = [read_json(path)[0] for path in seed.glob("*.sacrebleu.json")]
         # BLEU is the first score: `hyp_len = 11989 ref_len = 12106`.
-        lengths = [re.findall(r"_len = (\d+)", score["verbose_score"]) for score in scores]
-        own, reference = (sum(map(int, column)) for column in zip(*lengths, strict=True))
+        sizes = [re.findall(r"_len = (\d+)", record["verbose_score"]) for record in records]
+        own, reference = (sum(map(int, column)) for column in zip(*sizes, strict=True))
         penalties.append(min(1.0, math.exp(1 - reference / own)))
-    return statistics.fmean(penalties)
+    test = ALL_TESTS if ALL_TESTS in compared(directory) else "test"
+    return float(compared(directory)[test][name][BLEU]) / statistics.fmean(penalties)
 
 
 def paper_table() -> PaperTable:
@@ -333,17 +356,14 @@ def paper_table() -> PaperTable:
 
 
 def readme() -> dict[str, str]:
-    paper = {row.experiment: str(row.paper) for row in paper_table().rows}
     of_all, kftt = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
     rows = []
-    for name in CLIPPING:
-        figures = [f"{seeds_of(of_all[name])}", scored(of_all[name]), *test_of(of_all[name])]
-        figures += [f"{seeds_of(kftt[name])}", scored(kftt[name])] if name in kftt else ["", ""]
-        rows.append([f"`{name}`", *figures, paper.get(name, "")])
-    headers = ["experiment", "seeds", "Multi30k en-de", "difference", "p", "KFTT seeds", "KFTT ja-en"]
+    for name in SHORT_CLIPPING:
+        cells = [f"{row[BLEU]:.2f} BLEU" if name == BASELINE else difference(row) for row in (of_all[name], kftt[name])]
+        rows.append([f"`{name}`", *cells])
     return {
         "quickstart": f"```text\n{(HERE / 'quickstart.txt').read_text(encoding='utf-8')}```",
-        "clipping": table([*headers, "Shaw et al.: WMT14 en-de"], rows),
+        "clipping": table(["experiment", "captions (Multi30k en-de)", "articles (KFTT ja-en)"], rows),
     }
 
 
@@ -361,6 +381,22 @@ def draw(path: Path) -> None:
         changed = {"flags": f"--clipping-distance {row.row.removeprefix('K = ')}", BLEU: row.paper}
         rows.append(paper | {"test": row.test} | changed)
     plot.plot(pd.DataFrame(rows), path)
+
+
+def draw_differences() -> None:
+    """Draws the differences from sinusoids on both corpora, and the comparisons of three questions."""
+    from_baseline = [as_drawn(list(found.values())) for found in (compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"])]
+    draw_forest(from_baseline, IMAGES / "differences.png")
+    for question, rows in answers().items():
+        if key_of(question) in ("2", "4", "5"):
+            draw_forest([as_drawn(rows).assign(panel=question)], IMAGES / f"question-{key_of(question)}.png")
+
+
+def as_drawn(rows: list[Run]) -> pd.DataFrame:
+    """The rows of a CSV of `compare` as `draw_forest` takes them."""
+    table_of = pd.DataFrame(rows, dtype=object)
+    tests = [Comparison(row["baseline"], BLEU, margin=QUESTIONS.margin) for row in rows]
+    return table_of.where(table_of.notna(), None).assign(shown=table_of["experiment"], comparison=tests)
 
 
 def options() -> dict[str, str]:
@@ -413,7 +449,10 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "docs/options.md": options,
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
+    "docs/lengths.md": lengths,
+    "docs/plan.md": plan,
     "docs/results.md": results,
+    "docs/scores.md": scores,
     "docs/scoring.md": scoring,
     "results/README.md": machines,
 }
@@ -437,4 +476,5 @@ if __name__ == "__main__":
         page_path, page_text = filled(name)
         page_path.write_text(page_text, encoding="utf-8")
     draw(IMAGES / "clipping-distance.png")
+    draw_differences()
     analyses.draw(IMAGES)

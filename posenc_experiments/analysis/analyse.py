@@ -38,7 +38,7 @@ def analyse(
         directories: experiment directories, or directories that hold them.
         output: the page's file.
         say: takes lines for the user.
-        baseline: the name of the row that p-values are against first.
+        baseline: the name of the row that the others are compared with first.
         test: the test set of the page; the first if left out. Without experiments, a subset of the binarized data.
         checkpoints: also of these, which need `pair` and `binarized`.
         pair: the languages of the checkpoints.

@@ -14,9 +14,10 @@ from posenc_experiments.analysis.figures import TEXTS, length_figure, model_figu
 from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import read_texts
-from posenc_experiments.evaluation.comparison import p_note, report
+from posenc_experiments.evaluation.comparison import difference, interval_notes, report, verdict
+from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import Comparison, compared, pool, title
+from posenc_experiments.evaluation.pooling import Comparison, compared, jackknifed, pool, title
 from posenc_experiments.evaluation.results import of_tests
 
 
@@ -26,7 +27,7 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
     Args:
         results: what `read_results` found of one corpus, pair and test set; None without experiments.
         records: by the names of rows and checkpoints, the records of their seeds, of which the first model is shown.
-        baseline: the number of the row that p-values are against until the reader chooses another.
+        baseline: the number of the row that the others are compared with until the reader chooses another.
     """
     found = {name: next((one["model"] for one in seeds if one["model"]), None) for name, seeds in records.items()}
     figures = [*model_figures({name: model for name, model in found.items() if model})]
@@ -40,14 +41,17 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         [table] = report(rows).tables
         # all seeds of a row have the same flags
         positions = [cell(seeds[0]["position_parameters"], ",") for seeds in texts.values()]
-        columns = {**table.columns, "position parameters": positions, "p": [""] * len(rows)}
+        columns = {**table.columns, "position parameters": positions}
+        columns |= {"difference": [""] * len(rows), "verdict": [""] * len(rows)}
+        tested = compared_with_each(results, rows)
+        decided = tested[baseline][tested[baseline]["verdict"].notna()]
         scores = {
             "title": title(rows),
             "shared": split_shared(rows["name"])[1],
             "headers": list(columns),
             "rows": list(zip(*columns.values(), strict=True)),
-            "notes": [*table.notes, *([p_note(len(rows) - 1)] if len(rows) > 1 else [])],
-            "data": {"names": list(texts), "p": p_values(results, rows), **compare_systems(systems)},
+            "notes": [*table.notes, *(interval_notes(decided) if len(decided) else [])],
+            "data": {"names": list(texts), "compared": list(map(cells_of, tested)), **compare_systems(systems)},
         }
         of_test = {name: [one["tests"][test] for one in seeds] for name, seeds in texts.items()}
         figures = [length_figure(of_test), *figures]
@@ -74,11 +78,16 @@ def cell(value: Any, form: str = ".4g") -> str:
     return str(value) if isinstance(value, str | np.integer) else format(value, form)
 
 
-def p_values(results: pd.DataFrame, rows: pd.DataFrame) -> list[list[float | str]]:
-    """For each row as the baseline, the cells of all rows: p with Holm's correction, or why there is none."""
-    found = []
-    for baseline in range(len(rows)):
-        tested = compared(results, rows, baseline, Comparison(rows["shown"][baseline]))["holm_p_value"]
-        cells: list[float | str] = ["one seed" if value is None else value for value in tested]
-        found.append([*cells[:baseline], "baseline", *cells[baseline + 1 :]])
-    return found
+def compared_with_each(results: pd.DataFrame, rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows with their tests against each of them."""
+    seeds = jackknifed(results, rows, BLEU)
+    names = rows["shown"]
+    return [compared(results, rows, number, Comparison(name), seeds) for number, name in names.items()]
+
+
+def cells_of(tested: pd.DataFrame) -> list[tuple[str, str]]:
+    """For each row the cells of its difference and its verdict."""
+    return [
+        ("baseline", "") if row["is_baseline"] else (difference(row), verdict(row) or "one seed")
+        for row in tested.to_dict("records")
+    ]

@@ -24,7 +24,7 @@ from posenc_experiments.experiment.experiment import Experiment
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="A row's name or a part of it: the baseline of the p-values when the page is opened.  [default: the first]",
+    help="A row's name or a part of it: the others are compared with it when the page opens.  [default: the first]",
 )
 @click.option(
     "--test",

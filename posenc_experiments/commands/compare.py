@@ -1,4 +1,4 @@
-"""`fairseq-posenc compare`: a table of scored experiments, and a plot of BLEU against clipping distance."""
+"""`fairseq-posenc compare`: tables of scored experiments and of their differences, and plots of both."""
 
 from pathlib import Path
 
@@ -15,13 +15,20 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
-    "--baseline", help="An experiment's name, or a part of it: adds differences from it, with intervals and p-values."
+    "--baseline", help="An experiment's name, or a part of it: adds differences from it, with intervals and verdicts."
 )
 @click.option("--metric", default=BLEU, show_default=True, help="The metric that is tested against the baseline.")
 @click.option(
     "--margin",
     type=Positive(),
-    help="Marks rows that differ from the baseline by less, such as 0.5.",
+    help="The largest difference that does not matter, such as 0.5: rows may be equivalent to the baseline.",
+)
+@click.option(
+    "--questions",
+    "questions_path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A YAML file of questions, each with its comparisons: prints the verdicts of each. With --baseline, only its "
+    "comparisons have a verdict.",
 )
 @click.option("--pool-variance", is_flag=True, help="Tests with one variance over seeds for all rows.")
 @click.option("--all-tests", is_flag=True, help="Adds a table of BLEU on all test sets together.")
@@ -39,13 +46,14 @@ from posenc_experiments.evaluation.report import FORMATS
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A recipe's --data-dir: p-values, --all-tests, --by-length and --words take the text that experiments "
+    help="A recipe's --data-dir: tests, --all-tests, --by-length and --words take the text that experiments "
     "lack, as in results/, from its prepared data.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
-    help="Draws BLEU against clipping distance into this file (.png, .pdf, .svg).",
+    help="Draws the differences from --baseline or of --questions, or else BLEU against clipping distance, into this "
+    "file (.png, .pdf, .svg).",
 )
 def main(
     directories: tuple[Path, ...],
@@ -53,6 +61,7 @@ def main(
     baseline: str | None,
     metric: str,
     margin: float | None,
+    questions_path: Path | None,
     pool_variance: bool,
     all_tests: bool,
     by_length: bool,
@@ -61,7 +70,7 @@ def main(
     data_dir: Path | None,
     plot: Path | None,
 ) -> None:
-    """Prints a table of scored experiments; with --plot, also draws BLEU against clipping distance.
+    """Prints a table of scored experiments; with --baseline or --questions, also how they differ.
 
     DIRECTORIES are experiment directories (seedN), which keep their order, or directories that hold experiments at any
     depth, which are sorted in natural order, k2 before k16. Seeds of one setting are pooled.
@@ -70,17 +79,25 @@ def main(
         require_output(plot, "compare.png", "--plot")
     import pandas as pd
 
-    from posenc_experiments.evaluation.comparison import report
-    from posenc_experiments.evaluation.plot import plot as draw
-    from posenc_experiments.evaluation.pooling import Comparison, pool, with_seeds
+    from posenc_experiments.evaluation.comparison import answers, report
+    from posenc_experiments.evaluation.forest import draw_forest
+    from posenc_experiments.evaluation.plot import plot as draw_clipping
+    from posenc_experiments.evaluation.pooling import Comparison, answered, groups_of, pool, with_seeds
+    from posenc_experiments.evaluation.questions import read_questions
     from posenc_experiments.evaluation.results import read_results
     from posenc_experiments.evaluation.together import parts_of_tests, together
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
+    if questions_path is not None and (metric != BLEU or margin is not None or pool_variance or words is not None):
+        raise click.UsageError(
+            "--questions excludes --metric, --margin, --pool-variance and --words: its file has metric and margin."
+        )
     if by_length and pool_variance:
         raise click.UsageError("--by-length and --pool-variance exclude each other: leave one of them out.")
-    test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin)
+    questions = None if questions_path is None else read_questions(questions_path)
+    metric, margin = (metric, margin) if questions is None else (questions.metric, questions.margin)
+    test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin, questions)
     results = read_results(directories, data_dir)
     if seeds is not None:
         results, lacking = with_seeds(results, choose_seeds(seeds))
@@ -92,7 +109,18 @@ def main(
         tables.append(together(results, metric, BY_LENGTH))
     if words is not None:
         tables.append(parts_of_tests(whole, metric, words))
-    rows = pool(pd.concat(tables), test)
-    click.echo(report(rows).format(style), nl=False)
+    everything = pd.concat(tables)
+    if questions is not None and test is None:
+        found = answered(everything, questions)
+        click.echo(answers(questions, found).format(style), nl=False)
+        drawn = [rows.assign(panel=one.question) for one, rows in zip(questions.questions, found, strict=True)]
+    else:
+        rows = pool(everything, test)
+        click.echo(report(rows).format(style), nl=False)
+        drawn = groups_of(rows)
     if plot is not None:
-        click.echo(f"Plot: {draw(rows[rows['test'] != BY_LENGTH], plot)}", err=True)
+        if test is None and questions is None:
+            draw_clipping(rows[rows["test"] != BY_LENGTH], plot)
+        else:
+            draw_forest(drawn, plot)
+        click.echo(f"Plot: {plot}", err=True)

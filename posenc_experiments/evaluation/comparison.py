@@ -7,6 +7,7 @@ import pandas as pd
 
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
 from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
+from posenc_experiments.evaluation.kept import is_kept
 from posenc_experiments.evaluation.metrics import (
     BLEU,
     CHRF,
@@ -19,9 +20,9 @@ from posenc_experiments.evaluation.metrics import (
 )
 from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.pooling import COMPARED, Comparison, full_name, groups_of, metrics_of, scored, title
+from posenc_experiments.evaluation.questions import Question, Questions
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import GROUP
-from posenc_experiments.evaluation.significance import ALPHA
 from posenc_experiments.experiment.versions import as_list
 
 
@@ -34,10 +35,30 @@ def report(rows: pd.DataFrame) -> Report:
     return Report(tables, _data(rows))
 
 
-def p_note(tests: int) -> str:
-    """The note on p in a table of this number of tests."""
-    correction = f", with Holm's correction for {tests} tests" if tests > 1 else ""
-    return f"p: t test over seeds and test sets, two-sided{correction}."
+def answers(questions: Questions, found: Sequence[pd.DataFrame]) -> Report:
+    """A table of the comparisons of each question, as `answered` found them."""
+    pairs = [(question, rows) for question, rows in zip(questions.questions, found, strict=True) if len(rows)]
+    data = [_data(rows.assign(question=question.question)) for question, rows in pairs]
+    return Report([_answer(question, rows) for question, rows in pairs], pd.concat(data, ignore_index=True))
+
+
+def _answer(question: Question, rows: pd.DataFrame) -> Table:
+    records = rows.to_dict("records")
+    columns = {"experiment": list(rows["shown"]), "compared with": [test.baseline for test in rows["comparison"]]}
+    tables = [" ".join(row) for row in rows[GROUP].itertuples(index=False)]
+    columns |= {"on": tables} if len(set(tables)) > 1 else {}
+    columns |= {"difference": list(map(difference, records))}
+    columns |= {"verdict": [verdict(row) or "one seed" for row in records]}
+    rule = [f"Rule: {question.rule}"] if question.rule else []
+    tested = rows["p_value"].notna()
+    notes = []
+    if missing := question.size - tested.sum():
+        notes = [f"Not decided yet, without several seeds of both rows: {missing} of {question.size} comparisons."]
+    notes += list(interval_notes(rows[tested])) if tested.any() else []
+    metric = rows["comparison"].iloc[0].metric
+    signatures = [f"{metric}: {one}" for one in rows[column_of(metric, "signature")].dropna().unique()]
+    on = f" ({tables[0]})" if len(set(tables)) == 1 else ""
+    return Table(columns, [*rule, *notes, *signatures], f"{question.question}{on}", left=2)
 
 
 def _test_of(rows: pd.DataFrame) -> Comparison | None:
@@ -54,11 +75,13 @@ def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
     last = {}
     if test is not None:
         last["difference"] = ["baseline" if row["is_baseline"] else difference(row) for row in records]
-        for header, key in (("p", "holm_p_value"), ("one seed's p", "one_seed_p_value")):
-            if rows[key].notna().any():
-                last[header] = [number(value, ".3f") for value in rows[key]]
+        if rows["verdict"].notna().any():
+            last["verdict"] = list(map(verdict, records))
+        if rows["one_seed_p_value"].notna().any():
+            last["one seed's p"] = [number(value, ".3f") for value in rows["one_seed_p_value"]]
     last["parameters"] = [number(value, ",.0f") for value in rows["parameters"]]
-    last["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
+    if not any(is_kept(one) for directories in rows["directories"] for one in directories):  # of any machines
+        last["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
     metrics = metric_columns(rows, records, (*columns, *last), None if test is None else test.metric)
     return columns | metrics | last
 
@@ -88,17 +111,19 @@ def lacks(row: Mapping[Any, Any], metric: str) -> bool:
 
 
 def difference(row: Any) -> str:
-    """The cell of a row's difference from the baseline: `+1.29 [+0.62, +1.96]*`; empty if there is none."""
+    """The cell of a row's difference from the baseline: `+1.29 [+0.62, +1.96]`; empty if there is none."""
     if row["difference"] is None:
         return ""
-    low, high = row["difference_low"], row["difference_high"]
-    interval = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
-    return f"{row['difference']:+.2f}{interval}{star(row)}{'≈' if row['equivalent'] in (True, 'yes') else ''}"
+    return f"{row['difference']:+.2f}{_interval(row['difference_low'], row['difference_high'])}"
 
 
-def star(row: Any) -> str:
-    """A star if a row differs significantly from the baseline."""
-    return "*" if row["holm_p_value"] is not None and row["holm_p_value"] <= ALPHA else ""
+def verdict(row: Any) -> str:
+    """The cell of a row's verdict: `above [+0.43, +1.91]`; empty if there is none."""
+    return "" if row["verdict"] is None else row["verdict"] + _interval(row["verdict_low"], row["verdict_high"])
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
 
 
 def _data(rows: pd.DataFrame) -> pd.DataFrame:
@@ -108,13 +133,24 @@ def _data(rows: pd.DataFrame) -> pd.DataFrame:
         experiment=list(map(full_name, rows.itertuples())),
         seeds=rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
         metric=rows["comparison"].map(lambda test: test and test.metric).where(rows["difference"].notna(), None),
-        equivalent=rows["equivalent"].map(yes_or_no),
+        baseline=rows["comparison"].map(lambda test: test and test.baseline),
         verified=rows["verified"].map(yes_or_no),
     )
     metrics = list(dict.fromkeys([CHRF, TOKENIZED, *metrics_of(rows)]))
     metrics.remove(BLEU)
-    columns = [*GROUP, "setup", "experiment", "arch", "flags", "seeds", BLEU, f"{BLEU} interval", f"{BLEU} spread"]
-    columns += [*map(column_of, metrics), "parameters", "words_per_second", "metric", *COMPARED]
+    columns = [
+        *(["question"] if "question" in rows else []),
+        *GROUP,
+        "setup",
+        "experiment",
+        "arch",
+        "flags",
+        "seeds",
+        BLEU,
+        f"{BLEU} interval",
+        f"{BLEU} spread",
+    ]
+    columns += [*map(column_of, metrics), "parameters", "words_per_second", "metric", "baseline", *COMPARED]
     columns += [*(column_of(name, "signature") for name in (BLEU, *metrics)), "fingerprint", "verified"]
     columns += [column_of(name, "seeds") for name in partial_metrics(rows)]
     return written.reindex(columns=columns).rename(columns=csv_name)
@@ -174,33 +210,10 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
     test = _test_of(rows)
     if test is None:
         return
-    yield f"difference: {test.metric} less that of {test.baseline}, *: p <= {ALPHA}" + (
-        f", ≈: within {test.margin:g} of it (two one-sided tests at {ALPHA}, not corrected)."
-        if test.margin is not None
-        else "."
-    )
-    several = rows[rows["tests"].notna()]
-    if len(several):
-        tests, pooling = several["tests"].iloc[0], several["pooling"].iloc[0]
-        yield "[...]: 95 % confidence interval of the difference, for other seeds and test sets."
-        documents = rows["documents"].iloc[0]
-        yield (
-            "No documents are known: the test set varies by its sentences, as if these were independent."
-            if documents is None
-            else f"The test set varies by its {documents} documents."
-        )
-        yield p_note(tests)
-        if pooling is not None:
-            spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"
-            yield (
-                f"The seeds' variance is taken as equal in {pooling.rows} rows: standard deviation "
-                f"{pooling.variance**0.5:.2f}, {pooling.degrees} degrees of freedom ({spread}; with few "
-                "seeds it misses much)."
-                if pooling.allowed
-                else f"The seeds' variances are not pooled, because they differ ({spread})."
-            )
-        if test.pool_variance and (far := tests + 1 - (pooling.rows if pooling is not None else 1)):
-            yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
+    yield f"difference: {test.metric} less that of {test.baseline}."
+    if rows["p_value"].notna().any():
+        yield from interval_notes(rows)
+        yield from _pooling_notes(rows, test)
     if rows["one_seed_p_value"].notna().any():
         yield (
             "one seed's p: SacreBLEU's paired bootstrap of the first seed of each. It says whether these two models "
@@ -211,6 +224,43 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
         yield f"Not tested, because not all seeds have {test.metric}: {', '.join(untested)}."
     if test.metric == TER:
         yield "TER counts errors: less is better."
+
+
+def interval_notes(rows: pd.DataFrame) -> Iterable[str]:
+    """The notes on the intervals and the verdicts of rows that were compared."""
+    yield "[...] after a difference: its 95 % interval by itself, for other seeds and other test sets of this kind."
+    test = rows["comparison"].iloc[0]
+    if rows["verdict"].notna().any():
+        inside = (
+            "" if test.margin is None else f", equivalent if it lies between {-test.margin:+g} and {test.margin:+g}"
+        )
+        counts = " or ".join(str(count) for count in rows["comparisons"].dropna().unique())
+        yield f"verdict: above or below if its interval excludes 0{inside}; otherwise undecided."
+        yield f"[...] after a verdict: the interval that decides, corrected for its question's comparisons ({counts})."
+    if test.questions is not None and rows["verdict"].isna().any():
+        yield "Rows without a verdict are compared by no question with this baseline."
+    for documents in rows["documents"].unique():
+        yield (
+            "No documents are known: the test set varies by its sentences, as if these were independent."
+            if documents is None
+            else f"The test set varies by its {documents} documents."
+        )
+
+
+def _pooling_notes(rows: pd.DataFrame, test: Comparison) -> Iterable[str]:
+    """The notes on a pooled variance."""
+    tests, (pooling, *_) = rows["p_value"].notna().sum(), rows["pooling"][rows["p_value"].notna()]
+    if pooling is not None:
+        spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"
+        yield (
+            f"The seeds' variance is taken as equal in {pooling.rows} rows: standard deviation "
+            f"{pooling.variance**0.5:.2f}, {pooling.degrees} degrees of freedom ({spread}; with few "
+            "seeds it misses much)."
+            if pooling.allowed
+            else f"The seeds' variances are not pooled, because they differ ({spread})."
+        )
+    if test.pool_variance and (far := tests + 1 - (pooling.rows if pooling is not None else 1)):
+        yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
 
 
 def _environments(rows: pd.DataFrame) -> Iterable[str]:

@@ -107,6 +107,11 @@ def original(text: str) -> str:
     return text
 
 
+def is_kept(directory: Path) -> bool:
+    """Whether this process unpacked a directory from an archive."""
+    return directory.is_relative_to(_scratch().name)
+
+
 def note(text: str) -> None:
     """Tells the user what is not read, beside the output."""
     print(f"Note: {text}", file=sys.stderr)

@@ -33,6 +33,11 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     figure = Figure(figsize=(7 + 2 * beside, 4.5 * len(groups)), layout="constrained")
     for axes, group in zip(figure.subplots(len(groups), squeeze=False)[:, 0], groups, strict=True):
         draw(axes, group)
+    return save(figure, path)
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Writes a figure of matplotlib; RecipeError if it has no format of the file's ending."""
     try:
         with atomic_path(path) as temporary:
             figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or "png")

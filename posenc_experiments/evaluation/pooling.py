@@ -1,7 +1,8 @@
 """Pools results over the seeds of an experiment, and tests them against a baseline."""
 
+import itertools
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +11,11 @@ import pandas as pd
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, OTHER, TOKENIZED, column_of
 from posenc_experiments.evaluation.names import split_shared
+from posenc_experiments.evaluation.questions import Questions
 from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import (
-    ALPHA,
+    Jackknifed,
     all_differences,
-    holm,
     jackknife,
     resample,
     sacrebleu_p,
@@ -23,8 +24,8 @@ from posenc_experiments.evaluation.significance import (
 #: the results that are pooled
 POOLED = [*SETTING, "variant"]
 #: the figures of a test against a baseline
-COMPARED = ["difference", "difference_low", "difference_high", "p_value", "holm_p_value", "equivalent"]
-COMPARED += ["one_seed_p_value"]
+COMPARED = ["difference", "difference_low", "difference_high", "p_value", "margin_p_value", "comparisons"]
+COMPARED += ["verdict", "verdict_low", "verdict_high", "one_seed_p_value"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Comparison:
     baseline: str
     metric: str = BLEU
     pool_variance: bool = False  # take the variance over seeds as equal in all rows
-    margin: float | None = None  # differences below it count as none, if it is shown that they are
+    margin: float | None = None  # the largest difference that does not matter
+    questions: Questions | None = None  # only their comparisons have a verdict; without them the table is one question
 
 
 def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
@@ -61,7 +63,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
-    untested = dict.fromkeys([*COMPARED, "tests", "pooling", "is_baseline", "comparison"])
+    untested = dict.fromkeys([*COMPARED, "documents", "pooling", "is_baseline", "comparison"])
     pooled = [untested | pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
     groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
@@ -199,30 +201,51 @@ def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
     )
 
 
-def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Comparison) -> pd.DataFrame:
+def jackknifed(results: pd.DataFrame, rows: pd.DataFrame, metric: str) -> dict[int, list[Jackknifed]]:
+    """A metric of the seeds of comparable rows, by the row's number, without rows of which a seed lacks it.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    of_metric = results[(results["metric"] == metric) & (results["test"] == rows["test"][0])]
+    known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
+    return {
+        number: [jackknife(results, directory, rows["test"][0], metric) for directory in directories]
+        for number, directories in rows["directories"].items()
+        if known.issuperset(directories)
+    }
+
+
+def compared(
+    results: pd.DataFrame,
+    rows: pd.DataFrame,
+    baseline: int,
+    test: Comparison,
+    seeds: Mapping[int, list[Jackknifed]] | None = None,
+) -> pd.DataFrame:
     """Comparable rows with their tests against one of them.
 
     Rows of which a seed lacks the metric are not tested. Where the row or the baseline has one seed, no test of the
     settings is possible: there is only SacreBLEU's p-value, of the first seed of both.
 
+    Args:
+        seeds: what `jackknifed` makes of the rows, if it is known.
+
     Returns:
-        The rows with the columns `comparison` (the test), difference (of the means; None without a test),
-        difference_low and difference_high (its 95 % interval), p_value, holm_p_value (with Holm's correction), tests
-        (the number that the correction counts), equivalent (whether the difference is shown to be within the margin),
-        documents (how many the test set has; None if they are not known), is_baseline, pooling (if the variance over
-        seeds was to be pooled), one_seed_p_value.
+        The rows with the columns
+
+        - difference (of the means; None without a test), difference_low and difference_high (its 95 % interval, for
+          this comparison alone), p_value (of no difference), margin_p_value (of one as large as the margin);
+        - comparisons (how many the question has), verdict, verdict_low, verdict_high (the interval that decides it,
+          corrected for all comparisons of the question); None where no question compares the rows;
+        - one_seed_p_value, documents (how many the test set has; None if they are not known), pooling (if the variance
+          over seeds was to be pooled), is_baseline, comparison (the test).
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
     """
     metric = test.metric
-    of_metric = results[(results["metric"] == metric) & (results["test"] == rows["test"][0])]
-    known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
-    seeds = {
-        number: [jackknife(results, directory, rows["test"][0], metric) for directory in directories]
-        for number, directories in rows["directories"].items()
-        if known.issuperset(directories)
-    }
+    seeds = jackknifed(results, rows, metric) if seeds is None else seeds
     if baseline not in seeds:
         names = [name for name in metrics_of(rows) if name != TOKENIZED]
         raise RecipeError(
@@ -232,13 +255,16 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
     others = [number for number in seeds if number != baseline]
     several = [number for number in others if min(len(seeds[number]), len(seeds[baseline])) > 1]
     found, pooling = all_differences(seeds[baseline], [seeds[number] for number in several], test.pool_variance)
-    corrected = holm([one.p_value for one in found])
     tests: list[dict[str, Any]] = [{} for _ in range(len(rows))]
-    for number, one, p_value in zip(several, found, corrected, strict=True):
+    for number, one in zip(several, found, strict=True):
         low, high = one.interval()
         tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high}
-        tests[number] |= {"p_value": one.p_value, "holm_p_value": p_value, "tests": len(several), "pooling": pooling}
-        tests[number] |= {} if test.margin is None else {"equivalent": one.margin_p_value(test.margin) <= ALPHA}
+        tests[number] |= {"p_value": one.p_value, "pooling": pooling}
+        tests[number] |= {} if test.margin is None else {"margin_p_value": one.margin_p_value(test.margin)}
+        comparisons = len(several) if test.questions is None else _comparisons(rows, number, baseline, test.questions)
+        if comparisons:
+            word, low, high = one.verdict(comparisons, test.margin)
+            tests[number] |= {"verdict": word, "verdict_low": low, "verdict_high": high, "comparisons": comparisons}
     for number in set(others) - set(several):
         means = [statistics.fmean(one.score for one in seeds[row]) for row in (baseline, number)]
         p_value_of_first = None
@@ -247,10 +273,50 @@ def compared(results: pd.DataFrame, rows: pd.DataFrame, baseline: int, test: Com
             samples = (resample(results, directory, rows["test"][0], metric) for directory in first)
             p_value_of_first = sacrebleu_p(*samples)
         tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value_of_first}
-    columns = pd.DataFrame(tests, columns=[*COMPARED, "tests", "pooling"], dtype=object)
+    columns = pd.DataFrame(tests, columns=[*COMPARED, "pooling"], dtype=object)
     return rows.assign(
         **columns.where(columns.notna(), None),
         is_baseline=rows.index == baseline,
         comparison=test,
         documents=seeds[baseline][0].documents,
     )
+
+
+def _comparisons(rows: pd.DataFrame, one: int, other: int, questions: Questions) -> int:
+    """The number of comparisons of the question that compares two rows; 0 if none does."""
+    names = [{rows["shown"][number], rows["name"][number], long_name(rows.loc[number])} for number in (one, other)]
+    found = (questions.of(title(rows), *pair) for pair in itertools.product(*names))
+    return next((question.size for question in found if question is not None), 0)
+
+
+def answered(results: pd.DataFrame, questions: Questions) -> list[pd.DataFrame]:
+    """The comparisons of each question, in its order: for each table and baseline, what `compared` makes of its rows.
+
+    Rows that no experiment of the results has are left out.
+
+    Raises:
+        RecipeError: no table of the questions is of these results.
+    """
+    groups = {title(rows): rows for rows in groups_of(pool(results))}
+    found = []
+    for question in questions.questions:
+        parts = [pd.DataFrame()]
+        for table in (one for one in question.tables if one in groups):
+            rows = groups[table]
+            names = {name for baseline, others in question.comparisons.items() for name in (baseline, *others)}
+            rows = rows[rows["shown"].isin(names) | rows["name"].isin(names)].reset_index(drop=True)
+            seeds = jackknifed(results, rows, questions.metric) if len(rows) else {}
+            for name, others in question.comparisons.items():
+                at = {one: number for key in ("name", "shown") for number, one in rows[key].items()}
+                if at.get(name) in seeds:
+                    test = Comparison(name, questions.metric, margin=questions.margin, questions=questions)
+                    tested = compared(results, rows, at[name], test, seeds)
+                    parts.append(tested.loc[[at[one] for one in others if at.get(one) in seeds]])
+        found.append(pd.concat(parts, ignore_index=True))
+    if not any(map(len, found)):
+        tables = ", ".join(dict.fromkeys(table for question in questions.questions for table in question.tables))
+        raise RecipeError(
+            f"--questions: no experiment here is of their tables ({tables}); there are {', '.join(groups)}. "
+            "--all-tests and --by-length make tables of all test sets."
+        )
+    return found

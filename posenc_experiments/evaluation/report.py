@@ -13,7 +13,7 @@ FORMATS = ("text", "markdown", "csv", "latex")
 #: tabulate's name of each format of a table
 _TABULATE = {"text": "simple", "markdown": "github", "latex": "latex_booktabs"}
 #: what tabulate does not write for LaTeX; two hyphens of a flag would be a dash
-_LATEX = {"±": r"$\pm$", "≈": r"$\approx$", "--": "-{}-"}
+_LATEX = {"±": r"$\pm$", "--": "-{}-"}
 
 #: what a spreadsheet takes as the beginning of a formula; flags have no sign with which it could compute
 _FORMULA, _FLAGS = re.compile(r"[=+\-@\t\r]"), re.compile(r"--[a-z][a-z-]*( [\w., /-]*)?")
@@ -32,7 +32,7 @@ class Table:
     notes: Sequence[str]
     title: str = ""
     shared: str = ""  # the flags that all rows have
-    left: int = 1  # the number of columns that are aligned to the left: the first ones, and "missing"
+    left: int = 1  # the number of columns that are aligned to the left: the first ones, and those of words
 
     def render(self, style: str) -> str:
         """The table with its title and notes, as text, Markdown or LaTeX (with the package booktabs)."""
@@ -46,7 +46,7 @@ class Table:
             tablefmt=_TABULATE[style],
             disable_numparse=True,
             colalign=[
-                "left" if place < self.left or header == "missing" else "right"
+                "left" if place < self.left or header in ("missing", "verdict") else "right"
                 for place, header in enumerate(self.columns)
             ],
         )

@@ -13,7 +13,11 @@ errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of se
 
 D / sqrt(V) follows Student's t distribution with df degrees of freedom (Satterthwaite 1946). The units are documents,
 whose sentences are not independent, or sentences where no documents are known. The jackknife draws no random numbers.
-docs/scoring.md has the measured error rates.
+
+A question has m comparisons, and each has two null hypotheses: the settings do not differ (t test), or they differ by
+the margin or more (two one-sided t tests, Schuirmann 1987). At most one of the two is true, so each is tested at ALPHA
+/ m, and the chance of any false verdict in the question is at most ALPHA (Bonferroni). docs/scoring.md has the measured
+error rates.
 """
 
 from __future__ import annotations
@@ -40,7 +44,10 @@ from posenc_experiments.evaluation.results import Result, read_lines, read_sente
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 
 SAMPLES = 1000  # of the sentences, for intervals of one system, as in SacreBLEU
-ALPHA = 0.05  # of all tests
+ALPHA = 0.05  # of all comparisons of a question together
+ABOVE, BELOW, EQUIVALENT, UNDECIDED = "above", "below", "equivalent", "undecided"
+#: the verdict on a comparison that would be decided if it were the only one
+UNCORRECTED = f"{UNDECIDED} after correction"
 Numbers = NDArray[np.float64]
 Units = NDArray[np.intp]
 Compute = Callable[[Numbers], float]  # a score from sums over sentences
@@ -74,6 +81,18 @@ class Resampled(NamedTuple):
         return float(estimate_ci(self.samples)[1])
 
 
+class Verdict(NamedTuple):
+    """What a comparison says: a word, and the interval that decides it."""
+
+    word: str
+    low: float
+    high: float
+
+    @property
+    def decided(self) -> bool:
+        return self.word in (ABOVE, BELOW, EQUIVALENT)
+
+
 @dataclass(frozen=True)
 class Difference:
     """The difference of two settings' means: its value, variance and degrees of freedom."""
@@ -95,11 +114,27 @@ class Difference:
         return self.value - half, self.value + half
 
     def margin_p_value(self, margin: float) -> float:
-        """The p-value of two one-sided tests that the difference is as large as a margin (Schuirmann 1987)."""
+        """The p-value of two one-sided tests that the difference is as large as a margin."""
         room = margin - abs(self.value)
         if self.variance == 0:
             return float(room <= 0)
         return float(stats.t.sf(room / math.sqrt(self.variance), self.degrees))
+
+    def verdict(self, comparisons: int, margin: float | None) -> Verdict:
+        """The verdict on this comparison, one of the comparisons of a question.
+
+        A difference that is shown to exist and to be smaller than the margin counts as a difference.
+        """
+        alpha = ALPHA / comparisons
+        low, high = self.interval(1 - alpha)
+        if low > 0 or high < 0:
+            return Verdict(ABOVE if low > 0 else BELOW, low, high)
+        if margin is not None:
+            inner = self.interval(1 - 2 * alpha)
+            if max(map(abs, inner)) < margin:
+                return Verdict(EQUIVALENT, *inner)
+        alone = comparisons > 1 and self.verdict(1, margin).decided
+        return Verdict(UNCORRECTED if alone else UNDECIDED, low, high)
 
 
 @dataclass(frozen=True)
@@ -188,14 +223,6 @@ def sacrebleu_p(baseline: Resampled, system: Resampled) -> float:
     if not distances.any():
         return 1.0  # SacreBLEU's is the least that it can be
     return float(_compute_p_value(distances - distances.mean(), abs(system.score - baseline.score)))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values of several tests with Holm's (1979) correction, in the order given."""
-    order, adjusted = np.argsort(p_values, kind="stable"), np.zeros(len(p_values))
-    by_rank = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(by_rank))
-    return adjusted.tolist()
 
 
 def jackknife(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Jackknifed:

@@ -10,13 +10,12 @@ function make(kind, text, ...children) {
   return element;
 }
 
-// p-values against the chosen baseline
+// Differences from the chosen baseline
 const baseline = document.getElementById("baseline");
 function showBaseline() {
   for (const row of body.rows) {
-    const cell = row.lastElementChild;
-    const p = data.p[baseline.value][row.dataset.row];
-    cell.textContent = typeof p === "number" ? p.toFixed(3) : p;
+    const cells = data.compared[baseline.value][row.dataset.row];
+    cells.forEach((text, place) => { row.cells[row.cells.length - 2 + place].textContent = text; });
   }
 }
 baseline.addEventListener("change", showBaseline);

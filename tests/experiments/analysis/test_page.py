@@ -14,7 +14,7 @@ import lxml.html  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner, Result
 
-from posenc_experiments.analysis.page import p_values
+from posenc_experiments.analysis.page import cells_of, compared_with_each
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.pooling import Comparison, pool
 from posenc_experiments.evaluation.results import read_results
@@ -182,14 +182,18 @@ def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -
     assert [bucket["longer"] for bucket in found] == [bucket["sentences"] * (bucket["from"] > 13) for bucket in found]
 
 
-def test_p_is_that_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
+def test_differences_are_those_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
     results = read_results([make_experiments(tmp_path, dict.fromkeys(SETTINGS, 2))])
-    found = p_values(results, pool(results))
+    found = compared_with_each(results, pool(results))
     for baseline, name in enumerate(NAMES):
-        tested = pool(results, Comparison(name))["holm_p_value"]
-        assert found[baseline] == ["baseline" if p is None else p for p in tested]
+        tested = pool(results, Comparison(name))
+        assert found[baseline]["difference"].tolist() == tested["difference"].tolist()
+        cells = cells_of(found[baseline])
+        assert [number for number, cell in enumerate(cells) if cell == ("baseline", "")] == [baseline]
+        said = [verdict for _, verdict in cells if verdict]
+        assert all(map(str.startswith, said, tested["verdict"].dropna()))
     results = read_results([made])
-    assert p_values(results, pool(results))[3] == [*3 * ["one seed"], "baseline"]
+    assert [last for _, last in cells_of(compared_with_each(results, pool(results))[3])] == [*3 * ["one seed"], ""]
 
 
 def test_the_page_is_whole_and_needs_nothing_else(made: Path) -> None:
@@ -269,7 +273,8 @@ def test_the_page_sorts_and_compares(made: Path, tmp_path: Path) -> None:
     document = lxml.html.fromstring(found)
     rows = [[cell.text_content() for cell in row] for row in document.xpath("//table[@id='table']/tbody/tr")]
     assert [row[0] for row in rows] == ["shaw-k2", "shaw-k16", "sinusoidal", "shaw-k0"]
-    assert [row[-1] for row in rows] == ["baseline", *3 * ["one seed"]]
+    assert rows[0][-2:] == ["baseline", ""]
+    assert [row[-1] for row in rows[1:]] == 3 * ["one seed"]
     text = document.get_element_by_id("difference").text_content()
     sides = re.split("Sentences that (.*?) translates better", text)[1:]
     assert sides[::2] == ["shaw-k16", "shaw-k2"]

@@ -337,7 +337,7 @@ def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
     for path in copy.rglob("seed*"):
         rename(path, "--lr 0.1")
     rename(one(copy, "distance-0"), "--dropout 0")
-    tested = "difference: BLEU less that of sinusoidal, "
+    tested = "difference: BLEU less that of sinusoidal."
     for name in ("sinusoidal", "sinusoidal --lr 0.1", "nus"):
         assert tested in text_of(copy, baseline=name)
     assert "less that of shaw-k0 --dropout 0," in text_of(copy, baseline="drop")

@@ -1,0 +1,124 @@
+"""Draws differences from a baseline as a forest plot: a point with its intervals for each comparison."""
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.evaluation.plot import save
+from posenc_experiments.evaluation.pooling import title
+from posenc_experiments.evaluation.results import GROUP
+from posenc_experiments.evaluation.significance import ABOVE, BELOW, EQUIVALENT, UNDECIDED
+
+#: colour, marker, and whether it is filled, of each verdict; in print the marker tells
+STYLES = {
+    ABOVE: ("#0072b2", "^", True),
+    BELOW: ("#d55e00", "v", True),
+    EQUIVALENT: ("#009e73", "s", True),
+    UNDECIDED: ("#666666", "o", False),
+    "": ("#666666", "D", False),
+}
+WIDTH, ROW, AROUND = 8.0, 0.25, 1.2  # inches: of the figure, of a row, and of what is above and below the rows
+NAME = 34  # the longest name on one line
+
+
+def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
+    """Writes a plot of differences, with a panel for each group of comparisons.
+
+    Args:
+        groups: rows that `compared` or `answered` made; a column `panel` has the panel's title.
+
+    Raises:
+        RecipeError: there is no difference, or matplotlib has no format of the file's ending.
+    """
+    from matplotlib.figure import Figure
+
+    known = [rows[rows["difference"].notna()] for rows in groups if len(rows)]
+    drawn = [rows for rows in known if len(rows)]
+    if not drawn:
+        raise RecipeError("--plot: there is no difference to draw: name a --baseline that other rows differ from.")
+    heights = [AROUND + ROW * len(rows) for rows in drawn]
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
+    panels = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for axes, rows in zip(panels, drawn, strict=True):
+        draw(axes, rows)
+    figure.legend(handles=_legend(drawn), loc="outside lower center", ncols=3, fontsize="small", frameon=False)
+    return save(figure, path)
+
+
+def draw(axes: Any, rows: pd.DataFrame) -> None:
+    """Draws comparisons into matplotlib's axes: for each baseline in its order, the highest difference first."""
+    order = list(dict.fromkeys(test.baseline for test in rows["comparison"]))
+    places = rows["comparison"].map(lambda test: -order.index(test.baseline))
+    rows = rows.assign(place=places).sort_values(["place", "difference"], kind="stable").reset_index(drop=True)
+    baselines = [test.baseline for test in rows["comparison"]]
+    low, high = _limits(rows)
+    margin, metric = rows["comparison"][0].margin, rows["comparison"][0].metric
+    if margin is not None:
+        axes.axvspan(-margin, margin, color="#009e73", alpha=0.12, linewidth=0)
+    axes.axvline(0, color="black", linewidth=0.8)
+    for place, row in rows.iterrows():
+        word = row["verdict"] or ""
+        colour, marker, filled = STYLES[word if word in STYLES else UNDECIDED]
+        if not low <= row["difference"] <= high:
+            edge, side = (low, "<") if row["difference"] < low else (high, ">")
+            axes.plot(edge, place, marker=side, color=colour, markersize=7, clip_on=False)
+        else:
+            for kind, width in (("verdict", 1), ("difference", 3)):
+                if row[f"{kind}_low"] is not None:
+                    ends = [row[f"{kind}_low"], row[f"{kind}_high"]]
+                    axes.plot(ends, [place] * 2, color=colour, linewidth=width, solid_capstyle="butt")
+            face = colour if filled else "white"
+            axes.plot(row["difference"], place, marker=marker, color=colour, markerfacecolor=face, markersize=6.5)
+        said = word or ("one seed" if row["p_value"] is None else "not a question")
+        axes.text(1.01, place, f"{row['difference']:+.2f}  {said}", transform=axes.get_yaxis_transform(), va="center")
+    axes.set_xlim(low, high)
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    names = [f"{one} − {of}" for one, of in zip(rows["shown"], baselines, strict=True)] if order[1:] else rows["shown"]
+    if rows[GROUP].drop_duplicates().shape[0] > 1:
+        names = [f"{name}, {where}" for name, where in zip(names, rows["corpus"] + " " + rows["pair"], strict=True)]
+    axes.set_yticks(range(len(rows)), [_short(name) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", alpha=0.3)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xlabel(f"difference in {metric}" + ("" if order[1:] else f" from {order[0]}"))
+    heading = rows["panel"][0].replace("`", "") if "panel" in rows else title(rows)
+    axes.set_title(heading, loc="left", fontsize="medium", wrap=True)
+
+
+def _limits(rows: pd.DataFrame) -> tuple[float, float]:
+    """The ends of the axis: those of all intervals, without differences that are far from most."""
+    values = rows["difference"].astype(float)
+    first, third = values.quantile(0.25), values.quantile(0.75)
+    near = values.between(first - 3 * (third - first) - 1, third + 3 * (third - first) + 1)
+    kinds = [f"{kind}_{end}" for kind in ("difference", "verdict") for end in ("low", "high")]
+    ends = rows[near][["difference", *kinds]].astype(float)
+    low, high = min(ends.min().min(), 0.0), max(ends.max().max(), 0.0)
+    room = 0.06 * (high - low)
+    return low - room, high + room
+
+
+def _short(name: str) -> str:
+    """A name in lines that are not too long."""
+    return "\n".join(textwrap.wrap(name, NAME, break_long_words=False, break_on_hyphens=False))
+
+
+def _legend(groups: Sequence[pd.DataFrame]) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    words = {word if word in STYLES else UNDECIDED for rows in groups for word in rows["verdict"].dropna()}
+    handles: list[Any] = [
+        Line2D([], [], color=colour, marker=marker, markerfacecolor=colour if filled else "white", label=word)
+        for word, (colour, marker, filled) in STYLES.items()
+        if word in words
+    ]
+    handles.append(Line2D([], [], color="black", linewidth=3, label="95 % interval, by itself"))
+    if words:
+        handles.append(Line2D([], [], color="black", linewidth=1, label="the interval that decides"))
+    margins = {test.margin for rows in groups for test in rows["comparison"]} - {None}
+    handles += [Patch(color="#009e73", alpha=0.12, label=f"less than {margin:g} apart") for margin in margins]
+    return handles

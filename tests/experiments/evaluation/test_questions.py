@@ -1,0 +1,131 @@
+"""`compare --questions`: the verdicts of questions, files that are refused, and the pictures of differences."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from matplotlib.image import imread
+
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.cli import group
+from posenc_experiments.evaluation.questions import read_questions
+from tests.experiments.analysis.quickstart import make_experiments
+
+TABLE = "quickstart xa-xb test"
+QUESTIONS = f"""
+margin: 20
+questions:
+  - question: "A. Do positions help?"
+    rule: They do if both are above `nopos`.
+    tables: [{TABLE}]
+    comparisons: {{nopos: [sinusoidal, diet_rel], diet_rel: [sinusoidal]}}
+  - question: "B. And vectors?"
+    tables: [{TABLE}]
+    comparisons: {{sinusoidal: [shaw-k2, shaw-k16]}}
+  - question: C. One for later
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    seeds = {"sinusoidal_tiny": 3, "diet_rel_tiny": 3, "nopos_tiny": 2, "shaw_tiny-clipping-distance-2": 1}
+    return make_experiments(tmp_path_factory.mktemp("made"), {f"transformer_{name}": n for name, n in seeds.items()})
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.yaml"
+    path.write_text(QUESTIONS)
+    return path
+
+
+def compare(made: Path, *options: str | Path) -> Result:
+    return CliRunner().invoke(group, ["compare", str(made), *map(str, options)])
+
+
+def rows_of(result: Result) -> list[dict[str, str]]:
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def test_each_question_is_corrected_for_its_comparisons(made: Path, questions: Path) -> None:
+    rows = rows_of(compare(made, "--questions", questions, "--format", "csv"))
+    keys = ("question", "experiment", "baseline", "comparisons", "verdict")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
+        ("A. Do positions help?", "sinusoidal", "nopos", "3", "above"),
+        ("A. Do positions help?", "diet_rel", "nopos", "3", "above"),
+        ("A. Do positions help?", "sinusoidal", "diet_rel", "3", "equivalent"),
+        ("B. And vectors?", "shaw-k2", "sinusoidal", "", ""),
+    ]
+    text = compare(made, "--questions", questions).stdout
+    assert f"A. Do positions help? ({TABLE})" in text
+    assert "Rule: They do if both are above `nopos`." in text
+    assert "Not decided yet, without several seeds of both rows: 2 of 2 comparisons." in text
+    assert "one seed" in text.split("B. And vectors?")[1]
+    assert "One for later" not in text
+
+
+def test_with_a_baseline_only_comparisons_of_questions_have_a_verdict(made: Path, questions: Path) -> None:
+    """Also where the question has the baseline as a row."""
+    by_question = {
+        (row["experiment"], row["baseline"]): row
+        for row in rows_of(compare(made, "--questions", questions, "--format", "csv"))
+    }
+    options = ("--baseline", "sinusoidal", "--questions", questions)
+    found = {row["experiment"]: row for row in rows_of(compare(made, *options, "--format", "csv"))}
+    assert {name: row["verdict"] for name, row in found.items()} == {
+        **{"nopos": "below", "diet_rel": "equivalent"},
+        **{"sinusoidal": "", "shaw-k2": ""},
+    }
+    for name in ("nopos", "diet_rel"):
+        mirrored = by_question["sinusoidal", name]
+        assert float(found[name]["verdict_low"]) == pytest.approx(-float(mirrored["verdict_high"]))
+    alone = rows_of(compare(made, "--baseline", "sinusoidal", "--margin", "20", "--format", "csv"))
+    assert {row["comparisons"] for row in alone} == {"", "2"}  # the table is one question
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("margin: 20", "margin: -1", "Expected `float` > 0.0"),
+        ("rule:", "rules:", "unknown field `rules`"),
+        ("diet_rel: [sinusoidal]", "nopos: [sinusoidal]", "duplicate key nopos"),
+        ("diet_rel: [sinusoidal]", "sinusoidal: [nopos]", f"nopos and sinusoidal are compared twice on {TABLE}: leave"),
+        ("diet_rel: [sinusoidal]", "diet_rel: [diet_rel]", "diet_rel is compared with itself: name another row."),
+        ("questions:", "question:", "unknown field `question`"),
+        ("- question", "question", "correct the file."),
+    ],
+)
+def test_a_file_that_is_none_is_refused(questions: Path, old: str, new: str, said: str) -> None:
+    assert QUESTIONS.count(old)
+    questions.write_text(QUESTIONS.replace(old, new, 1))
+    with pytest.raises(RecipeError, match=r"--questions .*questions\.yaml") as error:
+        read_questions(questions)
+    assert said in str(error.value)
+
+
+def test_options_that_the_file_has_are_refused(made: Path, questions: Path) -> None:
+    result = compare(made, "--questions", questions, "--baseline", "sinusoidal", "--margin", "1")
+    assert result.exit_code != 0
+    assert "its file has metric and margin." in result.output
+    questions.write_text(QUESTIONS.replace(TABLE, "quickstart xa-xb valid"))
+    result = compare(made, "--questions", questions)
+    assert result.exit_code == 1
+    assert f"no experiment here is of their tables (quickstart xa-xb valid); there are {TABLE}." in result.stderr
+
+
+def test_differences_are_drawn(made: Path, questions: Path, tmp_path: Path) -> None:
+    """A row for each comparison, so the picture of more is higher; without a difference there is none."""
+    heights = []
+    for options in (["--questions", questions], ["--baseline", "sinusoidal"]):
+        path = tmp_path / "forest.png"
+        result = compare(made, *options, "--plot", path)
+        assert (result.exit_code, result.stderr) == (0, f"Plot: {path}\n")
+        heights.append(imread(path).shape[0])
+    assert heights[0] > heights[1]
+    directory = next(made.rglob("seed1"))
+    result = compare(directory, "--baseline", "sinu", "--plot", tmp_path / "none.png")
+    assert result.exit_code == 1
+    assert not (tmp_path / "none.png").exists()
