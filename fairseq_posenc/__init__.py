@@ -14,7 +14,7 @@ if HAS_FAIRSEQ:
 
     patches.install()
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 #: The version of the computation, part of an experiment's identity. Raise it by hand, and only when a change alters the
 #: results of trainings. The initial values of an encoding have their own version, ``initial_values``.
 COMPUTATION = 1
