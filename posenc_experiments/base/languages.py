@@ -1,4 +1,4 @@
-"""What depends on the language of a text: the unit of its length, and SacreBLEU's tokenizer and test sets."""
+"""What depends on the language of a text: its name, the unit of its length, and SacreBLEU's tokenizer and test sets."""
 
 import os
 from pathlib import Path
@@ -12,6 +12,15 @@ TWO_LETTERS = {
     **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"},
     **dict.fromkeys(("zho", "chi", "cmn", "yue"), "zh"),
 }
+#: English names of languages, for titles
+NAMES = {
+    **{"ar": "Arabic", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek"},
+    **{"en": "English", "es": "Spanish", "et": "Estonian", "fi": "Finnish", "fr": "French", "hi": "Hindi"},
+    **{"hu": "Hungarian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian"},
+    **{"nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian"},
+    **{"sk": "Slovak", "sl": "Slovene", "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian"},
+    **{"vi": "Vietnamese", "zh": "Chinese"},
+}
 #: SacreBLEU's tokenizers of languages for which it recommends another than 13a
 TOKENIZERS = {"ja": "ja-mecab", "zh": "zh", "ko": "ko-mecab"}
 #: SacreBLEU's tokenizers that do not split text without blanks
@@ -24,6 +33,11 @@ def _code(language: str) -> str:
     """The two-letter code of `ja`, `jpn`, `ja_JP` or `jpn_Jpan`; other languages keep theirs."""
     short = language.lower().split("_")[0]
     return TWO_LETTERS.get(short, short)
+
+
+def language_name(language: str) -> str | None:
+    """The English name of a language; None if it is not among NAMES."""
+    return NAMES.get(_code(language))
 
 
 def is_unspaced(language: str) -> bool:

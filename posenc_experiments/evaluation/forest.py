@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.plot import save
-from posenc_experiments.evaluation.pooling import title
+from posenc_experiments.evaluation.plot import STYLE, save, title_in_words
 from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.evaluation.significance import ABOVE, BELOW, EQUIVALENT, UNDECIDED
 
@@ -34,6 +33,7 @@ def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
     Raises:
         RecipeError: there is no difference, or matplotlib has no format of the file's ending.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     known = [rows[rows["difference"].notna()] for rows in groups if len(rows)]
@@ -41,12 +41,13 @@ def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
     if not drawn:
         raise RecipeError("--plot: there is no difference to draw: name a --baseline that other rows differ from.")
     heights = [AROUND + ROW * len(rows) for rows in drawn]
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
-    panels = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-    for axes, rows in zip(panels, drawn, strict=True):
-        draw(axes, rows)
-    figure.legend(handles=_legend(drawn), loc="outside lower center", ncols=3, fontsize="small", frameon=False)
-    return save(figure, path)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
+        panels = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+        for axes, rows in zip(panels, drawn, strict=True):
+            draw(axes, rows)
+        figure.legend(handles=_legend(drawn), loc="outside lower center", ncols=3, frameon=False)
+        return save(figure, path)
 
 
 def draw(axes: Any, rows: pd.DataFrame) -> None:
@@ -85,8 +86,8 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel(f"difference in {metric}" + ("" if order[1:] else f" from {order[0]}"))
-    heading = rows["panel"][0].replace("`", "") if "panel" in rows else title(rows)
-    axes.set_title(heading, loc="left", fontsize="medium", wrap=True)
+    heading = rows["panel"][0].replace("`", "") if "panel" in rows else title_in_words(rows)
+    axes.set_title(heading, loc="left", wrap=True)
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:

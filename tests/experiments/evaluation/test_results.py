@@ -21,6 +21,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import file_hash
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import plot
+from posenc_experiments.evaluation.colours import colour_of, encoding_in, styles
 from posenc_experiments.evaluation.comparison import report
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.names import split_shared
@@ -323,9 +324,7 @@ def test_flags_that_all_rows_share_stand_once_above_the_table(copy: Path) -> Non
         (rows["flags"], ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]),
         (rows["flags"].str.replace(" --dropout 0", ""), ["shaw", "sinusoidal"]),
     ):
-        axes = Figure().subplots()
-        plot.draw(axes, rows.assign(flags=flags))
-        assert sorted(axes.get_legend_handles_labels()[1]) == legend
+        assert sorted(drawn(rows.assign(flags=flags))[1]) == legend
 
 
 def test_names_that_differ_in_the_order_of_their_flags_stay_whole() -> None:
@@ -590,27 +589,79 @@ def test_missing_references_are_those_of_the_prepared_data(copy: Path, tmp_path:
 # the plot and the command
 
 
+def drawn(rows: pd.DataFrame) -> tuple[list[Any], dict[str, Any]]:
+    """The axes of the only panel of these rows, and the handles of its legend."""
+    figure: Any = Figure()
+    panel = plot.with_series(rows)
+    handles = plot.draw(figure, panel, plot.series_styles([panel]))
+    return figure.axes, handles
+
+
+def of_distances(made: Path, scores: dict[int | None, float]) -> pd.DataFrame:
+    """Rows of `shaw` at clipping distances, and of `sinusoidal` at None, with these scores."""
+    clipped, *_, sinusoidal = pooled(made).to_dict("records")
+    rows = [
+        sinusoidal if distance is None else clipped | {"flags": f"--clipping-distance {distance}"}
+        for distance in scores
+    ]
+    return pd.DataFrame(rows).assign(**{BLEU: list(scores.values()), f"{BLEU} interval": 0.1, f"{BLEU} spread": None})
+
+
 def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path, tmp_path: Path) -> None:
-    rows = pooled(made)
-    axes: Any = Figure().subplots()
-    plot.draw(axes, rows)
-    curve = axes.containers[0].lines[0]
-    assert list(curve.get_xdata()) == [0, 2]
-    assert list(curve.get_ydata()) == list(rows[BLEU][:2])
-    level = next(line for line in axes.lines if line.get_label() == "sinusoidal")
-    assert set(level.get_ydata()) == {rows[BLEU][2]}
-    assert [label.get_text() for label in axes.get_legend().get_texts()] == ["shaw", "sinusoidal"]
+    [axes], handles = drawn(of_distances(made, {1: 30, 2: 31, 4: 31.5, None: 30.5}))
+    assert list(handles) == ["shaw", "sinusoidal"]
+    curve = handles["shaw"].lines[0]
+    assert list(curve.get_xdata()) == [1, 2, 3]
+    assert list(curve.get_ydata()) == [30, 31, 31.5]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "4"]
+    assert set(handles["sinusoidal"].get_ydata()) == {30.5}
+    [band] = axes.patches
+    assert (band.get_y(), band.get_height()) == (pytest.approx(30.4), pytest.approx(0.2))
     result = compare(made, "--plot", tmp_path / "plot.svg")
     assert (result.exit_code, result.stderr) == (0, f"Plot: {tmp_path / 'plot.svg'}\n")
     assert (tmp_path / "plot.svg").is_file()
 
 
+def test_a_score_far_below_the_others_stands_below_a_break_of_the_axis(made: Path) -> None:
+    (upper, lower), _ = drawn(of_distances(made, {0: 22, 1: 30, 2: 31, None: 30.5}))
+    assert lower.get_ylim()[0] < 22 < lower.get_ylim()[1] < upper.get_ylim()[0] < 30
+    assert len(drawn(of_distances(made, {0: 29.5, 1: 30, 2: 31, None: 30.5}))[0]) == 1
+
+
+def test_a_single_distance_is_a_point_and_no_line(made: Path) -> None:
+    """So is the default distance of an encoding; points at one distance stand beside each other."""
+    rows = of_distances(made, {1: 30, 2: 31, 128: 31.5})
+    rows.loc[2, ["shown", "encoding", "flags"]] = "diet_rel", "diet_rel", ""
+    _, handles = drawn(rows)
+    point = handles["diet_rel"].lines[0]
+    assert (list(point.get_xdata()), point.get_linestyle()) == ([8], "None")
+    rows.loc[1, ["shown", "flags"]] = "shaw-keys", "--clipping-distance 1 --relative-values false"
+    xs = [handle.lines[0].get_xdata()[0] for handle in drawn(rows)[1].values()]
+    assert xs == [pytest.approx(0.92), pytest.approx(1.08), 8]
+
+
+def test_a_plot_names_languages_that_it_knows(made: Path) -> None:
+    assert plot.title_in_words(pooled(made)) == "Quickstart, xa-xb"
+    rows = pd.DataFrame([{"corpus": "mine", "pair": "jpn-en", "test": "test_2016"}])
+    assert plot.title_in_words(rows) == "mine, Japanese to English, test 2016"
+
+
 @pytest.mark.filterwarnings("error:constrained_layout")
-def test_a_long_legend_stands_beside_the_plot(tmp_path: Path) -> None:
-    """Within it, matplotlib warns and draws no curve that can be seen."""
+def test_many_encodings_without_a_distance_have_places_beside_the_curves(tmp_path: Path) -> None:
+    """As lines, they could not be told apart."""
     rows = pooled(ROOT / "results" / "quickstart" / "xa-xb")
     plot.plot(rows, tmp_path / "plot.png")
-    axes: Any = Figure().subplots()
-    plot.draw(axes, rows)
-    lines = [line for line in axes.lines if line.get_linestyle() not in ("-", "None")]
-    assert len({(line.get_color(), str(line._dash_pattern)) for line in lines}) == len(lines) > 40
+    (_, lower), handles = drawn(rows)
+    names = [label.get_text() for label in lower.get_xticklabels()]
+    assert {"128", "rotary", "nopos"} <= set(names)
+    assert not set(names) & set(handles)
+    assert len(set(lower.get_xticks())) == len(names)
+
+
+def test_an_encoding_has_one_colour_and_its_variants_differ_without_it() -> None:
+    found = styles([("t5", "t5"), ("t5-gain", "t5"), ("mine", "mine"), ("t5", "t5")])
+    assert list(found) == ["t5", "t5-gain", "mine"]
+    assert found["t5"].colour == found["t5-gain"].colour == colour_of("t5") != found["mine"].colour
+    assert len({(str(style.line), style.marker) for style in found.values()}) == 3
+    assert encoding_in("shaw-k16-encoder", "sinusoidal") == "shaw"
+    assert encoding_in("mine-2", "fire") == "fire"
