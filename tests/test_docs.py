@@ -137,14 +137,18 @@ def test_ranges_of_source_words_have_a_boundary_where_the_training_ends(place):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
 def test_intervals_in_sentences_are_those_of_the_tests(page):
-    """Each `[-0.26, +0.97]`, with the difference if it is right before it, is in a CSV of results/, or its negative."""
+    """Each `[-0.26, +0.97]`, with the difference if it is right before it, is in a CSV of results/, or its negative.
+
+    It is the interval of a difference or of a verdict.
+    """
     known = set()
-    for path in [*(ROOT / "results").rglob("compare*.csv"), *(ROOT / "results").rglob("pairs.csv")]:
+    for path in (ROOT / "results").rglob("*.csv"):
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            if row["difference_low"]:
-                one, low, high = (float(row[f"difference{end}"]) for end in ("", "_low", "_high"))
-                for values in ((one, low, high), (-one, -high, -low)):
-                    known |= {tuple(f"{value:+.{digits}f}" for value in values) for digits in (1, 2)}
+            for kind in ("difference", "verdict"):
+                if row[f"{kind}_low"]:
+                    one, low, high = (float(row[key]) for key in ("difference", f"{kind}_low", f"{kind}_high"))
+                    for values in ((one, low, high), (-one, -high, -low)):
+                        known |= {tuple(f"{value:+.{digits}f}" for value in values) for digits in (1, 2)}
     number = r"([+-]\d+\.\d+)"
     found = re.findall(rf"(?:{number}\s+)?\[{number},\s+{number}\]", PAGES[page])
     assert len(found) > 2
@@ -159,9 +163,13 @@ def invoke(*words):
     return result.stdout
 
 
-def test_the_plot_is_that_of_its_data(tmp_path):
-    tables.draw(tmp_path / "plot.png")
-    np.testing.assert_array_equal(imread(tmp_path / "plot.png"), imread(tables.IMAGES / "clipping-distance.png"))
+def test_the_plots_are_those_of_their_data(tmp_path):
+    tables.draw(tmp_path / "clipping-distance.png")
+    tables.draw_differences(tmp_path)
+    drawn = list(tmp_path.iterdir())
+    assert len(drawn) == 5
+    for path in drawn:
+        np.testing.assert_array_equal(imread(path), imread(tables.IMAGES / path.name))
 
 
 def test_every_encoding_is_in_the_readme():

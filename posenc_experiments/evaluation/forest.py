@@ -66,7 +66,7 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
         colour, marker, filled = STYLES[word if word in STYLES else UNDECIDED]
         if not low <= row["difference"] <= high:
             edge, side = (low, "<") if row["difference"] < low else (high, ">")
-            axes.plot(edge, place, marker=side, color=colour, markersize=7, clip_on=False)
+            axes.plot(edge + (0.02 * (high - low) if side == "<" else 0), place, marker=side, color=colour)
         else:
             for kind, width in (("verdict", 1), ("difference", 3)):
                 if row[f"{kind}_low"] is not None:
@@ -74,7 +74,7 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
                     axes.plot(ends, [place] * 2, color=colour, linewidth=width, solid_capstyle="butt")
             face = colour if filled else "white"
             axes.plot(row["difference"], place, marker=marker, color=colour, markerfacecolor=face, markersize=6.5)
-        said = word or ("one seed" if row["p_value"] is None else "not a question")
+        said = word or ("one seed" if row["p_value"] is None else "no verdict")
         axes.text(1.01, place, f"{row['difference']:+.2f}  {said}", transform=axes.get_yaxis_transform(), va="center")
     axes.set_xlim(low, high)
     axes.set_ylim(-0.7, len(rows) - 0.3)
@@ -91,13 +91,15 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:
-    """The ends of the axis: those of all intervals, without differences that are far from most."""
-    values = rows["difference"].astype(float)
-    first, third = values.quantile(0.25), values.quantile(0.75)
-    near = values.between(first - 3 * (third - first) - 1, third + 3 * (third - first) + 1)
+    """The ends of the axis: those of all intervals, unless few differences would take half of it or more."""
     kinds = [f"{kind}_{end}" for kind in ("difference", "verdict") for end in ("low", "high")]
-    ends = rows[near][["difference", *kinds]].astype(float)
-    low, high = min(ends.min().min(), 0.0), max(ends.max().max(), 0.0)
+    ends = rows[["difference", *kinds]].astype(float)
+    values = ends["difference"]
+    first, third = values.quantile(0.25), values.quantile(0.75)
+    near = ends[values.between(first - 3 * (third - first), third + 3 * (third - first))]
+    (low, high), (least, most) = ((min(one.min().min(), 0.0), max(one.max().max(), 0.0)) for one in (near, ends))
+    if most - least < 2 * (high - low):
+        low, high = least, most
     room = 0.06 * (high - low)
     return low - room, high + room
 
