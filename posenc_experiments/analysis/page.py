@@ -14,7 +14,7 @@ from posenc_experiments.analysis.figures import TEXTS, length_figure, model_figu
 from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import read_texts
-from posenc_experiments.evaluation.comparison import p_note, report
+from posenc_experiments.evaluation.comparison import difference, p_note, report
 from posenc_experiments.evaluation.names import split_shared
 from posenc_experiments.evaluation.pooling import Comparison, compared, pool, title
 from posenc_experiments.evaluation.results import of_tests
@@ -40,14 +40,20 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         [table] = report(rows).tables
         # all seeds of a row have the same flags
         positions = [cell(seeds[0]["position_parameters"], ",") for seeds in texts.values()]
-        columns = {**table.columns, "position parameters": positions, "p": [""] * len(rows)}
+        columns = {
+            **table.columns,
+            "position parameters": positions,
+            "difference": [""] * len(rows),
+            "p": [""] * len(rows),
+        }
+        tests = against_each(results, rows)
         scores = {
             "title": title(rows),
             "shared": split_shared(rows["name"])[1],
             "headers": list(columns),
             "rows": list(zip(*columns.values(), strict=True)),
-            "notes": [*table.notes, *([p_note(len(rows) - 1)] if len(rows) > 1 else [])],
-            "data": {"names": list(texts), "p": p_values(results, rows), **compare_systems(systems)},
+            "notes": [*table.notes, *(notes_on_tests(tests, len(rows) - 1) if len(rows) > 1 else [])],
+            "data": {"names": list(texts), "tests": tests, **compare_systems(systems)},
         }
         of_test = {name: [one["tests"][test] for one in seeds] for name, seeds in texts.items()}
         figures = [length_figure(of_test), *figures]
@@ -74,11 +80,21 @@ def cell(value: Any, form: str = ".4g") -> str:
     return str(value) if isinstance(value, str | np.integer) else format(value, form)
 
 
-def p_values(results: pd.DataFrame, rows: pd.DataFrame) -> list[list[float | str]]:
-    """For each row as the baseline, the cells of all rows: p with Holm's correction, or why there is none."""
+def against_each(results: pd.DataFrame, rows: pd.DataFrame) -> list[list[tuple[str, float | str]]]:
+    """For each row as the baseline, the cells of all rows: the difference, and p or why there is none.
+
+    The difference has its interval, p Holm's correction.
+    """
     found = []
     for baseline in range(len(rows)):
-        tested = compared(results, rows, baseline, Comparison(rows["shown"][baseline]))["holm_p_value"]
-        cells: list[float | str] = ["one seed" if value is None else value for value in tested]
-        found.append([*cells[:baseline], "baseline", *cells[baseline + 1 :]])
+        tested = compared(results, rows, baseline, Comparison(rows["shown"][baseline])).to_dict("records")
+        cells = [(difference(row), "one seed" if (p := row["holm_p_value"]) is None else p) for row in tested]
+        found.append([*cells[:baseline], ("", "baseline"), *cells[baseline + 1 :]])
     return found
+
+
+def notes_on_tests(tests: list[list[tuple[str, float | str]]], count: int) -> list[str]:
+    """What the cells of `against_each` mean, for so many tests against a baseline."""
+    intervals = "; [...]: its 95 % interval, for other seeds and test sets; *: p <= 0.05"
+    has_intervals = any("[" in shown for cells in tests for shown, _ in cells)
+    return [f"difference: BLEU less that of the baseline{intervals if has_intervals else ''}.", p_note(count)]

@@ -10,13 +10,13 @@ function make(kind, text, ...children) {
   return element;
 }
 
-// p-values against the chosen baseline
+// differences from the chosen baseline, and their p-values
 const baseline = document.getElementById("baseline");
 function showBaseline() {
   for (const row of body.rows) {
-    const cell = row.lastElementChild;
-    const p = data.p[baseline.value][row.dataset.row];
-    cell.textContent = typeof p === "number" ? p.toFixed(3) : p;
+    const [difference, p] = data.tests[baseline.value][row.dataset.row];
+    row.lastElementChild.previousElementSibling.textContent = difference;
+    row.lastElementChild.textContent = typeof p === "number" ? p.toFixed(3) : p;
   }
 }
 baseline.addEventListener("change", showBaseline);

@@ -14,8 +14,9 @@ import lxml.html  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner, Result
 
-from posenc_experiments.analysis.page import p_values
+from posenc_experiments.analysis.page import against_each
 from posenc_experiments.cli import group
+from posenc_experiments.evaluation.comparison import difference
 from posenc_experiments.evaluation.pooling import Comparison, pool
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import ANALYSIS
@@ -182,14 +183,18 @@ def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -
     assert [bucket["longer"] for bucket in found] == [bucket["sentences"] * (bucket["from"] > 13) for bucket in found]
 
 
-def test_p_is_that_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
+def test_differences_and_p_are_those_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
     results = read_results([make_experiments(tmp_path, dict.fromkeys(SETTINGS, 2))])
-    found = p_values(results, pool(results))
+    found = against_each(results, pool(results))
     for baseline, name in enumerate(NAMES):
-        tested = pool(results, Comparison(name))["holm_p_value"]
-        assert found[baseline] == ["baseline" if p is None else p for p in tested]
+        tested = pool(results, Comparison(name))
+        assert [p for _, p in found[baseline]] == ["baseline" if p is None else p for p in tested["holm_p_value"]]
+        assert [shown for shown, _ in found[baseline]] == [difference(row) for row in tested.to_dict("records")]
     results = read_results([made])
-    assert p_values(results, pool(results))[3] == [*3 * ["one seed"], "baseline"]
+    *others, of_baseline = against_each(results, pool(results))[3]
+    assert [p for _, p in others] == 3 * ["one seed"]
+    assert re.fullmatch(r"-\d\d\.\d\d", others[0][0])
+    assert of_baseline == ("", "baseline")
 
 
 def test_the_page_is_whole_and_needs_nothing_else(made: Path) -> None:
@@ -270,6 +275,7 @@ def test_the_page_sorts_and_compares(made: Path, tmp_path: Path) -> None:
     rows = [[cell.text_content() for cell in row] for row in document.xpath("//table[@id='table']/tbody/tr")]
     assert [row[0] for row in rows] == ["shaw-k2", "shaw-k16", "sinusoidal", "shaw-k0"]
     assert [row[-1] for row in rows] == ["baseline", *3 * ["one seed"]]
+    assert [row[-2][:1] for row in rows] == ["", "-", "-", "-"]
     text = document.get_element_by_id("difference").text_content()
     sides = re.split("Sentences that (.*?) translates better", text)[1:]
     assert sides[::2] == ["shaw-k16", "shaw-k2"]
