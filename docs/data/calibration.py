@@ -101,7 +101,7 @@ def simulate(
 
 
 def simulated() -> Iterator[Cells]:
-    """Level, error of the whole table with Holm's correction, and power, for each cell and test."""
+    """Level, false verdicts of whole tables, and power, for each cell and test."""
     for of_baseline, seeds, sources in CELLS:
         tables: dict[bool, list[list[Difference]]] = {False: [], True: []}
         for rows in simulate(sources, TABLES, ROWS, max(of_baseline, seeds)):

@@ -238,7 +238,8 @@ def one_test(directory: str, without_penalty: bool = False) -> str:
     """The experiments in a directory of results/ on its only test set, best first."""
     rows = []
     for row in sorted(compared(directory)["test"].values(), key=lambda row: -row[BLEU]):
-        figures = [f"{seeds_of(row)}", scored(row), f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}", difference(row)]
+        score = scored(row) if seeds_of(row) > 1 else f"{row[BLEU]:.2f}"  # ± is over seeds
+        figures = [f"{seeds_of(row)}", score, f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}", difference(row)]
         figures += [difference_without_penalty(directory, row["experiment"], BASELINE)] if without_penalty else []
         rows.append([f"`{row['experiment']}`", *figures, verdict(row)])
     headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference"]
@@ -286,8 +287,10 @@ def by_words(directory: str, test: str) -> str:
     for row in read_scores(RESULTS / directory / "compare.csv"):
         whole, *part = row["test"].split(", ")
         if part and whole == test:
-            name = f"`{row['experiment']}`" + ", all lengths" * (not row["corpus"].endswith("-short"))
-            cells.setdefault(name, {})[part[0]] = scored(row)
+            is_short = row["corpus"].endswith("-short")
+            name = f"`{row['experiment']}`" + ", all lengths" * (not is_short)
+            # ± is the interval of one seed
+            cells.setdefault(name, {})[part[0]] = scored(row) if is_short else f"{row[BLEU]:.2f}"
     return table(["experiment", *next(iter(cells.values()))], [[name, *row.values()] for name, row in cells.items()])
 
 
@@ -310,7 +313,7 @@ def multi30k() -> dict[str, str]:
             [f"`{name}`", f"{seeds_of(row)}", parameters, difference(row), without, difference(of_shaw[name])]
         )
     headers = ["experiment", *MULTI30K, ALL_TESTS]
-    compared_with = ["experiment", "seeds", "parameters", "from `sinusoidal`", "without BP", "from `shaw-k16`"]
+    compared_with = ["experiment", "seeds", "parameters of positions", "from `sinusoidal`", "without BP", "from `shaw-k16`"]
     return {
         "choice": table(compared_with, choice),
         "multi30k": table(headers, several),

@@ -119,6 +119,10 @@ def _legend(groups: Sequence[pd.DataFrame]) -> list[Any]:
         for word, (colour, marker, filled) in STYLES.items()
         if word in words
     ]
+    if any(rows["verdict"].isna().any() for rows in groups):
+        colour, marker, _ = STYLES[""]
+        label = "in no question, or one seed"
+        handles.append(Line2D([], [], color=colour, marker=marker, markerfacecolor="white", linestyle="", label=label))
     handles.append(Line2D([], [], color="black", linewidth=3, label="95 % interval, by itself"))
     if words:
         handles.append(Line2D([], [], color="black", linewidth=1, label="the interval that decides"))

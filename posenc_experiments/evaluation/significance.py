@@ -46,8 +46,6 @@ from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
 SAMPLES = 1000  # of the sentences, for intervals of one system, as in SacreBLEU
 ALPHA = 0.05  # of all comparisons of a question together
 ABOVE, BELOW, EQUIVALENT, UNDECIDED = "above", "below", "equivalent", "undecided"
-#: the verdict on a comparison that would be decided if it were the only one
-UNCORRECTED = f"{UNDECIDED} after correction"
 Numbers = NDArray[np.float64]
 Units = NDArray[np.intp]
 Compute = Callable[[Numbers], float]  # a score from sums over sentences
@@ -82,15 +80,14 @@ class Resampled(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a comparison says: a word, and the interval that decides it."""
+    """What a comparison says: a word, and the interval that decides it.
+
+    `undecided (alone: above)` would be decided if the comparison were the only one of its question.
+    """
 
     word: str
     low: float
     high: float
-
-    @property
-    def decided(self) -> bool:
-        return self.word in (ABOVE, BELOW, EQUIVALENT)
 
 
 @dataclass(frozen=True)
@@ -133,8 +130,8 @@ class Difference:
             inner = self.interval(1 - 2 * alpha)
             if max(map(abs, inner)) < margin:
                 return Verdict(EQUIVALENT, *inner)
-        alone = comparisons > 1 and self.verdict(1, margin).decided
-        return Verdict(UNCORRECTED if alone else UNDECIDED, low, high)
+        alone = self.verdict(1, margin).word if comparisons > 1 else UNDECIDED
+        return Verdict(UNDECIDED if alone == UNDECIDED else f"{UNDECIDED} (alone: {alone})", low, high)
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Corpus:
 
         said, low, high = word(comparisons) if comparisons else ("", None, None)
         if said == "undecided" and word(1)[0] != said:
-            said = "undecided after correction"
+            said = f"undecided (alone: {word(1)[0]})"
         return Answer(value, *interval(0.05), said, low, high)
 
 

@@ -97,11 +97,11 @@ def test_equivalence_is_two_one_sided_tests() -> None:
         (0.5, 1, None, "above"),
         (-0.5, 10, 0.5, "below"),
         (0.3, 1, 0.5, "above"),  # by less than the margin, but it is a difference
-        (0.3, 10, 0.5, "undecided after correction"),
+        (0.3, 10, 0.5, "undecided (alone: above)"),
         (0.1, 1, 0.5, "equivalent"),
         (-0.1, 10, 0.5, "equivalent"),
         (0.2, 2, 0.5, "equivalent"),
-        (0.2, 10, 0.5, "undecided after correction"),
+        (0.2, 10, 0.5, "undecided (alone: equivalent)"),
         (0.1, 1, None, "undecided"),
         (0.2, 10, 0.3, "undecided"),
     ],
