@@ -181,7 +181,7 @@ def test_the_units_are_documents_where_these_are_known(made: Path, tmp_path: Pat
     names.write_text("one document\n" * 500)
     assert "No documents are known: " in compare(copy).stdout
     names.write_text("a\n")
-    assert "test.documents has 1 lines, and test 500 sentences" in compare(copy).stderr
+    assert "test.documents has 1 lines, and test has 500 sentences: write" in compare(copy).stderr
 
 
 def test_a_part_of_one_sentence_is_refused() -> None:
