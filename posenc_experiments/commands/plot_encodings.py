@@ -133,26 +133,26 @@ def draw(name: str, path: Path) -> None:
     found = panels_of(encoding)
     widest = max(len(panels.names) for panels in found)
     figure = Figure(figsize=(1.5 + 2.1 * max(widest, 2), 3.2 * len(found) + 0.5), layout="constrained")
-    figure.suptitle(f"{name} ({described})" if described else name, fontsize=9)
+    figure.suptitle(f"{name} ({described})" if described else name, fontsize=10)
     subfigures = figure.subfigures(len(found), 1, squeeze=False)[:, 0]
     for part, panels in zip(subfigures, found, strict=True):
-        part.suptitle(panels.title, fontsize=9)
+        part.suptitle(panels.title, fontsize=10)
         axes = part.subplots(1, len(panels.names), squeeze=False)[0]
         limit = float(panels.matrices.abs().max()) or 1.0
         for ax, title, matrix in zip(axes, panels.names, panels.matrices, strict=True):
             wide = "dimension" in panels.columns
             image = ax.imshow(matrix.numpy(), "RdBu_r", vmin=-limit, vmax=limit, aspect="auto" if wide else "equal")
-            ax.set_title(title, fontsize=9)
-            ax.set_xlabel(panels.columns, fontsize=8)
-            ax.tick_params(labelsize=7)
+            ax.set_title(title, fontsize=10)
+            ax.set_xlabel(panels.columns, fontsize=9)
+            ax.tick_params(labelsize=8.5)
             if matrix.shape[1] == len(WORDS) and not wide:
                 ax.set_xticks(range(len(WORDS)), WORDS, rotation=90)
             ax.set_yticks(range(len(matrix)), WORDS if len(matrix) == len(WORDS) else range(len(matrix)))
             ax.label_outer()
-        axes[0].set_ylabel(panels.rows, fontsize=8)
-        part.colorbar(image, ax=axes.tolist(), shrink=0.8).ax.tick_params(labelsize=7)
+        axes[0].set_ylabel(panels.rows, fontsize=9)
+        part.colorbar(image, ax=axes.tolist(), shrink=0.8, panchor=False).ax.tick_params(labelsize=8.5)
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=80, bbox_inches="tight", metadata={"Software": None})
+        figure.savefig(temporary, format="png", dpi=100, bbox_inches="tight", metadata={"Software": None})
 
 
 @click.command()

@@ -91,14 +91,14 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:
-    """The ends of the axis: those of all intervals, unless few differences would take half of it or more."""
+    """The ends of the axis: those of all intervals, unless few differences would take more than half of it."""
     kinds = [f"{kind}_{end}" for kind in ("difference", "verdict") for end in ("low", "high")]
     ends = rows[["difference", *kinds]].astype(float)
     values = ends["difference"]
     first, third = values.quantile(0.25), values.quantile(0.75)
     near = ends[values.between(first - 3 * (third - first), third + 3 * (third - first))]
     (low, high), (least, most) = ((min(one.min().min(), 0.0), max(one.max().max(), 0.0)) for one in (near, ends))
-    if most - least < 2 * (high - low):
+    if most - least < 2.5 * (high - low):
         low, high = least, most
     room = 0.06 * (high - low)
     return low - room, high + room

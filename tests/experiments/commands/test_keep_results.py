@@ -71,6 +71,15 @@ def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output:
     assert kept.read_bytes() == first  # equal results make equal archives
 
 
+def test_tables_of_kept_results_have_no_speed(tmp_path: Path, output: Path) -> None:
+    """Which machine made them is not known to a reader of the table; the CSV has the numbers."""
+    assert keep(output, tmp_path / "results").exit_code == 0
+    texts = [CliRunner().invoke(group, ["compare", str(tmp_path / name)]).stdout for name in ("output", "results")]
+    assert ["train words/s" in text for text in texts] == [True, False]
+    words = ["compare", str(tmp_path / "results"), "--format", "csv"]
+    assert "words_per_second" in CliRunner().invoke(group, words).stdout
+
+
 def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> None:
     assert keep(output, tmp_path / "results").exit_code == 0
     kept = tmp_path / "results" / ARCHIVE

@@ -339,7 +339,7 @@ def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
     tested = "difference: BLEU less that of sinusoidal."
     for name in ("sinusoidal", "sinusoidal --lr 0.1", "nus"):
         assert tested in text_of(copy, baseline=name)
-    assert "less that of shaw-k0 --dropout 0," in text_of(copy, baseline="drop")
+    assert "less that of shaw-k0 --dropout 0." in text_of(copy, baseline="drop")
     with pytest.raises(
         RecipeError, match=r"--baseline shaw: several .* name; name one of shaw-k0 --dropout 0, shaw-k2\.$"
     ):
@@ -347,7 +347,7 @@ def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
     with pytest.raises(RecipeError, match=r"--baseline shwa-k2: .* here \(did you mean shaw-k2\?\); there are shaw-k0"):
         pooled(copy, baseline="shwa-k2")
     change(one(copy, "distance-0"), "name", value="shaw --lr 0.1")
-    assert "less that of shaw," in text_of(copy, baseline="shaw")  # an exact name wins
+    assert "less that of shaw." in text_of(copy, baseline="shaw")  # an exact name wins
 
 
 def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None:
