@@ -42,6 +42,13 @@ from posenc_experiments.evaluation.report import FORMATS
     metavar="RANGES",
     help="Adds tables of the sentences of each test set whose sources have so many words, such as '1-14 15-'.",
 )
+@click.option(
+    "--documents",
+    multiple=True,
+    metavar="[TEST=]FILE",
+    help="A file with the name of the document of each line of a test set: the test set varies by these documents, not "
+    "by its sentences. TEST is needed if there are several test sets. May be repeated.",
+)
 @click.option("--seeds", help="Only these seeds, such as 1,2,3, of the experiments that have all of them.")
 @click.option(
     "--data-dir",
@@ -66,6 +73,7 @@ def main(
     all_tests: bool,
     by_length: bool,
     words: str | None,
+    documents: tuple[str, ...],
     seeds: str | None,
     data_dir: Path | None,
     plot: Path | None,
@@ -80,6 +88,7 @@ def main(
     import pandas as pd
 
     from posenc_experiments.evaluation.comparison import answers, report
+    from posenc_experiments.evaluation.documents import with_documents
     from posenc_experiments.evaluation.forest import draw_forest
     from posenc_experiments.evaluation.plot import plot as draw_clipping
     from posenc_experiments.evaluation.pooling import Comparison, answered, groups_of, pool, with_seeds
@@ -93,12 +102,14 @@ def main(
         raise click.UsageError(
             "--questions excludes --metric, --margin, --pool-variance and --words: its file has metric and margin."
         )
+    if documents and baseline is None and questions_path is None:
+        raise click.UsageError("--documents needs --baseline or --questions: without them nothing is tested.")
     if by_length and pool_variance:
         raise click.UsageError("--by-length and --pool-variance exclude each other: leave one of them out.")
     questions = None if questions_path is None else read_questions(questions_path)
     metric, margin = (metric, margin) if questions is None else (questions.metric, questions.margin)
     test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin, questions)
-    results = read_results(directories, data_dir)
+    results = with_documents(read_results(directories, data_dir), documents)
     if seeds is not None:
         results, lacking = with_seeds(results, choose_seeds(seeds))
         if lacking:

@@ -12,6 +12,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.recipe import Fault, is_pair, require_name
 from posenc_experiments.base.settings import find_recipe
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
+from posenc_experiments.data.documents import find_documents, read_documents
 from posenc_experiments.data.own_text import TRAIN, VALID, find_splits, read_set
 
 # The smallest number of training pairs that each file of recipes/own is for.
@@ -55,9 +56,10 @@ def main(
 
     DIR contains train.en and train.de, valid.en and valid.de, test.en and test.de (or several tests, whose names begin
     with test), one sentence per line. Files are plain or compressed as .gz; a .tsv (train.tsv: source, tab, target)
-    replaces the two files of a set. Results go to output/NAME/PAIR; NAME is by default that of DIR. A changed file is
-    noticed by its content. Give the same command again to resume what was stopped. The README of the recipe `own` has
-    the settings for each size of text.
+    replaces the two files of a set. DIR may also contain test.documents, the name of the document of each line of the
+    test set: `compare` then lets the test set vary by its documents. Results go to output/NAME/PAIR; NAME is by default
+    that of DIR. A changed file is noticed by its content. Give the same command again to resume what was stopped. The
+    README of the recipe `own` has the settings for each size of text.
     """
     if not is_pair(pair):
         raise RecipeError(f"--pair: '{pair}' is not a pair of two languages such as en-de.")
@@ -76,6 +78,9 @@ def main(
     chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
     path = find_conf(find_recipe("own"), chosen)
     tests = [split for split in splits if split not in (TRAIN, VALID)]
+    for test in tests:
+        if (documents := find_documents(text, test)) is not None:
+            read_documents(documents, test, found[test][0])
     checksums = ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items())
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
     derived = [f"corpus.{key}={value}" for key, value in {**corpus, "checksums": f"{{{checksums}}}"}.items()]

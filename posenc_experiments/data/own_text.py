@@ -19,9 +19,11 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import text
+from posenc_experiments.data.context import DOCUMENTS
 
 TRAIN, VALID, TEST, TSV = "train", "valid", "test", "tsv"
 NOWHERE = Path(os.devnull)
+IS_DOCUMENTS = re.compile(rf"\.{DOCUMENTS}(\.gz)?$")  # files that are no text
 BATCH = 5_000  # pairs written at a time
 Splits = dict[str, list[Path]]  # for each set, the files of the two sides, or one .tsv of both
 
@@ -32,7 +34,7 @@ def find_splits(directory: Path, pair: str) -> Splits:
     Raises:
         RecipeError: a file is missing, or a set is given in two forms.
     """
-    sides, names = pair.split("-"), sorted(os.listdir(directory))
+    sides, names = pair.split("-"), sorted(name for name in os.listdir(directory) if not IS_DOCUMENTS.search(name))
     ending = rf"\.({'|'.join(sides)}|{TSV})(\.gz)?"
     form = re.compile(rf"({TRAIN}|{VALID}|{TEST}[\w.-]*){ending}")
     found: dict[str, list[tuple[str, Path]]] = {TRAIN: [], VALID: []}

@@ -1,8 +1,9 @@
 """Stage `prepare`: streams raw parallel text into fairseq's binarized data, and counts every dropped sentence.
 
 `prepared-HASH/` holds the learnt subwords, `binarized/` for fairseq-train, each test set unchanged
-(`<test>.<language>`, the references of scores), and the counts: prepare.json, and prepare.txt for people. The outputs
-of earlier steps are in `prepared-HASH.work/` until the last step is done.
+(`<test>.<language>`, the references of scores) with its documents if they are known (`<test>.documents`), and the
+counts: prepare.json, and prepare.txt for people. The outputs of earlier steps are in `prepared-HASH.work/` until the
+last step is done.
 """
 
 import re
@@ -21,10 +22,11 @@ from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run, run_command
 from posenc_experiments.data import clean, context, prepared, subwords, text
 from posenc_experiments.data.counts import Counts, said_of_test, said_of_training
+from posenc_experiments.data.documents import add_documents
 from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
-from posenc_experiments.data.raw import document_names, documents, extract, members, raw_files
+from posenc_experiments.data.raw import documents, extract, members, raw_files
 from posenc_experiments.data.sources import pair_tests, wanted_sources
 from posenc_experiments.data.subwords import Subwords
 
@@ -60,6 +62,7 @@ def prepare(run: Run) -> None:
             if not is_prepared(run):  # another call may have made it meanwhile
                 _make(run, work)
         run.say(f"prepare: binarized in {binarized_dir(run)}")
+    add_documents(run)
     shutil.rmtree(work, ignore_errors=True)  # may also be left by a run that was killed after its last step
 
 
@@ -117,8 +120,6 @@ def _evaluation(run: Run, work: Path, directory: Path) -> list[str]:
         for side, path in zip((run.source, run.target), paths, strict=True):
             with text.open_raw(path) as file, open(directory / f"{split}.{side}", "wb") as copy:
                 shutil.copyfileobj(file, copy)
-        if (names := document_names(run, split)) is not None:
-            shutil.copyfile(names, directory / f"{split}.{context.DOCUMENTS}")
         said += _compare_lines(run, split, [size])
     return said
 

@@ -4,7 +4,7 @@ import re
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +15,7 @@ from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.prepared import download_dir
 from posenc_experiments.data.sources import Source, wanted_sources
 
+SGM = ".sgm"
 SEGMENT = re.compile(rb"<seg.*?>(.*)</seg>")
 Part = tuple[Path, Path, Path | None]  # of a split: both sides and, for prepare.context, the document of each line
 
@@ -37,13 +38,6 @@ def _file(run: Run, extracted: Path, row: Source) -> Path:
 def documents(run: Run, split: str) -> Path | None:
     """The file that names the document of each line of a split, if prepare.context needs it."""
     return download_dir(run) / f"{split}.{DOCUMENTS}" if run.recipe.prepare.context else None
-
-
-def document_names(run: Run, split: str) -> Path | None:
-    """The file of the document of each line of a split, beside its text or the recipe; None if there is none."""
-    places = (download_dir(run), run.recipe.path.parent)
-    files = [place / f"{split}.{DOCUMENTS}" for place in places]
-    return next(filter(Path.is_file, files), None)
 
 
 def raw_files(run: Run, extracted: Path, split: str) -> list[Part]:
@@ -70,11 +64,11 @@ def extract(archive: Path, wanted: Mapping[str, Path], table: Path | None) -> No
         RecipeError: a member is missing; names archive and member.
     """
     missing = dict(wanted)
-    for name, file in _open_members(archive, missing):
+    for name, file in open_members(archive, missing):
         path = missing.pop(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb") as out:
-            if name.endswith(".sgm"):
+            if name.endswith(SGM):
                 out.writelines(_segments(file, f"{archive}, member {name}"))
             else:
                 shutil.copyfileobj(file, out, 1 << 20)
@@ -83,7 +77,7 @@ def extract(archive: Path, wanted: Mapping[str, Path], table: Path | None) -> No
     raise RecipeError(f"{archive} has no member '{next(iter(missing))}': check {table}.")
 
 
-def _open_members(archive: Path, wanted: Mapping[str, Path]) -> Iterator[tuple[str, BinaryIO]]:
+def open_members(archive: Path, wanted: Container[str]) -> Iterator[tuple[str, BinaryIO]]:
     """Yields the wanted members in the archive's order; the caller reads each before it takes the next."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped:
@@ -103,8 +97,13 @@ def _open_members(archive: Path, wanted: Mapping[str, Path]) -> Iterator[tuple[s
 def _segments(file: BinaryIO, where: str) -> Iterator[bytes]:
     """The lines of a WMT test set in SGM: the text between <seg> tags, with entities unresolved, as in SacreBLEU."""
     for number, line in enumerate(file, 1):
-        if line.startswith(b"<seg "):
+        if is_segment(line):
             found = SEGMENT.match(line)
             if found is None:
                 raise RecipeError(f"{where}, line {number}: this <seg> does not end on its line; fix it.")
             yield found[1] + b"\n"
+
+
+def is_segment(line: bytes) -> bool:
+    """Whether a line of SGM is a sentence."""
+    return line.startswith(b"<seg ")

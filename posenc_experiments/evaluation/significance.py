@@ -39,6 +39,7 @@ from scipy import stats
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import length
 from posenc_experiments.data.context import DOCUMENTS
+from posenc_experiments.data.documents import read_documents
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BOOTSTRAP_SEED, BY_LENGTH, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_lines, read_sentence_scores, read_test_texts
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES
@@ -270,15 +271,9 @@ def units_of(results: pd.DataFrame, parts: Sequence[Result]) -> Units:
     paths = [path for part in parts if (path := _documents_of(results, part)) is not None]
     if len(paths) < len(parts):
         return np.arange(sum(sizes))
-    names: list[tuple[str, str]] = []
+    names: list[tuple[str, bytes]] = []
     for part, sentences, path in zip(parts, sizes, paths, strict=True):
-        documents = read_lines(path)
-        if len(documents) != sentences:
-            raise RecipeError(
-                f"{path} has {len(documents):,} lines, and {part.test} {sentences:,} sentences: name the document of "
-                "each line."
-            )
-        names += [(part.test, document) for document in documents]
+        names += [(part.test, document) for document in read_documents(path, part.test, sentences)]
     return pd.factorize(pd.Series(names))[0]
 
 

@@ -47,10 +47,29 @@ def generated(pair: str, language: str, lines: int) -> list[bytes]:
     return [" ".join(f"{language}ü{word}" for word in reversed(words)).encode() for words in sentences]
 
 
+#: how files of WMT write the start of a document
+STARTS = (
+    '<doc docid="{}" genre="news" origlang="de">',
+    '<doc sysid="ref" docid="{}" genre="news" origlang="de">',
+    "<DOC genre='news' origlang='de' docid='{}'>",
+)
+LINES_OF_DOCUMENT = 7
+
+
+def document_names(lines: int) -> list[str]:
+    """The document of each line of `as_sgm`."""
+    return [f"abc.de/{number // LINES_OF_DOCUMENT}" for number in range(lines)]
+
+
 def as_sgm(lines: list[bytes]) -> bytes:
     """The SGM format of WMT's test sets."""
-    segments = b"\n".join(b'<seg id="%d">%b</seg>' % (number, line) for number, line in enumerate(lines, 1))
-    return b'<refset setid="x">\n<doc docid="x" genre="news">\n<p>\n' + segments + b"\n</p>\n</doc>\n</refset>\n"
+    found = [b'<refset setid="x" srclang="any">']
+    for first in range(0, len(lines), LINES_OF_DOCUMENT):
+        found += [STARTS[first % 3].format(document_names(len(lines))[first]).encode(), b"<p>"]
+        part = lines[first : first + LINES_OF_DOCUMENT]
+        found += [b'<seg id="%d">%b</seg>' % (number, line) for number, line in enumerate(part, 1)]
+        found += [b"</p>", b"</doc>"]
+    return b"\n".join([*found, b"</refset>\n"])
 
 
 def member_bytes(row: Source, lines: int) -> bytes:

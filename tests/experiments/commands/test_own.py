@@ -1,5 +1,6 @@
 """`fairseq-posenc own` as a user calls it."""
 
+import gzip
 import os
 import re
 from pathlib import Path
@@ -49,6 +50,20 @@ def test_misuse_is_one_sentence(tmp_path: Path, text: Path, options: list[str], 
     assert re.match(f"Error: .*{message}", result.stderr)
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("form", "lines"), [("", 3), ("", 0), (".gz", 5)])
+def test_documents_have_a_line_for_each_sentence(tmp_path: Path, text: Path, form: str, lines: int) -> None:
+    path = text / f"test_2016.documents{form}"
+    path.write_bytes((gzip.compress if form else bytes)(b"article\n" * lines))
+    result = own(tmp_path, "--text", text, "--pair", "en-de", "--dry-run")
+    assert result.stderr == (
+        f"Error: {path} has {lines} lines, and test_2016 has 4 sentences: write one line for each sentence, with the "
+        "name of its document.\n"
+    )
+    assert result.exit_code == 1
+    path.write_bytes((gzip.compress if form else bytes)(b"\xef\xbb\xbfarticle\r\n" + b"article\n" * 3))
+    assert own(tmp_path, "--text", text, "--pair", "en-de", "--dry-run").exit_code == 0
 
 
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path, text: Path) -> None:
@@ -108,10 +123,12 @@ def test_from_text_to_scores_and_again_after_a_change(tmp_path: Path, text: Path
 
     for side in ("en", "de"):
         (text / f"test.{side}").unlink()
+    (text / "test_2016.documents").write_text("one\none\ntwo\ntwo\n")
     said = run(text)
     assert "mine en-de test_2016\nAll rows: " in said
     (directory,) = (tmp_path / "output/mine/en-de").glob("sinusoidal-????????/seed1")
     assert (directory / "test_2016.ref").read_bytes() == (text / "test_2016.de").read_bytes()
+    assert (directory / "test_2016.documents").read_bytes() == (text / "test_2016.documents").read_bytes()
     (only,) = load_checkpoint(directory / "averaged.pt")["extra_state"]["averaged_from"]
     assert Path(only).name == "checkpoint_last.pt"
 

@@ -7,6 +7,7 @@ import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.data.documents import documents_of_segments
 from posenc_experiments.data.raw import extract
 from tests.recipes.wmt import as_sgm, write_archive
 
@@ -57,3 +58,30 @@ def test_a_segment_over_several_lines_is_named(tmp_path: Path) -> None:
     write_archive(tmp_path / "x.tgz", {"test/x.sgm": b'<doc>\n<seg id="1">a\nb</seg>\n</doc>\n'})
     with pytest.raises(RecipeError, match=r"x\.tgz, member test/x\.sgm, line 2: this <seg> does not end on its line"):
         extract(tmp_path / "x.tgz", {"test/x.sgm": tmp_path / "x"}, Path("sources.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        ('<doc docid="abcnews.178782" genre="news" origlang="de">', "abcnews.178782"),
+        ('<doc sysid="ref" docid="cyberpresse/12/01/15" genre="news" origlang="fr">', "cyberpresse/12/01/15"),
+        ("<doc genre='news' docid='x \"y\"'>", 'x "y"'),
+        ('<DOC DocID="a>b\'c">', "a>b'c"),
+        ('  <doc\tdocid = "a" >', "a"),
+        ('<doc olddocid="b" genre="news">', ""),
+        ("<document docid='a'>", ""),
+        ("<doc docid=''>", ""),
+        ("", ""),
+    ],
+)
+def test_the_documents_of_segments(start: str, name: str) -> None:
+    sgm = f'<refset>\n{start}\n<hl>\n<seg id="1">a</seg>\n</hl>\n<seg id="2"><doc docid="no"></seg>\n</doc>\n'
+    assert documents_of_segments(sgm.encode().splitlines(keepends=True)) == ([name.encode()] * 2 if name else [])
+
+
+@pytest.mark.parametrize("outside", ["{seg}{doc}", "{doc}{seg}"])
+def test_without_the_document_of_each_segment_none_is_known(outside: str) -> None:
+    doc = '<doc docid="a">\n<seg id="1">a</seg>\n</doc>\n'
+    assert documents_of_segments(doc.encode().splitlines()) == [b"a"]
+    sgm = outside.format(doc=doc, seg='<seg id="1">a</seg>\n')
+    assert documents_of_segments(sgm.encode().splitlines()) == []

@@ -65,7 +65,8 @@ def test_another_number_of_subwords_is_reported(tmp_path: Path) -> None:
 
 def test_test_sets_are_all_files_named_so_unless_they_are_of_other_languages(tmp_path: Path) -> None:
     text = make_corpus(tmp_path / "text", lines=30)
-    for name in ("test_2016.en", "test_2016.de", "test2.en", "test2.fr", "test.2017.tsv", "notes.en", "testing"):
+    names = ("test_2016.en", "test_2016.de", "test2.en", "test2.fr", "test.2017.tsv", "notes.en", "testing")
+    for name in (*names, "test.documents", "test3.documents", "train.documents", "test_2016.documents.gz"):
         (text / name).write_text("a\tb\n")
     assert list(find_splits(text, "en-de")) == ["train", "valid", "test.2017", "test", "test_2016"]
 
@@ -83,6 +84,11 @@ def refused(text: Path, message: str) -> None:
         ({"valid.en": None, "valid.de": None}, r"has no valid\.en, valid\.de for --pair en-de: add them"),
         ({"test.en": None, "test.de": None}, r"has no test\.en, test\.de for"),
         ({"test_2016.en": b"a\n"}, r"has no test_2016\.de for"),
+        ({"test_2016.en": b"a\n", "test_2016.documents": b"a\n"}, r"has no test_2016\.de for"),
+        (
+            {"test.en": None, "test.de": None, "test.documents": b"a\n"},
+            r"has no test\.en, .*valid\.en\. To take .* for test:",
+        ),
         ({"train.de": None}, r"has no train\.de for .*; it has test\.de, test\.en, train\.en, valid\.de"),
         ({"train.en.gz": gzip.compress(b"a\n")}, r"has train\.de and train\.en and train\.en\.gz: remove"),
         ({"train.tsv": b"a\tb\n"}, r"has train\.de and train\.en and train\.tsv: remove"),
@@ -130,6 +136,20 @@ def test_missing_sets_are_split_off_by_the_line_that_the_refusal_prints(
             assert found[split] == pairs[at::100]
             for file in splits[split]:  # again, from the text that was kept
                 file.unlink()
+
+
+@pytest.mark.parametrize("form", ["plain", "gz"])
+def test_documents_are_kept_and_change_no_data(tmp_path: Path, form: str) -> None:
+    text = make_corpus(tmp_path / "text", lines=30)
+    before = own_run(tmp_path, text)
+    names = "".join(f"article {number // 3}\n" for number in range(30))
+    for split in ("test", "valid"):
+        (text / f"{split}.documents").write_text(names)
+    text = {"plain": lambda *_: text, "gz": as_gzip}[form](text, tmp_path / "gz")
+    run = prepare_data(own_run(tmp_path, text))
+    assert (inputs(run), download_dir(run)) == (inputs(before), download_dir(before))
+    assert (prepared_dir(run) / "test.documents").read_text() == names
+    assert not (prepared_dir(run) / "valid.documents").exists()
 
 
 def test_changed_text_is_other_data_and_a_change_after_the_start_is_refused(tmp_path: Path) -> None:

@@ -312,13 +312,19 @@ def test_a_test_set_says_what_its_own_references_would_score(tmp_path: Path) -> 
 
 
 def test_the_documents_of_a_test_set_are_kept_beside_it(tmp_path: Path) -> None:
-    """Those that lie beside the recipe; `translate` copies them to each experiment, for its tests."""
+    """Those that lie beside the recipe, also if they came later; `translate` copies them to each experiment."""
     files = {"test.en": b"A man\nTwo\n", "test.de": b"Ein Mann\nZwei\n"}
     path, corpus = write_corpus(tmp_path, files)
-    (path.parent / "test.documents").write_text("one\ntwo\n")
     run = prepare_data(make_run(tmp_path, path, corpus))
-    assert (prepared_dir(run) / "test.documents").read_text() == "one\ntwo\n"
+    assert not (prepared_dir(run) / "test.documents").exists()
+    made = (prepared_dir(run) / "prepare.json").stat().st_mtime_ns
+    for names in ("one\ntwo\n", "one\none\n"):
+        (path.parent / "test.documents").write_text(names)
+        (path.parent / "valid.documents").write_text(names)
+        assert prepared_dir(prepare_data(run)) == prepared_dir(run)
+        assert (prepared_dir(run) / "test.documents").read_text() == names
     assert not (prepared_dir(run) / "valid.documents").exists()
+    assert (prepared_dir(run) / "prepare.json").stat().st_mtime_ns == made  # it was not prepared again
 
 
 def moses(tmp_path: Path, language: str) -> subwords.Subwords:

@@ -2,6 +2,7 @@
 data, killed and resumed.
 """
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from sacrebleu.dataset import DATASETS
 
 from posenc_experiments.base.markers import file_hash, read_json
 from posenc_experiments.base.settings import read_recipe
-from posenc_experiments.data.prepared import prepared_dir
+from posenc_experiments.data import prepare
+from posenc_experiments.data.prepared import download_dir, is_prepared, prepared_dir
 from posenc_experiments.data.sources import read_archives, read_sources
 from tests.experiments.data.server import serve
 from tests.experiments.tiny import make_run, prepare_data
-from tests.recipes.wmt import Made, generated, write_archives, write_conf, write_table
+from tests.recipes.wmt import Made, document_names, generated, write_archives, write_conf, write_table
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "recipes"
@@ -87,6 +89,31 @@ def test_from_archives_to_binarized_data(
             lines = (prepared_dir(run) / f"{test}.{side}").read_bytes().split(b"\n")
             name = pair if test != "newstest2013" else f"en-{side if side != 'en' else 'de'}"
             assert lines[:-1] == generated("-".join(sorted(name.split("-"))), side, 300 + skip)[skip:]
+        documents = prepared_dir(run) / f"{test}.documents"
+        if test == "newstest2013":  # no SGM
+            assert not documents.exists()
+        else:
+            assert documents.read_text().splitlines() == document_names(300)
+
+
+def test_text_that_was_prepared_without_documents_gets_them(
+    tmp_path: Path, archives: dict[Path, list[Made]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = archives[WMT18]
+    conf = small_conf(WMT18, write_table(made, tmp_path / "archives.tsv"), tmp_path)
+    run = prepare_data(make_run(tmp_path, conf, made[0].path.parents[1], pair="cs-en"))
+    (documents,) = prepared_dir(run).glob("*.documents")
+    assert documents.name == "newstest2018.documents"  # newstest2017 is the validation set
+    documents.unlink()
+    capsys.readouterr()
+    prepare.prepare(run)
+    assert documents.read_text().splitlines() == document_names(300)
+    assert capsys.readouterr().out.startswith("prepare: done before")
+    documents.unlink()
+    shutil.rmtree(download_dir(run))  # the archives may be deleted after the preparation
+    prepare.prepare(run)
+    assert is_prepared(run)
+    assert not documents.exists()
 
 
 def contents(directory: Path) -> dict[str, str]:

@@ -181,7 +181,58 @@ def test_the_units_are_documents_where_these_are_known(made: Path, tmp_path: Pat
     names.write_text("one document\n" * 500)
     assert "No documents are known: " in compare(copy).stdout
     names.write_text("a\n")
-    assert "test.documents has 1 lines, and test 500 sentences" in compare(copy).stderr
+    assert "test.documents has 1 lines, and test has 500 sentences: write" in compare(copy).stderr
+
+
+def test_documents_may_be_named(made: Path, tmp_path: Path) -> None:
+    """For results that have none, in place of those that they have, and also for questions."""
+    copy, names = Path(shutil.copytree(made, tmp_path / "copy")), tmp_path / "a=b.documents"
+    next(copy.rglob("seed1")).joinpath("test.documents").write_text("one\ntwo\n" * 250)
+    names.write_text("".join(f"article {number // 25}\n" for number in range(500)))
+    questions = tmp_path / "questions.yaml"
+    comparisons = "{question: a, tables: [quickstart xa-xb test], comparisons: {sinusoidal: [diet_rel]}}"
+    questions.write_text(f"questions: [{comparisons}]\n")
+    for directory, option in ((made, f"test={names}"), (made, f"{names}"), (copy, f"{names}")):
+        for test in ("--baseline=sinusoidal", f"--questions={questions}"):
+            result = CliRunner().invoke(group, ["compare", str(directory), test, "--documents", option])
+            assert result.exit_code == 0, result.output
+            assert "The test set varies by its 20 documents." in result.stdout
+    shown = (compare(one, *words).stdout for one in (made, copy) for words in ((), ("--documents", str(names))))
+    differences = [one.split("[", 1)[1].split("\n")[0] for one in shown]
+    assert differences[1] == differences[3]
+    assert len(set(differences)) == 3
+
+
+def test_documents_that_fit_no_test_set_are_refused(made: Path, tmp_path: Path) -> None:
+    copy, names = Path(shutil.copytree(made, tmp_path / "copy")), tmp_path / "x.documents"
+    names.write_text("a\n" * 3)
+
+    def refusal(option: str) -> str:
+        result = compare(copy, "--documents", option)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        return result.stderr.removeprefix("Error: ").rstrip()
+
+    assert refusal(str(names)) == (
+        f"{names} has 3 lines, and test has 500 sentences: write one line for each sentence, with the name of its "
+        "document."
+    )
+    assert refusal(f"tset={names}") == (
+        f"--documents tset={names}: there is no test set 'tset' here (did you mean test?); test sets are test."
+    )
+    assert refusal("test=nothing").startswith("--documents test=nothing: nothing is not a file: name one with the")
+    for hypotheses in copy.rglob("test.hyp"):
+        for kind in ("src", "ref", "hyp", "sacrebleu.json"):
+            shutil.copy(hypotheses.with_name(f"test.{kind}"), hypotheses.with_name(f"test2.{kind}"))
+    assert refusal(f"{names}") == (
+        f"--documents {names}: these are several test sets, quickstart xa-xb test2, quickstart xa-xb test: write "
+        f"test2={names}."
+    )
+    assert refusal(f"test2={names}").startswith(f"{names} has 3 lines, and test2 has 500")
+    for about in copy.rglob(f"{DIET}/*/experiment.json"):
+        about.write_text(about.read_text().replace('"xa-xb"', '"xa-xc"'))
+    assert refusal(f"test={names}").endswith("xa-xc test, quickstart xa-xb test: name results of one corpus and pair.")
+    result = CliRunner().invoke(group, ["compare", str(made), "--documents", str(names)])
+    assert "Error: --documents needs --baseline or --questions: without them nothing is tested.\n" in result.stderr
 
 
 def test_a_part_of_one_sentence_is_refused() -> None:
