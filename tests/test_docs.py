@@ -156,6 +156,17 @@ def test_intervals_in_sentences_are_those_of_the_tests(page):
     assert [one for one in found if one not in known and (one[0] or one[1:] not in intervals)] == []
 
 
+def test_verdicts_are_those_of_the_questions():
+    """In each file that was written with `--questions`, exactly the comparisons of a question have a verdict."""
+    files = [path for path in (ROOT / "results").rglob("*.csv") if "quickstart" not in str(path)]
+    for path in files:
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            if row["p_value"] and "short" not in str(path):
+                place = " ".join((row["corpus"], row["pair"], row["test"]))
+                question = tables.QUESTIONS.of(place, row["experiment"], row["baseline"])
+                assert row["comparisons"] == ("" if question is None else str(question.size)), (path, row["experiment"])
+
+
 def invoke(*words):
     """What a command of fairseq-posenc prints."""
     result = CliRunner().invoke(group, list(map(str, words)))

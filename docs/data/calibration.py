@@ -112,13 +112,13 @@ def simulated() -> Iterator[Cells]:
             cells: Cells = {"data": "simulated", "baseline_seeds": of_baseline, "seeds": seeds, **sources._asdict()}
             cells["test"] = name(pool_variance)
             cells["level"] = share([one.p_value for table in of_test for one in table])
-            cells["table_error"] = round(float(np.mean([false_verdict(table) for table in of_test])), 3)
+            cells["false_verdict"] = round(float(np.mean([false_verdict(table) for table in of_test])), 3)
             far = [replace(one, value=one.value + MARGIN).margin_p_value(MARGIN) for table in of_test for one in table]
             cells["false_equivalence"] = share(far)
             for effect in EFFECTS:
                 found = [_shifted(table, effect) for table in of_test]
                 cells[f"power_{effect}"] = share([alone for alone, _ in found])
-                cells[f"table_power_{effect}"] = share([corrected for _, corrected in found])
+                cells[f"verdict_power_{effect}"] = share([corrected for _, corrected in found])
             yield cells
 
 

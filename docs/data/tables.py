@@ -260,12 +260,12 @@ def scoring() -> dict[str, str]:
         if (one["of_seed"], one["of_system"], one["of_model"]) != ("0.2", "3", "5") or "2" in seeds:
             continue  # others are in the file
         if seeds in (("3", "3"), ("6", "3"), ("6", "6")):
-            keys = ("level", "false_equivalence", "table_error")
+            keys = ("level", "false_equivalence", "false_verdict")
             figures = [f"{float(row[key]):.3f}" for row in (one, pooled) for key in keys]
             simulated.append([" + ".join(seeds), one["of_baseline"] or one["of_seed"], units, *figures])
         if len(set(seeds)) == 1 and not one["of_baseline"]:
             effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
-            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'table_power_{key}']):.2f})" for key in effects]
+            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'verdict_power_{key}']):.2f})" for key in effects]
             power.append([units, one["seeds"], *found])
     return {
         "power": table(["units", "seeds", *(f"{effect} BLEU" for effect in effects)], power),
@@ -392,7 +392,8 @@ def draw_differences(images: Path) -> None:
 def as_drawn(rows: list[Run]) -> pd.DataFrame:
     """The rows of a CSV of `compare` as `draw_forest` takes them."""
     table_of = pd.DataFrame(rows, dtype=object)
-    tests = [Comparison(row["baseline"], BLEU, margin=QUESTIONS.margin) for row in rows]
+    test = Comparison("", BLEU, margin=QUESTIONS.margin)
+    tests = [test] * len(rows)
     return table_of.where(table_of.notna(), None).assign(shown=table_of["experiment"], comparison=tests)
 
 

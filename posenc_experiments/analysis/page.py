@@ -44,13 +44,13 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         columns = {**table.columns, "position parameters": positions}
         columns |= {"difference": [""] * len(rows), "verdict": [""] * len(rows)}
         tested = compared_with_each(results, rows)
-        decided = tested[baseline][tested[baseline]["verdict"].notna()]
+        decided = next((one for one in (rows[rows["verdict"].notna()] for rows in tested) if len(one)), None)
         scores = {
             "title": title(rows),
             "shared": split_shared(rows["name"])[1],
             "headers": list(columns),
             "rows": list(zip(*columns.values(), strict=True)),
-            "notes": [*table.notes, *(interval_notes(decided) if len(decided) else [])],
+            "notes": [*table.notes, *(interval_notes(decided) if decided is not None else [])],
             "data": {"names": list(texts), "compared": list(map(cells_of, tested)), **compare_systems(systems)},
         }
         of_test = {name: [one["tests"][test] for one in seeds] for name, seeds in texts.items()}

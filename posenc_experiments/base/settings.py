@@ -30,8 +30,12 @@ LISTS = ("pairs", "train", "tests", "metrics")  # keys whose values may also be 
 PATHS = ("sources", "archives", "generator", "text")  # keys of `corpus`, relative to the file they are in
 
 
-class Loader(get_yaml_loader()):  # type: ignore[misc]
-    """OmegaConf's, which refuses a key that is given twice; every value stays a string, as a flag was typed."""
+#: OmegaConf's loader of YAML, which refuses a key that is given twice
+StrictLoader: Any = get_yaml_loader()
+
+
+class _Loader(StrictLoader):
+    """A strict loader with which every value stays a string, as a flag was typed."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -46,7 +50,7 @@ def _read_file(path: Path, *extending: Path) -> Iterator[tuple[Path | None, str,
     if path.resolve() in map(Path.resolve, extending):
         raise RecipeError(f"{where}: {path} extends itself; leave it out.")
     try:
-        sections = yaml.load(path.read_text(encoding="utf-8-sig"), Loader) or {}
+        sections = yaml.load(path.read_text(encoding="utf-8-sig"), _Loader) or {}
     except FileNotFoundError:
         raise RecipeError(f"{where}: there is no file {path}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -107,7 +111,7 @@ def _typed(key: str, value: Any) -> Any:
         return value
     if value[:1] in ("[", "{"):
         try:
-            return yaml.load(value, Loader)
+            return yaml.load(value, _Loader)
         except yaml.YAMLError:
             raise Fault(key, f"'{value}' is not a valid list or mapping") from None
     return words(value) if key in LISTS else value

@@ -85,9 +85,12 @@ def main(
     """
     if plot is not None:
         require_output(plot, "compare.png", "--plot")
+        from posenc_experiments.evaluation.plot import require_format
+
+        require_format(plot)
     import pandas as pd
 
-    from posenc_experiments.evaluation.comparison import answers, report
+    from posenc_experiments.evaluation.comparison import report, report_answers
     from posenc_experiments.evaluation.documents import with_documents
     from posenc_experiments.evaluation.forest import draw_forest
     from posenc_experiments.evaluation.plot import plot as draw_clipping
@@ -122,9 +125,12 @@ def main(
         tables.append(parts_of_tests(whole, metric, words))
     everything = pd.concat(tables)
     if questions is not None and test is None:
-        found = answered(everything, questions)
-        click.echo(answers(questions, found).format(style), nl=False)
-        drawn = [rows.assign(panel=one.question) for one, rows in zip(questions.questions, found, strict=True)]
+        answers = answered(everything, questions)
+        click.echo(report_answers(answers).format(style), nl=False)
+        drawn = [one.compared.assign(panel=one.question.question) for one in answers]
+        known = [one.question for one in answers]
+        if absent := [one.question for one in questions.questions if one.comparisons and one not in known]:
+            click.echo(f"Left out, because no experiment here is of their tables: {' '.join(absent)}", err=True)
     else:
         rows = pool(everything, test)
         click.echo(report(rows).format(style), nl=False)

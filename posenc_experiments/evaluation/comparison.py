@@ -19,8 +19,16 @@ from posenc_experiments.evaluation.metrics import (
     tokenized_name,
 )
 from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import COMPARED, Comparison, full_name, groups_of, metrics_of, scored, title
-from posenc_experiments.evaluation.questions import Question, Questions
+from posenc_experiments.evaluation.pooling import (
+    COMPARED,
+    Answer,
+    Comparison,
+    full_name,
+    groups_of,
+    metrics_of,
+    scored,
+    title,
+)
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.experiment.versions import as_list
@@ -35,30 +43,36 @@ def report(rows: pd.DataFrame) -> Report:
     return Report(tables, _data(rows))
 
 
-def answers(questions: Questions, found: Sequence[pd.DataFrame]) -> Report:
-    """A table of the comparisons of each question, as `answered` found them."""
-    pairs = [(question, rows) for question, rows in zip(questions.questions, found, strict=True) if len(rows)]
-    data = [_data(rows.assign(question=question.question)) for question, rows in pairs]
-    return Report([_answer(question, rows) for question, rows in pairs], pd.concat(data, ignore_index=True))
+def report_answers(answers: Sequence[Answer]) -> Report:
+    """A table of the comparisons of each question."""
+    data = [_data(one.compared.assign(question=one.question.question)) for one in answers if len(one.compared)]
+    return Report(list(map(_answer, answers)), pd.concat(data, ignore_index=True) if data else pd.DataFrame())
 
 
-def _answer(question: Question, rows: pd.DataFrame) -> Table:
-    records = rows.to_dict("records")
-    columns = {"experiment": list(rows["shown"]), "compared with": [test.baseline for test in rows["comparison"]]}
-    tables = [" ".join(row) for row in rows[GROUP].itertuples(index=False)]
-    columns |= {"on": tables} if len(set(tables)) > 1 else {}
-    columns |= {"difference": list(map(difference, records))}
-    columns |= {"verdict": [verdict(row) or "one seed" for row in records]}
-    rule = [f"Rule: {question.rule}"] if question.rule else []
-    tested = rows["p_value"].notna()
-    notes = []
-    if missing := question.size - tested.sum():
-        notes = [f"Not decided yet, without several seeds of both rows: {missing} of {question.size} comparisons."]
-    notes += list(interval_notes(rows[tested])) if tested.any() else []
-    metric = rows["comparison"].iloc[0].metric
-    signatures = [f"{metric}: {one}" for one in rows[column_of(metric, "signature")].dropna().unique()]
+def _answer(answer: Answer) -> Table:
+    question, rows = answer.question, answer.compared
+    columns: dict[str, list[str]] = {"experiment": [], "compared with": [], "difference": [], "verdict": []}
+    tables, notes = [" ".join(row) for row in answer.rows[GROUP].itertuples(index=False)], list[str]()
+    if question.rule:
+        notes.append(f"Rule: {question.rule}")
+    if len(rows):
+        records = rows.to_dict("records")
+        columns = {"experiment": list(rows["shown"]), "compared with": list(rows["baseline"])}
+        if len(set(tables)) > 1:
+            columns["on"] = [" ".join(row) for row in rows[GROUP].itertuples(index=False)]
+        columns["difference"] = list(map(difference, records))
+        columns["verdict"] = [verdict(row) or "one seed" for row in records]
+    tested = rows[rows["p_value"].notna()] if len(rows) else rows
+    if len(tested) < question.size:
+        notes.append(
+            f"Without several seeds of both rows: {question.size - len(tested)} of {question.size} comparisons."
+        )
+    if answer.missing:
+        notes.append(f"No experiment here is {' or '.join(answer.missing)}.")
+    notes += interval_notes(tested) if len(tested) else []
+    notes += dict.fromkeys(note for group in groups_of(answer.rows) for note in warnings(group)) if len(rows) else []
     on = f" ({tables[0]})" if len(set(tables)) == 1 else ""
-    return Table(columns, [*rule, *notes, *signatures], f"{question.question}{on}", left=2)
+    return Table(columns, notes, f"{question.question}{on}", left=2)
 
 
 def _test_of(rows: pd.DataFrame) -> Comparison | None:
@@ -133,7 +147,6 @@ def _data(rows: pd.DataFrame) -> pd.DataFrame:
         experiment=list(map(full_name, rows.itertuples())),
         seeds=rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
         metric=rows["comparison"].map(lambda test: test and test.metric).where(rows["difference"].notna(), None),
-        baseline=rows["comparison"].map(lambda test: test and test.baseline),
         verified=rows["verified"].map(yes_or_no),
     )
     metrics = list(dict.fromkeys([CHRF, TOKENIZED, *metrics_of(rows)]))
@@ -170,9 +183,6 @@ def _tokenized_name(rows: pd.DataFrame) -> str:
 def notes(rows: pd.DataFrame) -> list[str]:
     """The notes under a table: the meaning of ±, warnings and SacreBLEU's signatures."""
     several = any(len(seeds) > 1 for seeds in rows["seeds"])
-    signatures, target = _signatures(rows), rows["pair"].iloc[0].split("-")[-1]
-    unverified = rows["shown"][~rows["verified"].astype(bool)]
-    unsplit = [name for name, one in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
     found = []
     if rows[f"{BLEU} interval"].notna().any():
         found.append(f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}.")
@@ -180,8 +190,19 @@ def notes(rows: pd.DataFrame) -> list[str]:
         found.append("Several seeds: mean ± standard deviation over the seeds.")
     if partial := partial_metrics(rows):
         found.append(f"(... of ... seeds): the mean of the seeds that have {' or '.join(partial)}; the others lack it.")
+    return found + warnings(rows)
+
+
+def warnings(rows: pd.DataFrame) -> list[str]:
+    """What a reader of comparable rows must know of their scores, and SacreBLEU's signatures."""
+    signatures, target = _signatures(rows), rows["pair"].iloc[0].split("-")[-1]
+    unverified = rows["shown"][~rows["verified"].astype(bool)]
+    unsplit = [name for name, one in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
+    found = []
     if TOKENIZED in signatures:
         found.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
+    if TER in signatures:
+        found.append("TER counts errors: less is better.")
     if "|case:lc|" in signatures[BLEU]:
         found.append("BLEU and chrF ignore case (case:lc), because these models write lowercase.")
     if unsplit:
@@ -222,8 +243,6 @@ def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
     untested = rows["shown"][rows["difference"].isna() & ~rows["is_baseline"].astype(bool)]
     if len(untested):
         yield f"Not tested, because not all seeds have {test.metric}: {', '.join(untested)}."
-    if test.metric == TER:
-        yield "TER counts errors: less is better."
 
 
 def interval_notes(rows: pd.DataFrame) -> Iterable[str]:
@@ -237,7 +256,7 @@ def interval_notes(rows: pd.DataFrame) -> Iterable[str]:
         counts = " or ".join(str(count) for count in rows["comparisons"].dropna().unique())
         yield f"verdict: above or below if its interval excludes 0{inside}; otherwise undecided."
         yield f"[...] after a verdict: the interval that decides, corrected for its question's comparisons ({counts})."
-    if test.questions is not None and rows["verdict"].isna().any():
+    if (rows["p_value"].notna() & rows["verdict"].isna()).any():
         yield "Rows without a verdict are compared by no question with this baseline."
     for documents in rows["documents"].unique():
         yield (

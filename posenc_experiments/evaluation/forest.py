@@ -20,8 +20,8 @@ STYLES = {
     UNDECIDED: ("#666666", "o", False),
     "": ("#666666", "D", False),
 }
-WIDTH, ROW, AROUND = 8.0, 0.25, 1.2  # inches: of the figure, of a row, and of what is above and below the rows
-NAME = 34  # the longest name on one line
+WIDTH, ROW, AROUND = 8.0, 0.25, 1.2  # inches: of the figure, of a line, and of what is above and below the rows
+NAME, TITLE = 34, 80  # the longest lines of names and of titles
 
 
 def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
@@ -31,7 +31,7 @@ def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
         groups: rows that `compared` or `answered` made; a column `panel` has the panel's title.
 
     Raises:
-        RecipeError: there is no difference, or matplotlib has no format of the file's ending.
+        RecipeError: there is no difference.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
     drawn = [rows for rows in known if len(rows)]
     if not drawn:
         raise RecipeError("--plot: there is no difference to draw: name a --baseline that other rows differ from.")
-    heights = [AROUND + ROW * len(rows) for rows in drawn]
+    heights = [AROUND + ROW * sum(1 + name.count("\n") for name in _names(rows)) for rows in drawn]
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
         panels = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
@@ -52,14 +52,13 @@ def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
 
 def draw(axes: Any, rows: pd.DataFrame) -> None:
     """Draws comparisons into matplotlib's axes: for each baseline in its order, the highest difference first."""
-    order = list(dict.fromkeys(test.baseline for test in rows["comparison"]))
-    places = rows["comparison"].map(lambda test: -order.index(test.baseline))
+    order = list(dict.fromkeys(rows["baseline"]))
+    places = rows["baseline"].map(lambda name: -order.index(name))
     rows = rows.assign(place=places).sort_values(["place", "difference"], kind="stable").reset_index(drop=True)
-    baselines = [test.baseline for test in rows["comparison"]]
-    low, high = _limits(rows)
-    margin, metric = rows["comparison"][0].margin, rows["comparison"][0].metric
-    if margin is not None:
-        axes.axvspan(-margin, margin, color="#009e73", alpha=0.12, linewidth=0)
+    low, high = limits(rows)
+    test = rows["comparison"][0]
+    if test.margin is not None:
+        axes.axvspan(-test.margin, test.margin, color="#009e73", alpha=0.12, linewidth=0)
     axes.axvline(0, color="black", linewidth=0.8)
     for place, row in rows.iterrows():
         word = row["verdict"] or ""
@@ -78,19 +77,26 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
         axes.text(1.01, place, f"{row['difference']:+.2f}  {said}", transform=axes.get_yaxis_transform(), va="center")
     axes.set_xlim(low, high)
     axes.set_ylim(-0.7, len(rows) - 0.3)
-    names = [f"{one} − {of}" for one, of in zip(rows["shown"], baselines, strict=True)] if order[1:] else rows["shown"]
-    if rows[GROUP].drop_duplicates().shape[0] > 1:
-        names = [f"{name}, {where}" for name, where in zip(names, rows["corpus"] + " " + rows["pair"], strict=True)]
-    axes.set_yticks(range(len(rows)), [_short(name) for name in names])
+    axes.set_yticks(range(len(rows)), _names(rows), parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_xlabel(f"difference in {metric}" + ("" if order[1:] else f" from {order[0]}"))
+    of_baseline = "" if order[1:] else f" from {order[0]}"
+    axes.set_xlabel(_short(f"difference in {test.metric}{of_baseline}"), parse_math=False)
     heading = rows["panel"][0].replace("`", "") if "panel" in rows else title_in_words(rows)
-    axes.set_title(heading, loc="left", wrap=True)
+    axes.set_title(textwrap.fill(heading, TITLE), loc="left", parse_math=False)
 
 
-def _limits(rows: pd.DataFrame) -> tuple[float, float]:
+def _names(rows: pd.DataFrame) -> list[str]:
+    """The labels of comparisons, with baseline and table where these differ, in lines that are not too long."""
+    names = rows["shown"]
+    if rows["baseline"].nunique() > 1:
+        names = names + " − " + rows["baseline"]
+    different = [key for key in GROUP if rows[key].nunique() > 1]
+    return [_short(", ".join(name)) for name in zip(names, *(rows[key] for key in different), strict=True)]
+
+
+def limits(rows: pd.DataFrame) -> tuple[float, float]:
     """The ends of the axis: those of all intervals, unless few differences would take more than half of it."""
     kinds = [f"{kind}_{end}" for kind in ("difference", "verdict") for end in ("low", "high")]
     ends = rows[["difference", *kinds]].astype(float)

@@ -35,9 +35,6 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     """Writes a plot of BLEU against clipping distance, with one panel for each corpus, pair and test set.
 
     Encodings without a clipping distance are horizontal lines or, if they are many, points beside the curves.
-
-    Raises:
-        RecipeError: matplotlib has no format of the file's ending.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -68,15 +65,18 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Writes a figure of matplotlib; RecipeError if it has no format of the file's ending."""
-    try:
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or "png")
-    except ValueError as error:
-        raise RecipeError(
-            f"{path}: the plot cannot be written ({error}): give a path that ends in .png, .pdf or .svg."
-        ) from None
+    """Writes a figure of matplotlib in the format of the path's ending."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=150, format=path.suffix.removeprefix(".") or "png")
     return path
+
+
+def require_format(path: Path) -> None:
+    """RecipeError if matplotlib has no format of a path's ending."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if path.suffix and path.suffix.removeprefix(".").lower() not in FigureCanvasBase.get_supported_filetypes():
+        raise RecipeError(f"--plot {path}: there is no format '{path.suffix}' of plots: end it in .png, .pdf or .svg.")
 
 
 def series_styles(panels: Sequence[pd.DataFrame]) -> dict[str, Style]:

@@ -4,14 +4,14 @@ import itertools
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, OTHER, TOKENIZED, column_of
 from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.questions import Questions
+from posenc_experiments.evaluation.questions import Question, Questions
 from posenc_experiments.evaluation.results import GROUP, SETTING
 from posenc_experiments.evaluation.significance import (
     Jackknifed,
@@ -63,7 +63,7 @@ def pool(results: pd.DataFrame, test: Comparison | None = None) -> pd.DataFrame:
     _require_different(results)
     for _, group in results.groupby(GROUP, sort=False):
         require_comparable(group)
-    untested = dict.fromkeys([*COMPARED, "documents", "pooling", "is_baseline", "comparison"])
+    untested = dict.fromkeys([*COMPARED, "documents", "pooling", "is_baseline", "baseline", "comparison"])
     pooled = [untested | pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
     rows = pd.DataFrame(pooled, dtype=object)
     groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
@@ -185,7 +185,7 @@ def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
     Raises:
         RecipeError: no row has this name, or several of a group have it.
     """
-    whole = [rows.apply(lambda row: name in (row["shown"], row["name"], long_name(row)), axis=1) for rows in groups]
+    whole = [pd.Series([name in (row.shown, row.name, long_name(row)) for row in rows.itertuples()]) for rows in groups]
     part = [rows["shown"].str.contains(name, regex=False) for rows in groups]
     for named in (whole, part):
         matches = {at: list(rows.index[named[at]]) for at, rows in enumerate(groups) if named[at].any()}
@@ -207,10 +207,11 @@ def jackknifed(results: pd.DataFrame, rows: pd.DataFrame, metric: str) -> dict[i
     Raises:
         RecipeError: a file is missing.
     """
-    of_metric = results[(results["metric"] == metric) & (results["test"] == rows["test"][0])]
+    test = rows["test"].iloc[0]
+    of_metric = results[(results["metric"] == metric) & (results["test"] == test)]
     known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
     return {
-        number: [jackknife(results, directory, rows["test"][0], metric) for directory in directories]
+        number: [jackknife(results, directory, test, metric) for directory in directories]
         for number, directories in rows["directories"].items()
         if known.issuperset(directories)
     }
@@ -239,7 +240,7 @@ def compared(
         - comparisons (how many the question has), verdict, verdict_low, verdict_high (the interval that decides it,
           corrected for all comparisons of the question); None where no question compares the rows;
         - one_seed_p_value, documents (how many the test set has; None if they are not known), pooling (if the variance
-          over seeds was to be pooled), is_baseline, comparison (the test).
+          over seeds was to be pooled), is_baseline, baseline (its full name), comparison (the test).
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
@@ -277,6 +278,7 @@ def compared(
     return rows.assign(
         **columns.where(columns.notna(), None),
         is_baseline=rows.index == baseline,
+        baseline=full_name(next(rows[baseline : baseline + 1].itertuples())),
         comparison=test,
         documents=seeds[baseline][0].documents,
     )
@@ -284,39 +286,72 @@ def compared(
 
 def _comparisons(rows: pd.DataFrame, one: int, other: int, questions: Questions) -> int:
     """The number of comparisons of the question that compares two rows; 0 if none does."""
-    names = [{rows["shown"][number], rows["name"][number], long_name(rows.loc[number])} for number in (one, other)]
+    numbers = numbers_of(rows, questions)
+    names = [[name for name, number in numbers.items() if number == row] for row in (one, other)]
     found = (questions.of(title(rows), *pair) for pair in itertools.product(*names))
     return next((question.size for question in found if question is not None), 0)
 
 
-def answered(results: pd.DataFrame, questions: Questions) -> list[pd.DataFrame]:
-    """The comparisons of each question, in its order: for each table and baseline, what `compared` makes of its rows.
+def numbers_of(rows: pd.DataFrame, questions: Questions) -> dict[str, int]:
+    """The number of each comparable row that questions compare, by its name there.
 
-    Rows that no experiment of the results has are left out.
+    Names are whole, with all flags, so that it does not matter which other rows are compared.
 
     Raises:
-        RecipeError: no table of the questions is of these results.
+        RecipeError: several rows have a name.
+    """
+    wanted, found = questions.names(title(rows)), dict[str, int]()
+    for number, row in enumerate(rows.itertuples()):
+        for name in sorted(wanted & {str(row.name), full_name(row), long_name(row)}):
+            if name in found:
+                several = " and ".join(map(long_name, rows.loc[[found[name], number]].itertuples()))
+                raise RecipeError(f"--questions: '{name}' is the name of {several}: write one of these in the file.")
+            found[name] = number
+    return found
+
+
+class Answer(NamedTuple):
+    """What is known of a question: its compared rows, all of its rows, and the names that no experiment has."""
+
+    question: Question
+    compared: pd.DataFrame
+    rows: pd.DataFrame
+    missing: list[str]
+
+
+def answered(results: pd.DataFrame, questions: Questions) -> list[Answer]:
+    """The answers to the questions that have a table in these results.
+
+    Raises:
+        RecipeError: no question has one, or a baseline lacks the metric, or several rows have a name.
     """
     groups = {title(rows): rows for rows in groups_of(pool(results))}
-    found = []
+    answers = []
     for question in questions.questions:
-        parts = [pd.DataFrame()]
+        parts, own, missing = [pd.DataFrame()], [pd.DataFrame()], [one for one in question.tables if one not in groups]
         for table in (one for one in question.tables if one in groups):
             rows = groups[table]
-            names = {name for baseline, others in question.comparisons.items() for name in (baseline, *others)}
-            rows = rows[rows["shown"].isin(names) | rows["name"].isin(names)].reset_index(drop=True)
-            seeds = jackknifed(results, rows, questions.metric) if len(rows) else {}
-            for name, others in question.comparisons.items():
-                at = {one: number for key in ("name", "shown") for number, one in rows[key].items()}
-                if at.get(name) in seeds:
-                    test = Comparison(name, questions.metric, margin=questions.margin, questions=questions)
-                    tested = compared(results, rows, at[name], test, seeds)
-                    parts.append(tested.loc[[at[one] for one in others if at.get(one) in seeds]])
-        found.append(pd.concat(parts, ignore_index=True))
-    if not any(map(len, found)):
+            numbers = numbers_of(rows, questions)
+            named = dict.fromkeys(one for pair in question.comparisons.items() for one in (pair[0], *pair[1]))
+            missing += [name for name in named if name not in numbers]
+            own.append(rows.loc[[numbers[name] for name in named if name in numbers]])
+            seeds = jackknifed(results, own[-1], questions.metric) if len(own[-1]) else {}
+            for baseline, others in question.comparisons.items():
+                if baseline not in numbers:
+                    continue
+                chosen = [numbers[one] for one in (baseline, *others) if one in numbers]
+                test = Comparison(baseline, questions.metric, margin=questions.margin, questions=questions)
+                known = {place: seeds[number] for place, number in enumerate(chosen) if number in seeds}
+                parts.append(compared(results, rows.loc[chosen].reset_index(drop=True), 0, test, known)[1:])
+        if own[1:]:
+            tested = pd.concat(parts, ignore_index=True)
+            if len(tested):
+                tested["shown"] = list(map(full_name, tested.itertuples()))
+            answers.append(Answer(question, tested, pd.concat(own, ignore_index=True), list(dict.fromkeys(missing))))
+    if not answers:
         tables = ", ".join(dict.fromkeys(table for question in questions.questions for table in question.tables))
         raise RecipeError(
-            f"--questions: no experiment here is of their tables ({tables}); there are {', '.join(groups)}. "
-            "--all-tests and --by-length make tables of all test sets."
+            f"--questions: no experiment here is of their tables ({tables or 'they have none'}); there are "
+            f"{', '.join(groups)}. --all-tests and --by-length make tables of all test sets."
         )
-    return found
+    return answers

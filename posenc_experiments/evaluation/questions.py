@@ -20,8 +20,9 @@ import msgspec
 import yaml
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import Loader
+from posenc_experiments.base.settings import StrictLoader
 from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.results import LARGEST
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 #: a test set by the title of its table, and the two rows
@@ -52,8 +53,12 @@ class Questions(msgspec.Struct, forbid_unknown_fields=True):
     """All questions of a file, and the margin and the metric that they are decided by."""
 
     questions: Annotated[list[Question], msgspec.Meta(min_length=1)]
-    margin: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    margin: Annotated[float, msgspec.Meta(gt=0, lt=LARGEST)] | None = None
     metric: Text = BLEU
+
+    def names(self, table: str) -> set[str]:
+        """The names of all rows that are compared on a test set."""
+        return {name for question in self.questions for place, pair in question if place == table for name in pair}
 
     def of(self, table: str, one: str, other: str) -> Question | None:
         """The question that compares two rows on a test set; None if none does."""
@@ -65,14 +70,16 @@ def read_questions(path: Path) -> Questions:
     """Reads a file of questions.
 
     Raises:
-        RecipeError: it cannot be read, or compares two rows on one test set twice.
+        RecipeError: it cannot be read, lacks something, or compares two rows on one test set twice.
     """
     try:
-        found = msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), Loader), Questions, strict=False)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        found = msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), StrictLoader), Questions)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
         raise RecipeError(f"--questions {path}: {' '.join(str(error).split())}: correct the file.") from None
     seen = set[Compared]()
     for question in found.questions:
+        if bool(question.tables) != bool(question.comparisons):
+            raise RecipeError(f"--questions {path}: '{question.question}' has tables or comparisons only: give both.")
         for table, rows in question:
             names = " and ".join(sorted(rows))
             if len(rows) == 1:

@@ -11,13 +11,14 @@ errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of se
     df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1) + W / (U - 1))
     W       = V_jack^2 + (e_A^2 / n_A)^2 / (n_A - 1) + (e_B^2 / n_B)^2 / (n_B - 1)
 
-D / sqrt(V) follows Student's t distribution with df degrees of freedom (Satterthwaite 1946). The units are documents,
-whose sentences are not independent, or sentences where no documents are known. The jackknife draws no random numbers.
+df is at least the smallest of n_A - 1, n_B - 1 and U - 1. D / sqrt(V) follows Student's t distribution with df degrees
+of freedom (Satterthwaite 1946). The units are documents, whose sentences are not independent, or sentences where no
+documents are known. The jackknife draws no random numbers.
 
 A question has m comparisons, and each has two null hypotheses: the settings do not differ (t test), or they differ by
 the margin or more (two one-sided t tests, Schuirmann 1987). At most one of the two is true, so each is tested at ALPHA
-/ m, and the chance of any false verdict in the question is at most ALPHA (Bonferroni). docs/scoring.md has the measured
-error rates.
+/ m, and the chance of any false verdict in the question, wrong signs included, is at most ALPHA (Bonferroni).
+docs/scoring.md has the measured error rates.
 """
 
 from __future__ import annotations
@@ -199,7 +200,9 @@ def difference(
     own = [(_own_errors(moves), (len(moves) - 1) * (units - 1)) for moves in (base_moves, other_moves)]
     variance = sum(value for value, _ in terms) + max(0.0, of_test - sum(value for value, _ in own))
     uncertainty = sum(value**2 / degrees for value, degrees in (*terms, (of_test, units - 1), *own))
-    degrees = variance**2 / uncertainty if uncertainty else math.inf
+    # Where V_test was negative, Satterthwaite's formula gives fewer than any of the variances has.
+    least = min(units - 1, *(degrees for _, degrees in terms))
+    degrees = max(variance**2 / uncertainty, least) if uncertainty else math.inf
     return Difference(float(np.mean(other) - np.mean(base)), variance, degrees)
 
 

@@ -2,15 +2,21 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
+from posenc_experiments.evaluation.forest import draw, limits
+from posenc_experiments.evaluation.pooling import answered
 from posenc_experiments.evaluation.questions import read_questions
+from posenc_experiments.evaluation.results import read_results
 from tests.experiments.analysis.quickstart import make_experiments
 
 TABLE = "quickstart xa-xb test"
@@ -62,7 +68,8 @@ def test_each_question_is_corrected_for_its_comparisons(made: Path, questions: P
     text = compare(made, "--questions", questions).stdout
     assert f"A. Do positions help? ({TABLE})" in text
     assert "Rule: They do if both are above `nopos`." in text
-    assert "Not decided yet, without several seeds of both rows: 2 of 2 comparisons." in text
+    assert "Without several seeds of both rows: 2 of 2 comparisons." in text
+    assert "No experiment here is shaw-k16." in text
     assert "one seed" in text.split("B. And vectors?")[1]
     assert "One for later" not in text
 
@@ -96,6 +103,12 @@ def test_with_a_baseline_only_comparisons_of_questions_have_a_verdict(made: Path
         ("diet_rel: [sinusoidal]", "diet_rel: [diet_rel]", "diet_rel is compared with itself: name another row."),
         ("questions:", "question:", "unknown field `question`"),
         ("- question", "question", "correct the file."),
+        ("margin: 20", "margin: .inf", "Expected `float` < "),
+        (
+            "  - question: C.",
+            "  - tables: [a]\n    question: C.",
+            "'C. One for later' has tables or comparisons only: give both",
+        ),
     ],
 )
 def test_a_file_that_is_none_is_refused(questions: Path, old: str, new: str, said: str) -> None:
@@ -106,6 +119,37 @@ def test_a_file_that_is_none_is_refused(questions: Path, old: str, new: str, sai
     assert said in str(error.value)
 
 
+def test_questions_have_the_same_rows_whatever_else_is_compared(tmp_path: Path) -> None:
+    """Names in questions are whole: flags that all rows share are part of them, and variants are told apart."""
+    made = make_experiments(tmp_path / "made", {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 3})
+    for path in made.rglob("experiment.json"):
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps(about | {"name": f"{about['name']} --lr 0.1"}))
+    path = tmp_path / "questions.yaml"
+    text = "questions: [{question: A, tables: [quickstart xa-xb test], comparisons: {sinusoidal: [diet_rel]}}]"
+    path.write_text(text)
+    result = compare(made, "--questions", path)
+    assert "No experiment here is sinusoidal or diet_rel." in result.stdout
+    path.write_text(text.replace("sinusoidal", "sinusoidal --lr 0.1").replace("diet_rel", "diet_rel --lr 0.1"))
+    [row] = rows_of(compare(made, "--questions", path, "--format", "csv"))
+    assert (row["experiment"], row["baseline"]) == ("diet_rel --lr 0.1", "sinusoidal --lr 0.1")
+    for about in made.rglob("*diet_rel*/seed[23]/experiment.json"):
+        about.write_text(about.read_text().replace('"made_from": {', '"made_from": {"dropout": 0.3, '))
+    for options in ([], ["--baseline", "sinusoidal"]):
+        result = compare(made, "--questions", path, *options)
+        assert result.exit_code == 1
+        assert "--questions: 'diet_rel --lr 0.1' is the name of diet_rel --lr 0.1 (" in result.stderr
+
+
+def test_a_question_takes_another_metric(made: Path, questions: Path) -> None:
+    questions.write_text(QUESTIONS.replace("margin: 20", "metric: chrF"))
+    text = compare(made, "--questions", questions).stdout
+    assert "chrF: nrefs:1" in text
+    assert "equivalent" not in text
+    questions.write_text(QUESTIONS.replace("margin: 20", "metric: bleu"))
+    assert "--metric bleu: not all seeds of nopos have this score" in compare(made, "--questions", questions).stderr
+
+
 def test_options_that_the_file_has_are_refused(made: Path, questions: Path) -> None:
     result = compare(made, "--questions", questions, "--baseline", "sinusoidal", "--margin", "1")
     assert result.exit_code != 0
@@ -114,6 +158,30 @@ def test_options_that_the_file_has_are_refused(made: Path, questions: Path) -> N
     result = compare(made, "--questions", questions)
     assert result.exit_code == 1
     assert f"no experiment here is of their tables (quickstart xa-xb valid); there are {TABLE}." in result.stderr
+
+
+def around(value: float) -> dict[str, float]:
+    return {"difference": value, "difference_low": value - 0.5, "difference_high": value + 0.5}
+
+
+@pytest.mark.parametrize(("other", "end"), [(1.0, 0.0), (-1.0, -1.5), (-8.0, 0.0)])
+def test_a_far_difference_does_not_take_the_axis(other: float, end: float) -> None:
+    rows = [around(value) for value in (0.9, 1.0, 1.0, 1.1, 1.1, 1.2, other)]
+    low, high = limits(pd.DataFrame(rows).assign(verdict_low=None, verdict_high=None))
+    assert end - 0.3 < low < end
+    assert 1.7 < high < 2.0
+
+
+def test_a_comparison_is_drawn_with_its_names_and_its_verdict(made: Path, questions: Path) -> None:
+    answers = answered(read_results([made]), read_questions(questions))
+    axes = Figure().subplots()
+    draw(axes, answers[0].compared.assign(panel="Do *they* cost $5 or $6?"))
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["sinusoidal − diet_rel", "diet_rel − nopos", "sinusoidal − nopos"]
+    assert [text.get_text().split()[-1] for text in axes.texts] == ["equivalent", "above", "above"]
+    assert axes.get_title(loc="left") == "Do *they* cost $5 or $6?"
+    draw(axes, answers[1].compared)
+    assert axes.texts[-1].get_text().endswith("  one seed")
 
 
 def test_differences_are_drawn(made: Path, questions: Path, tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ class Corpus:
         variance = sum(term for term, _ in terms) + of_test
         uncertain = [*terms, *own, (of_difference, units - 1)]
         degrees = variance**2 / sum(term**2 / freedom for term, freedom in uncertain)
+        degrees = max(degrees, min(units - 1, *(freedom for _, freedom in terms)))
 
         def interval(error: float) -> tuple[float, float]:
             half = stats.t.isf(error / 2, degrees) * variance**0.5

@@ -562,7 +562,7 @@ def test_names_of_nothing_are_refused(copy: Path, tmp_path: Path) -> None:
         ([tmp_path / "nowhere"], "nowhere is not a directory"),
         ([tmp_path / "empty"], "empty holds no scored experiment"),
         ([copy, "--baseline", "alibi"], "--baseline alibi: there is no such experiment here; there are shaw-k0, shaw"),
-        ([copy, "--plot", tmp_path / "plot.xyz"], "plot.xyz: the plot cannot be written"),
+        ([copy, "--plot", tmp_path / "plot.xyz"], "plot.xyz: there is no format '.xyz' of plots: end it in"),
     ):
         result = compare(*words)
         assert result.exit_code == 1

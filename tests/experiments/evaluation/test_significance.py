@@ -122,13 +122,25 @@ def test_the_verdict_follows_from_the_interval_that_it_prints(
 
 
 def test_false_verdicts_in_a_question_are_rare() -> None:
-    """Of 300 questions of nine comparisons, at most .05 have any false verdict, within three standard errors.
+    """Of 1,500 questions of nine comparisons, at most .05 have any false verdict, within three standard errors.
 
     Every second row is above the baseline by exactly the margin, so that equivalence is false; the others are equal.
     """
-    tables = list(simulate(Sources(0.1, 1, 2), tables=300, rows=10, seeds=6, random_seed=3))
+    tables = simulate(Sources(0.1, 1, 2), tables=1500, rows=10, seeds=6, random_seed=3)
     found = [false_verdict(all_differences(rows[0], rows[1:])[0]) for rows in tables]
-    assert np.mean(found) <= 0.05 + 3 * (0.05 * 0.95 / 300) ** 0.5
+    assert np.mean(found) <= 0.05 + 3 * (0.05 * 0.95 / 1500) ** 0.5
+
+
+def test_there_are_never_fewer_degrees_of_freedom_than_seeds_give() -> None:
+    """Where single models err much and the test set varies little, the variance of the test set is estimated as 0."""
+    chance = np.random.default_rng(0)
+    moves = chance.normal(0, 0.1, (4, 50))
+    for scores in ([30.0, 30.001, 31.0, 31.001], [30.0, 30.0, 31.0, 31.0]):
+        rows = [Jackknifed(score, one) for score, one in zip(scores, moves - moves.mean(axis=1)[:, None], strict=True)]
+        found = difference(rows[:2], rows[2:])
+        assert found.degrees >= 1
+        assert found.value == pytest.approx(1)
+        assert np.isfinite(found.interval()).all()
 
 
 def test_rows_with_another_spread_are_not_pooled() -> None:
