@@ -4,7 +4,6 @@ import importlib
 import io
 import logging
 import sys
-from pathlib import Path
 
 from posenc_experiments.base.errors import meant, sentence
 
@@ -89,11 +88,3 @@ def main(words: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may have no ±
     group.main(words, prog_name="fairseq-posenc")
-
-
-def script(file: str, command: str) -> None:
-    """Runs `command` for `file`, its script in `scripts/`; refuses one of another copy than this package's."""
-    root = Path(__file__).resolve().parents[1]
-    if Path(file).resolve().parents[1] != root:
-        sys.exit(f"Error: {file} is not of the installed copy, {root}: run `source scripts/env.sh` in its copy first.")
-    main([command, *sys.argv[1:]])

@@ -85,16 +85,6 @@ def test_what_a_recipe_starts_runs_its_own_code(tmp_path: Path) -> None:
     assert marks(tmp_path) == []
 
 
-def test_a_script_of_another_copy_than_the_installed_is_refused(tmp_path: Path) -> None:
-    make_trap(tmp_path, *NAMES)
-    (tmp_path / "clone" / "scripts").mkdir(parents=True)
-    script = shutil.copy(ROOT / "scripts" / "average_checkpoints.py", tmp_path / "clone" / "scripts")
-    process = run([sys.executable, str(script), "--help"], tmp_path)
-    assert process.returncode == 1
-    assert f"{script} is not of the installed copy, {ROOT}" in process.stderr
-    assert marks(tmp_path) == []
-
-
 def test_a_batch_file_runs_its_own_clone(tmp_path: Path) -> None:
     """With stand-ins for SLURM's programs: sbatch runs a copy of the file, in the directory that it is called in."""
     for name in ("one", "two"):

@@ -63,8 +63,8 @@ def test_it_trains_and_averages(multi30k, tmp_path, name, flags):
     assert losses[-1] < losses[0] - 1
     assert valid[0] > valid[1] > valid[2]
     average = tmp_path / "average.pt"
-    script = ROOT / "scripts/average_checkpoints.py"
-    subprocess.run([sys.executable, script, "--last-updates", "2", "--output", average, tmp_path], check=True)
+    command = [sys.executable, "-m", "posenc_experiments", "average", "--last-updates", "2"]
+    subprocess.run([*command, "--output", average, tmp_path], check=True)
     print(f"{name} {' '.join(flags)}: training loss {losses[0]} to {losses[-1]}, validation {valid}")
     loaded, _ = checkpoint_utils.load_model_ensemble([str(average)], arg_overrides={"data": str(multi30k)})
     assert all(parameter.isfinite().all() for parameter in loaded[0].parameters())

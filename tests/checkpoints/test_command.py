@@ -1,4 +1,4 @@
-"""scripts/average_checkpoints.py, as a user runs it."""
+"""`fairseq-posenc average`, as a user runs it."""
 
 import shutil
 import subprocess
@@ -11,9 +11,6 @@ from click.testing import CliRunner, Result
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.cli import group
-from tests.toy import PACKAGE
-
-SCRIPT = PACKAGE.parent / "scripts" / "average_checkpoints.py"
 
 
 def run(*arguments: object) -> Result:
@@ -27,7 +24,17 @@ def inputs(output: Path) -> list[str]:
 def test_from_another_directory(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "checkpoints")
     process = subprocess.run(
-        [sys.executable, SCRIPT, "--output", "averaged.pt", "--last-epochs", "2", "checkpoints"],
+        [
+            sys.executable,
+            "-m",
+            "posenc_experiments",
+            "average",
+            "--output",
+            "averaged.pt",
+            "--last-epochs",
+            "2",
+            "checkpoints",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
