@@ -35,7 +35,7 @@ PAGES = {
     for pattern in ("*.md", "docs/**/*.md", "recipes/**/*.md", "results/**/*.md", "tests/**/*.md")
     for path in ROOT.glob(pattern)
 }
-#: docs/data/tables.py
+#: tools/tables.py
 tables = import_module("tables")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PAGE = PAGES["docs/encodings.md"]
@@ -110,7 +110,7 @@ def test_tables_equal_their_data():
 
 @pytest.mark.slow
 def test_all_results_are_made_again_from_the_kept_files(shared, tmp_path):
-    """`p_values.sh` makes every file of differences and every page again, in a copy without them."""
+    """`results.sh` makes every file of differences and every page again, in a copy without them."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def test_all_results_are_made_again_from_the_kept_files(shared, tmp_path):
     made = [path.relative_to(tmp_path) for path in (tmp_path / "results").rglob("*.csv")]
     for path in made:
         (tmp_path / path).unlink()
-    command = ["bash", "docs/data/p_values.sh", shared / "data"]
+    command = ["bash", "tools/results.sh", shared / "data"]
     subprocess.run(command, cwd=tmp_path, check=True)
     for path in [*made, *tables.PAGES]:
         assert (tmp_path / path).read_text(encoding="utf-8") == (ROOT / path).read_text(encoding="utf-8")

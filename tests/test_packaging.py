@@ -149,7 +149,7 @@ def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
         canonicalize_name(requirement.name) for group in ["", "fairseq", *groups] for requirement in declared()[group]
     }
     own = {"fairseq_posenc", "posenc_experiments", "recipes", "scripts", "tests", *sys.stdlib_module_names}
-    own.update(path.stem for path in (ROOT / "docs" / "data").glob("*.py"))  # on pytest's path
+    own.update(path.stem for path in (ROOT / "tools").glob("*.py"))  # on pytest's path
     distributions = importlib.metadata.packages_distributions()
     files = sorted((ROOT / folder).rglob("*.py"))
     others = [ROOT / other for other in EXTRA_FOLDERS if other != folder]

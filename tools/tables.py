@@ -1,5 +1,5 @@
 """Writes the tables and pictures of README.md and docs/ that have data in results/, beside this file, or in the
-package: `python docs/data/tables.py`.
+package: `python tools/tables.py`.
 """
 
 import itertools
@@ -30,8 +30,8 @@ from posenc_experiments.evaluation.pooling import Comparison, pool, scored
 from posenc_experiments.evaluation.questions import read_questions
 from posenc_experiments.evaluation.results import read_results
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "docs" / "data"
 RESULTS = ROOT / "results"
 Run = dict[str, Any]
 
@@ -73,7 +73,7 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 
 def machines() -> dict[str, str]:
     """How BLEU of the same trainings differs between processors, beside how seeds differ."""
-    of_cpu = pd.read_csv(HERE / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
+    of_cpu = pd.read_csv(DATA / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
     here, kept = of_cpu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
     before = (kept - here).dropna()
     seeds = [list(scores) for _, scores in kept[before.index].groupby("name")]
@@ -247,8 +247,8 @@ def one_test(directory: str, without_penalty: bool = False) -> str:
 
 
 def scoring() -> dict[str, str]:
-    """The level and the power of the test of a difference, as docs/data/calibration.py measured them."""
-    rows = read(HERE / "calibration.csv")
+    """The level and the power of the test of a difference, as tools/calibration.py measured them."""
+    rows = read(DATA / "calibration.csv")
     power, kept, simulated = [], [], []
     for one, pooled in zip(rows[::2], rows[1::2], strict=True):
         assert (one["test"], pooled["test"]) == ("welch", "pooled")
@@ -358,7 +358,7 @@ def readme() -> dict[str, str]:
         cells = [f"{row[BLEU]:.2f} BLEU" if name == BASELINE else difference(row) for row in (of_all[name], kftt[name])]
         rows.append([f"`{name}`", *cells])
     return {
-        "quickstart": f"```text\n{(HERE / 'quickstart.txt').read_text(encoding='utf-8')}```",
+        "quickstart": f"```text\n{(DATA / 'quickstart.txt').read_text(encoding='utf-8')}```",
         "clipping": table(["experiment", "captions (Multi30k en-de)", "articles (KFTT ja-en)"], rows),
     }
 
@@ -408,7 +408,7 @@ def options() -> dict[str, str]:
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
         alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
-    shape = read(HERE / "shape.csv")
+    shape = read(DATA / "shape.csv")
     return {
         "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
         "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
@@ -418,7 +418,7 @@ def options() -> dict[str, str]:
 def contrast() -> dict[str, str]:
     """The accuracy by phenomenon, as `fairseq-posenc contrast --format csv` printed it."""
     rows: dict[str, list[Run]] = {}
-    for run in read(HERE / "contrast.csv"):
+    for run in read(DATA / "contrast.csv"):
         if run["distance"] == "all":
             rows.setdefault(run["phenomenon"], []).append(run)
     models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
@@ -462,7 +462,8 @@ def filled(page: str) -> tuple[Path, str]:
     text = path.read_text(encoding="utf-8")
     for place, made in PAGES[page]().items():
         pattern = rf"(<!-- table: {place} -->\n).*?(<!-- end -->)"
-        text, found = re.subn(pattern, lambda match, made=made: f"{match[1]}{made}\n{match[2]}", text, flags=re.DOTALL)
+        filling = made.replace("\\", r"\\")
+        text, found = re.subn(pattern, rf"\g<1>{filling}\n\g<2>", text, flags=re.DOTALL)
         if found != 1:
             raise ValueError(f"{path} has {found} places for the table '{place}', not one.")
     return path, text

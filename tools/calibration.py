@@ -1,6 +1,6 @@
 """Measures how often the test of a difference errs, and what it finds: writes calibration.csv, in eight minutes.
 
-    python docs/data/calibration.py [--data-dir data]
+    python tools/calibration.py [--data-dir data]
 
 The level is how often settings that do not differ are found to differ, at p <= 0.05. `simulated` draws scores with
 known variances. The others permute seeds of kept trainings: each of two groups gets the seeds of other settings, each
@@ -10,7 +10,7 @@ simulated seeds, as many as of Multi30k: its range is what such a measurement fi
 often a row that differs by exactly the margin has a p-value of equivalence <= 0.05. The error of a table is how often
 any of its nine verdicts is false, where rows are equal to the baseline and above it by the margin in turn. The power is
 how often a simulated difference of one row is found, by p alone and by its verdict among nine. --data-dir holds the
-references that docs/data/p_values.sh prepared.
+references that tools/results.sh prepared.
 """
 
 import math
@@ -39,8 +39,8 @@ from posenc_experiments.evaluation.significance import (
 )
 from posenc_experiments.evaluation.together import together
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parents[1] / "results"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
 TABLES = 1000
 ROWS = 10  # of a simulated table, one of them the baseline
 NEIGHBOURS = 8  # settings with similar scores
@@ -48,7 +48,7 @@ POOLS = 40  # of simulated trainings
 EFFECTS = (0.3, 0.5, 1.0)
 SENTENCES = 1000
 #: the sentences of each document of KFTT's test set, for cells with documents
-DOCUMENTS = list(Counter((HERE.parents[1] / "recipes/kftt/test.documents").read_text().splitlines()).values())
+DOCUMENTS = list(Counter((ROOT / "recipes/kftt/test.documents").read_text().splitlines()).values())
 MARGIN = 0.5  # of equivalence
 MEAN = 30.0  # of every simulated setting
 
@@ -198,7 +198,7 @@ def main(data_dir: Path) -> None:
             # Of all tests together, the parts are read, too.
             of_test = results if test == ALL_TESTS else results[results["test"] == test]
             rows += permuted(f"{directory} {test}", of_test, test, "sinusoidal")
-    path = HERE / "calibration.csv"
+    path = ROOT / "docs" / "data" / "calibration.csv"
     pd.DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\n")
     click.echo(path)
 

@@ -9,7 +9,7 @@ from typing import Any
 from posenc_experiments.analysis.figures import STACKS, learned_figures, length_figure
 from posenc_experiments.evaluation.kept import unpacked
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 MULTI30K = RESULTS / "multi30k" / "en-de"
 NAMES = ("sinusoidal", "shaw-k16", "diet_rel", "diet_rel-gain")
 SHORT = RESULTS / "multi30k-short" / "en-de"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes all differences and p-values in results/ again, from the translations there and the references that the recipes
+# Makes all differences and verdicts in results/ again, from the translations there and the references that the recipes
 # prepare, and then all tables and plots of README and docs/; takes ten minutes of one CPU core, and trains
 # nothing. DIR has the folders multi30k and kyoto for --source of the recipes; without it, they download their text.
-#   bash docs/data/p_values.sh [DIR]
+#   bash tools/results.sh [DIR]
 set -euo pipefail
 unset CDPATH
 multi30k=(${1:+--source "$(realpath "$1")/multi30k"}) kyoto=(${1:+--source "$(realpath "$1")/kyoto"})
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/env.sh
 
 bash recipes/quickstart/run.sh --stages download,prepare
@@ -56,4 +56,4 @@ questions questions.csv
 # Seeds 1 to 3 of question 4 were known when the plan set the margin
 questions questions-later-seeds.csv --seeds 4,5,6
 
-"$PYTHON" docs/data/tables.py
+"$PYTHON" tools/tables.py

@@ -8,7 +8,7 @@ from pathlib import Path
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.evaluation.benchmark import STOCK, Result
 
-BENCHMARKS = Path(__file__).resolve().parent / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[1] / "docs" / "data" / "benchmarks"
 #: each column of the table of speed, and its measurement
 SPEED = {
     "training, newstest": "training-newstest",
