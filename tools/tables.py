@@ -22,13 +22,14 @@ from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.base.markers import read_json
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.comparison import difference, verdict
+from posenc_experiments.evaluation.comparison import Comparison
 from posenc_experiments.evaluation.forest import draw_forest
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED, csv_name
 from posenc_experiments.evaluation.paper_table import PaperTable, read_table
-from posenc_experiments.evaluation.pooling import Comparison, pool, scored
+from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.questions import read_questions
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.tables import difference, verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"

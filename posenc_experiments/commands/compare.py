@@ -90,13 +90,14 @@ def main(
         require_format(plot)
     import pandas as pd
 
-    from posenc_experiments.evaluation.comparison import report, report_answers
+    from posenc_experiments.evaluation.comparison import Comparison, answered, compared_with_baseline
     from posenc_experiments.evaluation.documents import with_documents
     from posenc_experiments.evaluation.forest import draw_forest
     from posenc_experiments.evaluation.plot import plot as draw_clipping
-    from posenc_experiments.evaluation.pooling import Comparison, answered, groups_of, pool, with_seeds
+    from posenc_experiments.evaluation.pooling import groups_of, pool, with_seeds
     from posenc_experiments.evaluation.questions import read_questions
     from posenc_experiments.evaluation.results import read_results
+    from posenc_experiments.evaluation.tables import report, report_answers
     from posenc_experiments.evaluation.together import parts_of_tests, together
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
@@ -132,7 +133,7 @@ def main(
         if absent := [one.question for one in questions.questions if one.comparisons and one not in known]:
             click.echo(f"Left out, because no experiment here is of their tables: {' '.join(absent)}", err=True)
     else:
-        rows = pool(everything, test)
+        rows = pool(everything) if test is None else compared_with_baseline(everything, test)
         click.echo(report(rows).format(style), nl=False)
         drawn = groups_of(rows)
     if plot is not None:

@@ -18,10 +18,10 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         if not ScoreStage().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Imported here, because it imports sacrebleu, which would slow down --help and --dry-run.
-    from posenc_experiments.evaluation.comparison import report
     from posenc_experiments.evaluation.plot import plot
     from posenc_experiments.evaluation.pooling import pool
     from posenc_experiments.evaluation.results import read_results
+    from posenc_experiments.evaluation.tables import report
 
     rows = pool(read_results(directories))
     text = report(rows).format("text")

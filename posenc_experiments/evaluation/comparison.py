@@ -1,307 +1,238 @@
-"""Tables of pooled results, with notes that explain the numbers."""
+"""Compares pooled rows with a baseline, or as the questions of a file say."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from posenc_experiments.base.languages import default_tokenizer, is_unspaced
-from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
-from posenc_experiments.evaluation.kept import is_kept
-from posenc_experiments.evaluation.metrics import (
-    BLEU,
-    CHRF,
-    TER,
-    TOKENIZED,
-    column_of,
-    csv_name,
-    splits_at_blanks,
-    tokenized_name,
+from posenc_experiments.base.errors import RecipeError, meant
+from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
+from posenc_experiments.evaluation.pooling import full_name, groups_of, long_name, metrics_of, pool, title
+from posenc_experiments.evaluation.questions import Question, Questions
+from posenc_experiments.evaluation.significance import (
+    Jackknifed,
+    all_differences,
+    jackknife,
+    resample,
+    sacrebleu_p,
 )
-from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import (
-    COMPARED,
-    Answer,
-    Comparison,
-    full_name,
-    groups_of,
-    metrics_of,
-    scored,
-    title,
-)
-from posenc_experiments.evaluation.report import Report, Table, number
-from posenc_experiments.evaluation.results import GROUP
-from posenc_experiments.experiment.versions import as_list
+
+#: the figures of a test against a baseline
+COMPARED = ["difference", "difference_low", "difference_high", "p_value", "margin_p_value", "comparisons"]
+COMPARED += ["verdict", "verdict_low", "verdict_high", "one_seed_p_value"]
+#: all columns that `compared` adds to rows
+ADDED = (*COMPARED, "documents", "pooled_variance", "is_baseline", "baseline", "comparison")
 
 
-def report(rows: pd.DataFrame) -> Report:
-    """Tables of what `pool` made, one for each corpus, pair and test set."""
-    tables = [
-        Table(_columns(group), [*notes(group), *_test_notes(group)], title(group), split_shared(group["name"])[1])
-        for group in groups_of(rows)
-    ]
-    return Report(tables, _data(rows))
+@dataclass(frozen=True)
+class Comparison:
+    """How the rows of a table are tested against its baseline; docs/scoring.md explains it."""
+
+    baseline: str
+    metric: str = BLEU
+    pool_variance: bool = False  # take the variance over seeds as equal in all rows
+    margin: float | None = None  # the largest difference that does not matter
+    questions: Questions | None = None  # only their comparisons have a verdict; without them the table is one question
 
 
-def report_answers(answers: Sequence[Answer]) -> Report:
-    """A table of the comparisons of each question."""
-    data = [_data(one.compared.assign(question=one.question.question)) for one in answers if len(one.compared)]
-    return Report(list(map(_answer, answers)), pd.concat(data, ignore_index=True) if data else pd.DataFrame())
+def compared_with_baseline(results: pd.DataFrame, test: Comparison) -> pd.DataFrame:
+    """Pools results, and compares the rows of each table with its baseline.
 
+    Args:
+        test: its baseline is a name, or any part of a name that one row alone has.
 
-def _answer(answer: Answer) -> Table:
-    question, rows = answer.question, answer.compared
-    columns: dict[str, list[str]] = {"experiment": [], "compared with": [], "difference": [], "verdict": []}
-    tables, notes = [" ".join(row) for row in answer.rows[GROUP].itertuples(index=False)], list[str]()
-    if question.rule:
-        notes.append(f"Rule: {question.rule}")
-    if len(rows):
-        records = rows.to_dict("records")
-        columns = {"experiment": list(rows["shown"]), "compared with": list(rows["baseline"])}
-        if len(set(tables)) > 1:
-            columns["on"] = [" ".join(row) for row in rows[GROUP].itertuples(index=False)]
-        columns["difference"] = list(map(difference, records))
-        columns["verdict"] = [verdict(row) or "one seed" for row in records]
-    tested = rows[rows["p_value"].notna()] if len(rows) else rows
-    if len(tested) < question.size:
-        notes.append(
-            f"Without several seeds of both rows: {question.size - len(tested)} of {question.size} comparisons."
-        )
-    if answer.missing:
-        notes.append(f"No experiment here is {' or '.join(answer.missing)}.")
-    notes += interval_notes(tested) if len(tested) else []
-    notes += dict.fromkeys(note for group in groups_of(answer.rows) for note in warnings(group)) if len(rows) else []
-    on = f" ({tables[0]})" if len(set(tables)) == 1 else ""
-    return Table(columns, notes, f"{question.question}{on}", left=2)
+    Returns:
+        The rows of `pool` with the columns that `compared` adds, which are None in tables without the baseline.
 
-
-def _test_of(rows: pd.DataFrame) -> Comparison | None:
-    """How comparable rows are tested; None if there is nothing to test."""
-    test: Comparison | None = rows["comparison"].iloc[0] if len(rows) > 1 else None
-    return test
-
-
-def _columns(rows: pd.DataFrame) -> dict[str, list[str]]:
-    test, records = _test_of(rows), rows.to_dict("records")
-    columns = {"experiment": list(rows["shown"])}
-    if any(len(seeds) > 1 for seeds in rows["seeds"]):
-        columns["seeds"] = [str(len(seeds)) for seeds in rows["seeds"]]
-    last = {}
-    if test is not None:
-        last["difference"] = ["baseline" if row["is_baseline"] else difference(row) for row in records]
-        if rows["verdict"].notna().any():
-            last["verdict"] = list(map(verdict, records))
-        if rows["one_seed_p_value"].notna().any():
-            last["one seed's p"] = [number(value, ".3f") for value in rows["one_seed_p_value"]]
-    last["parameters"] = [number(value, ",.0f") for value in rows["parameters"]]
-    if not any(is_kept(one) for directories in rows["directories"] for one in directories):  # of any machines
-        last["train words/s"] = [number(value, ",.0f") for value in rows["words_per_second"]]
-    metrics = metric_columns(rows, records, (*columns, *last), None if test is None else test.metric)
-    return columns | metrics | last
-
-
-def metric_columns(
-    rows: pd.DataFrame, records: Sequence[Mapping[Any, Any]], taken: Collection[str], tested: str | None = None
-) -> dict[str, list[str]]:
-    """The cells of the metrics that some rows have, of all records; chrF and the like have no error unless tested.
-
-    A metric whose name is taken by another column of the table is headed `metric:NAME`.
+    Raises:
+        RecipeError: results are not comparable, or there is no such baseline or metric.
     """
-    columns = {}
-    for name in metrics_of(rows):
-        header = _tokenized_name(rows) if name == TOKENIZED else column_of(name) if name in taken else name
-        columns[header] = [
-            (scored(one, name) if name in (BLEU, TOKENIZED, tested) else number(one.get(column_of(name)), ".2f"))
-            + (f" ({one[column_of(name, 'seeds')]} of {len(one['seeds'])} seeds)" if lacks(one, name) else "")
-            for one in records
-        ]
-    return columns
+    groups = groups_of(pool(results))
+    for number, baseline in find_baselines(groups, test.baseline).items():
+        named = replace(test, baseline=groups[number]["shown"][baseline])
+        groups[number] = compared(results, groups[number], baseline, named)
+    rows = pd.concat(groups, ignore_index=True).astype(object)
+    return rows.where(rows.notna(), None)
 
 
-def lacks(row: Mapping[Any, Any], metric: str) -> bool:
-    """Whether some seeds of a row have a metric, and others do not."""
-    seeds = row.get(column_of(metric, "seeds"))
-    return seeds is not None and seeds < len(row["seeds"])
+def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
+    """The number of the row with this name in each group of comparable rows that has one, by the group's number.
 
+    If no row has it, its name may be any part of the name that tables show, if no other row has that part.
 
-def difference(row: Any) -> str:
-    """The cell of a row's difference from the baseline: `+1.29 [+0.62, +1.96]`; empty if there is none."""
-    if row["difference"] is None:
-        return ""
-    return f"{row['difference']:+.2f}{_interval(row['difference_low'], row['difference_high'])}"
-
-
-def verdict(row: Any) -> str:
-    """The cell of a row's verdict: `above [+0.43, +1.91]`; empty if there is none."""
-    return "" if row["verdict"] is None else row["verdict"] + _interval(row["verdict_low"], row["verdict_high"])
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
-
-
-def _data(rows: pd.DataFrame) -> pd.DataFrame:
-    """The data of the CSV. BLEU, chrF and tokenized BLEU are in every CSV, other metrics where a row has them."""
-    yes_or_no = {True: "yes", False: "no"}
-    written = rows.assign(
-        experiment=list(map(full_name, rows.itertuples())),
-        seeds=rows["seeds"].map(lambda seeds: " ".join(map(str, seeds))),
-        metric=rows["comparison"].map(lambda test: test and test.metric).where(rows["difference"].notna(), None),
-        verified=rows["verified"].map(yes_or_no),
+    Raises:
+        RecipeError: no row has this name, or several of a group have it.
+    """
+    whole = [pd.Series([name in (row.shown, row.name, long_name(row)) for row in rows.itertuples()]) for rows in groups]
+    part = [rows["shown"].str.contains(name, regex=False) for rows in groups]
+    for named in (whole, part):
+        matches = {at: list(rows.index[named[at]]) for at, rows in enumerate(groups) if named[at].any()}
+        shown = [groups[at]["shown"][number] for at, numbers in matches.items() for number in numbers]
+        if any(len(numbers) > 1 for numbers in matches.values()) or (named is part and len(set(shown)) > 1):
+            several = ", ".join(dict.fromkeys(shown))
+            raise RecipeError(f"--baseline {name}: several rows have this in their name; name one of {several}.")
+        if matches:
+            return {at: number for at, (number,) in matches.items()}
+    names = list(dict.fromkeys(one for rows in groups for one in rows["shown"]))
+    raise RecipeError(
+        f"--baseline {name}: there is no such experiment here{meant(name, names)}; there are {', '.join(names)}."
     )
-    metrics = list(dict.fromkeys([CHRF, TOKENIZED, *metrics_of(rows)]))
-    metrics.remove(BLEU)
-    columns = [
-        *(["question"] if "question" in rows else []),
-        *GROUP,
-        "setup",
-        "experiment",
-        "arch",
-        "flags",
-        "seeds",
-        BLEU,
-        f"{BLEU} interval",
-        f"{BLEU} spread",
-    ]
-    columns += [*map(column_of, metrics), "parameters", "words_per_second", "metric", "baseline", *COMPARED]
-    columns += [*(column_of(name, "signature") for name in (BLEU, *metrics)), "fingerprint", "verified"]
-    columns += [column_of(name, "seeds") for name in partial_metrics(rows)]
-    return written.reindex(columns=columns).rename(columns=csv_name)
 
 
-def _signatures(rows: pd.DataFrame) -> dict[str, str]:
-    """The signature of each metric, which comparable rows share."""
-    return {name: rows[column_of(name, "signature")].dropna().iloc[0] for name in metrics_of(rows)}
+def jackknifed(results: pd.DataFrame, rows: pd.DataFrame, metric: str) -> dict[int, list[Jackknifed]]:
+    """A metric of the seeds of comparable rows, by the row's number, without rows of which a seed lacks it.
+
+    Raises:
+        RecipeError: a file is missing.
+    """
+    test = rows["test"].iloc[0]
+    of_metric = results[(results["metric"] == metric) & (results["test"] == test)]
+    known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
+    return {
+        number: [jackknife(results, directory, test, metric) for directory in directories]
+        for number, directories in rows["directories"].items()
+        if known.issuperset(directories)
+    }
 
 
-def _tokenized_name(rows: pd.DataFrame) -> str:
-    """The column header for the tokenized BLEU of comparable rows."""
-    lowercased = "|case:lc|" in _signatures(rows)[TOKENIZED]
-    return tokenized_name("lowercase" if lowercased else "split")
+def compared(
+    results: pd.DataFrame,
+    rows: pd.DataFrame,
+    baseline: int,
+    test: Comparison,
+    seeds: Mapping[int, list[Jackknifed]] | None = None,
+) -> pd.DataFrame:
+    """Comparable rows with their tests against one of them.
 
+    Rows of which a seed lacks the metric are not tested. Where the row or the baseline has one seed, no test of the
+    settings is possible: there is only SacreBLEU's p-value, of the first seed of both.
 
-def notes(rows: pd.DataFrame) -> list[str]:
-    """The notes under a table: the meaning of ±, warnings and SacreBLEU's signatures."""
-    several = any(len(seeds) > 1 for seeds in rows["seeds"])
-    found = []
-    if rows[f"{BLEU} interval"].notna().any():
-        found.append(f"±: 95 % confidence interval (bootstrap){', of one seed' if several else ''}.")
-    if several:
-        found.append("Several seeds: mean ± standard deviation over the seeds.")
-    if partial := partial_metrics(rows):
-        found.append(f"(... of ... seeds): the mean of the seeds that have {' or '.join(partial)}; the others lack it.")
-    return found + warnings(rows)
+    Args:
+        seeds: what `jackknifed` makes of the rows, if it is known.
 
+    Returns:
+        The rows with the columns
 
-def warnings(rows: pd.DataFrame) -> list[str]:
-    """What a reader of comparable rows must know of their scores, and SacreBLEU's signatures."""
-    signatures, target = _signatures(rows), rows["pair"].iloc[0].split("-")[-1]
-    unverified = rows["shown"][~rows["verified"].astype(bool)]
-    unsplit = [name for name, one in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
-    found = []
-    if TOKENIZED in signatures:
-        found.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
-    if TER in signatures:
-        found.append("TER counts errors: less is better.")
-    if "|case:lc|" in signatures[BLEU]:
-        found.append("BLEU and chrF ignore case (case:lc), because these models write lowercase.")
-    if unsplit:
-        found.append(
-            f"Warning: {', '.join(unsplit)} split at blanks, which {target} does not have between words: use chrF, "
-            f"or BLEU with score.tokenize = {default_tokenizer(target).replace('13a', 'flores200 or char')}."
+        - difference (of the means; None without a test), difference_low and difference_high (its 95 % interval, for
+          this comparison alone), p_value (of no difference), margin_p_value (of one as large as the margin);
+        - comparisons (how many the question has), verdict, verdict_low, verdict_high (the interval that decides it,
+          corrected for all comparisons of the question); None where no question compares the rows;
+        - one_seed_p_value, documents (how many the test set has; None if they are not known), pooled_variance (if it
+          was asked for), is_baseline, baseline (its full name), comparison (the test).
+
+    Raises:
+        RecipeError: the baseline lacks the metric, or a file is missing.
+    """
+    metric = test.metric
+    seeds = jackknifed(results, rows, metric) if seeds is None else seeds
+    if baseline not in seeds:
+        names = [name for name in metrics_of(rows) if name != TOKENIZED]
+        raise RecipeError(
+            f"--metric {metric}: not all seeds of {test.baseline} have this score of sentences on {rows['test'][0]}; "
+            f"there are {', '.join(names)}."
         )
-    found += [*_environments(rows), *_hidden_differences(rows)]
-    if len(unverified):
-        found.append(
-            f"Not verified: {', '.join(unverified)}; the translations or references that were scored are missing."
-        )
-    found += [f"Reference: {one}" for one in dict.fromkeys(one for row in rows["references"] for one in row)]
-    for name in signatures:
-        found += [f"{name}: {one}" for one in rows[column_of(name, "signature")].dropna().unique()]
+    others = [number for number in seeds if number != baseline]
+    several = [number for number in others if min(len(seeds[number]), len(seeds[baseline])) > 1]
+    found, pooled = all_differences(seeds[baseline], [seeds[number] for number in several], test.pool_variance)
+    tests: list[dict[str, Any]] = [{} for _ in range(len(rows))]
+    for number, one in zip(several, found, strict=True):
+        low, high = one.interval()
+        tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high}
+        tests[number] |= {"p_value": one.p_value, "pooled_variance": pooled}
+        tests[number] |= {} if test.margin is None else {"margin_p_value": one.margin_p_value(test.margin)}
+        comparisons = len(several) if test.questions is None else _comparisons(rows, number, baseline, test.questions)
+        if comparisons:
+            word, low, high = one.verdict(comparisons, test.margin)
+            tests[number] |= {"verdict": word, "verdict_low": low, "verdict_high": high, "comparisons": comparisons}
+    for number in set(others) - set(several):
+        means = [statistics.fmean(one.score for one in seeds[row]) for row in (baseline, number)]
+        p_value_of_first = None
+        if rows["test"][0] != BY_LENGTH:
+            first = [rows["directories"][row][0] for row in (baseline, number)]
+            samples = (resample(results, directory, rows["test"][0], metric) for directory in first)
+            p_value_of_first = sacrebleu_p(*samples)
+        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value_of_first}
+    columns = pd.DataFrame(tests, columns=[*COMPARED, "pooled_variance"], dtype=object)
+    return rows.assign(
+        **columns.where(columns.notna(), None),
+        is_baseline=rows.index == baseline,
+        baseline=full_name(next(rows[baseline : baseline + 1].itertuples())),
+        comparison=test,
+        documents=seeds[baseline][0].documents,
+    )
+
+
+def _comparisons(rows: pd.DataFrame, one: int, other: int, questions: Questions) -> int:
+    """The number of comparisons of the question that compares two rows; 0 if none does."""
+    numbers = numbers_of(rows, questions)
+    names = [[name for name, number in numbers.items() if number == row] for row in (one, other)]
+    found = (questions.of(title(rows), *pair) for pair in itertools.product(*names))
+    return next((question.size for question in found if question is not None), 0)
+
+
+def numbers_of(rows: pd.DataFrame, questions: Questions) -> dict[str, int]:
+    """The number of each comparable row that questions compare, by its name there.
+
+    Names are whole, with all flags, so that it does not matter which other rows are compared.
+
+    Raises:
+        RecipeError: several rows have a name.
+    """
+    wanted, found = questions.names(title(rows)), dict[str, int]()
+    for number, row in enumerate(rows.itertuples()):
+        for name in sorted(wanted & {str(row.name), full_name(row), long_name(row)}):
+            if name in found:
+                several = " and ".join(map(long_name, rows.loc[[found[name], number]].itertuples()))
+                raise RecipeError(f"--questions: '{name}' is the name of {several}: write one of these in the file.")
+            found[name] = number
     return found
 
 
-def partial_metrics(rows: pd.DataFrame) -> list[str]:
-    """The metrics that only some seeds of a row have."""
-    return [name for name in metrics_of(rows) if any(lacks(row, name) for row in rows.to_dict("records"))]
+class Answer(NamedTuple):
+    """What is known of a question: its compared rows, all of its rows, and the names that no experiment has."""
+
+    question: Question
+    compared: pd.DataFrame
+    rows: pd.DataFrame
+    missing: list[str]
 
 
-def _test_notes(rows: pd.DataFrame) -> Iterable[str]:
-    """The notes on the tests of comparable rows against a baseline."""
-    test = _test_of(rows)
-    if test is None:
-        return
-    yield f"difference: {test.metric} less that of {test.baseline}."
-    if rows["p_value"].notna().any():
-        yield from interval_notes(rows)
-        yield from _pooling_notes(rows, test)
-    if rows["one_seed_p_value"].notna().any():
-        yield (
-            "one seed's p: SacreBLEU's paired bootstrap of the first seed of each. It says whether these two models "
-            "would rank so on other sentences, not whether the settings differ: another seed differs, too."
+def answered(results: pd.DataFrame, questions: Questions) -> list[Answer]:
+    """The answers to the questions that have a table in these results.
+
+    Raises:
+        RecipeError: no question has one, or a baseline lacks the metric, or several rows have a name.
+    """
+    groups = {title(rows): rows for rows in groups_of(pool(results))}
+    answers = []
+    for question in questions.questions:
+        parts, own, missing = [pd.DataFrame()], [pd.DataFrame()], [one for one in question.tables if one not in groups]
+        for table in (one for one in question.tables if one in groups):
+            rows = groups[table]
+            numbers = numbers_of(rows, questions)
+            named = dict.fromkeys(one for pair in question.comparisons.items() for one in (pair[0], *pair[1]))
+            missing += [name for name in named if name not in numbers]
+            own.append(rows.loc[[numbers[name] for name in named if name in numbers]])
+            seeds = jackknifed(results, own[-1], questions.metric) if len(own[-1]) else {}
+            for baseline, others in question.comparisons.items():
+                if baseline not in numbers:
+                    continue
+                chosen = [numbers[one] for one in (baseline, *others) if one in numbers]
+                test = Comparison(baseline, questions.metric, margin=questions.margin, questions=questions)
+                known = {place: seeds[number] for place, number in enumerate(chosen) if number in seeds}
+                parts.append(compared(results, rows.loc[chosen].reset_index(drop=True), 0, test, known)[1:])
+        if own[1:]:
+            tested = pd.concat(parts, ignore_index=True)
+            if len(tested):
+                tested["shown"] = list(map(full_name, tested.itertuples()))
+            answers.append(Answer(question, tested, pd.concat(own, ignore_index=True), list(dict.fromkeys(missing))))
+    if not answers:
+        tables = ", ".join(dict.fromkeys(table for question in questions.questions for table in question.tables))
+        raise RecipeError(
+            f"--questions: no experiment here is of their tables ({tables or 'they have none'}); there are "
+            f"{', '.join(groups)}. --all-tests and --by-length make tables of all test sets."
         )
-    untested = rows["shown"][rows["difference"].isna() & ~rows["is_baseline"].astype(bool)]
-    if len(untested):
-        yield f"Not tested, because not all seeds have {test.metric}: {', '.join(untested)}."
-
-
-def interval_notes(rows: pd.DataFrame) -> Iterable[str]:
-    """The notes on the intervals and the verdicts of rows that were compared."""
-    yield "[...] after a difference: its 95 % interval by itself, for other seeds and other test sets of this kind."
-    test = rows["comparison"].iloc[0]
-    if rows["verdict"].notna().any():
-        inside = (
-            "" if test.margin is None else f", equivalent if it lies between {-test.margin:+g} and {test.margin:+g}"
-        )
-        counts = " or ".join(str(count) for count in rows["comparisons"].dropna().unique())
-        yield f"verdict: above or below if its interval excludes 0{inside}; otherwise undecided."
-        yield f"[...] after a verdict: the interval that decides, corrected for its question's comparisons ({counts})."
-    if (rows["p_value"].notna() & rows["verdict"].isna()).any():
-        yield "Rows without a verdict are compared by no question with this baseline."
-    for documents in rows["documents"].unique():
-        yield (
-            "No documents are known: the test set varies by its sentences, as if these were independent."
-            if documents is None
-            else f"The test set varies by its {documents} documents."
-        )
-
-
-def _pooling_notes(rows: pd.DataFrame, test: Comparison) -> Iterable[str]:
-    """The notes on a pooled variance."""
-    tests, (pooling, *_) = rows["p_value"].notna().sum(), rows["pooling"][rows["p_value"].notna()]
-    if pooling is not None:
-        spread = f"Bartlett's test of equal spread: p = {pooling.equal_spread:.2f}"
-        yield (
-            f"The seeds' variance is taken as equal in {pooling.rows} rows: standard deviation "
-            f"{pooling.variance**0.5:.2f}, {pooling.degrees} degrees of freedom ({spread}; with few "
-            "seeds it misses much)."
-            if pooling.allowed
-            else f"The seeds' variances are not pooled, because they differ ({spread})."
-        )
-    if test.pool_variance and (far := tests + 1 - (pooling.rows if pooling is not None else 1)):
-        yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
-
-
-def _environments(rows: pd.DataFrame) -> Iterable[str]:
-    """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
-    for environments, name in zip(rows["environments"], rows["shown"], strict=True):
-        values = {
-            key: dict.fromkeys(spelled(value) for one in environments if key in one for value in as_list(one[key]))
-            for key in dict.fromkeys(key for one in environments for key in one)
-        }
-        differing = [f"{key} ({', '.join(found)})" for key, found in values.items() if len(found) > 1]
-        if differing:
-            yield f"{name} was trained with different code or libraries: {', '.join(differing)}."
-
-
-def _hidden_differences(rows: pd.DataFrame) -> Iterable[str]:
-    """Warnings about settings that differ between rows of one setup, but show in neither architecture nor flags."""
-    for _, alike in rows.groupby("setup", sort=False, dropna=False):
-        for keys, values in by_setting(list(alike["depends_on"])).items():
-            of_value: dict[str, list[str]] = {}
-            for name, flags, value in zip(alike["shown"], alike["flags"], values, strict=True):
-                if not is_shown(keys, value, flags):
-                    of_value.setdefault(spelled(value), []).append(name)
-            if len(of_value) > 1:
-                listing = "; ".join(f"{value}: {', '.join(of_rows)}" for value, of_rows in of_value.items())
-                yield f"Warning: rows differ in more than their names say, {' '.join(keys)} ({listing})."
+    return answers

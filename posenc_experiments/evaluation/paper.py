@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.markers import write_text
-from posenc_experiments.evaluation.comparison import metric_columns, notes
 from posenc_experiments.evaluation.metrics import (
     BLEU,
     CHRF,
@@ -21,6 +20,7 @@ from posenc_experiments.evaluation.paper_table import TableRow
 from posenc_experiments.evaluation.pooling import groups_of, metrics_of, pooled_seeds
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.tables import metric_columns, notes
 from posenc_experiments.experiment.experiment import Experiment
 
 #: a row of a paper's table with its scores so far: the columns of its file, those that `pooled_seeds` makes, "score" in

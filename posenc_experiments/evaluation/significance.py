@@ -137,7 +137,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Pooling:
+class PooledVariance:
     """One variance over seeds for several rows."""
 
     variance: float
@@ -146,7 +146,7 @@ class Pooling:
     equal_spread: float  # the p-value of Bartlett's test that seeds vary equally in all rows
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[float]]) -> Pooling:
+    def of(cls, rows: Sequence[Sequence[float]]) -> PooledVariance:
         """Pools the variances over seeds of several rows of several seeds."""
         degrees = sum(len(row) - 1 for row in rows)
         squares = sum(float(np.var(row)) * len(row) for row in rows)
@@ -161,7 +161,7 @@ class Pooling:
 
 def all_differences(
     baseline: Sequence[Jackknifed], systems: Sequence[Sequence[Jackknifed]], pool_variance: bool = False
-) -> tuple[list[Difference], Pooling | None]:
+) -> tuple[list[Difference], PooledVariance | None]:
     """How much higher each system scores than a baseline.
 
     Args:
@@ -177,7 +177,7 @@ def all_differences(
     rows = [[one.score for one in row] for row in (baseline, *systems)]
     center = np.mean(rows[0])
     near = [center != 0 and 0.5 <= np.mean(row) / center <= 2 for row in rows]
-    pooled = Pooling.of(list(itertools.compress(rows, near))) if pool_variance and sum(near) > 1 else None
+    pooled = PooledVariance.of(list(itertools.compress(rows, near))) if pool_variance and sum(near) > 1 else None
     usable = pooled if pooled is not None and pooled.allowed else None
     found = [
         difference(baseline, row, usable if is_near else None) for row, is_near in zip(systems, near[1:], strict=True)
@@ -186,7 +186,7 @@ def all_differences(
 
 
 def difference(
-    baseline: Sequence[Jackknifed], system: Sequence[Jackknifed], pooled: Pooling | None = None
+    baseline: Sequence[Jackknifed], system: Sequence[Jackknifed], pooled: PooledVariance | None = None
 ) -> Difference:
     """How much higher a system scores than a baseline, by the formulas of this module, or with a pooled variance."""
     sides = [([one.score for one in row], np.array([one.moves for one in row])) for row in (baseline, system)]

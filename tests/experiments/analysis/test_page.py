@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 
 from posenc_experiments.analysis.page import cells_of, compared_with_each
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.pooling import Comparison, pool
+from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
+from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import ANALYSIS
 from tests.experiments.analysis.quickstart import SETTINGS, make_experiments
@@ -186,7 +187,7 @@ def test_differences_are_those_of_compare_for_every_two(made: Path, tmp_path: Pa
     results = read_results([make_experiments(tmp_path, dict.fromkeys(SETTINGS, 2))])
     found = compared_with_each(results, pool(results))
     for baseline, name in enumerate(NAMES):
-        tested = pool(results, Comparison(name))
+        tested = compared_with_baseline(results, Comparison(name))
         assert found[baseline]["difference"].tolist() == tested["difference"].tolist()
         cells = cells_of(found[baseline])
         assert [number for number, cell in enumerate(cells) if cell == ("baseline", "")] == [baseline]

@@ -13,8 +13,8 @@ from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
+from posenc_experiments.evaluation.comparison import answered
 from posenc_experiments.evaluation.forest import draw, limits
-from posenc_experiments.evaluation.pooling import answered
 from posenc_experiments.evaluation.questions import read_questions
 from posenc_experiments.evaluation.results import read_results
 from tests.experiments.analysis.quickstart import make_experiments

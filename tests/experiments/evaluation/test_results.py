@@ -22,11 +22,12 @@ from posenc_experiments.base.markers import file_hash
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.colours import colour_of, encoding_in, styles
-from posenc_experiments.evaluation.comparison import report
+from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import Comparison, pool, row_names, with_seeds
+from posenc_experiments.evaluation.pooling import pool, row_names, with_seeds
 from posenc_experiments.evaluation.results import read_results, seal
+from posenc_experiments.evaluation.tables import report
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
 from tests.experiments.analysis.quickstart import make_experiments
@@ -76,7 +77,8 @@ def seeds(root: Path) -> list[Path]:
 
 
 def pooled(*paths: Path, **test: Any) -> pd.DataFrame:
-    return pool(read_results(paths), Comparison(**test) if test else None)
+    results = read_results(paths)
+    return compared_with_baseline(results, Comparison(**test)) if test else pool(results)
 
 
 def text_of(*paths: Path, style: str = "text", **test: Any) -> str:

@@ -13,13 +13,13 @@ from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
+from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import Comparison, pool
 from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
 from posenc_experiments.evaluation.significance import (
     Difference,
     Jackknifed,
-    Pooling,
+    PooledVariance,
     all_differences,
     difference,
     jackknife,
@@ -42,7 +42,7 @@ def compare(made: Path, *options: str) -> Result:
 
 
 def compared(made: Path, **options: Any) -> list[dict[Any, Any]]:
-    return list(pool(read_results([made]), Comparison("sinusoidal", **options)).to_dict("records"))
+    return list(compared_with_baseline(read_results([made]), Comparison("sinusoidal", **options)).to_dict("records"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_without_variance_of_the_test_set_it_is_welchs_test() -> None:
     one = difference(rows[0], rows[1])
     assert one.p_value == pytest.approx(wanted.pvalue)
     assert one.interval() == pytest.approx(tuple(wanted.confidence_interval(0.95)))
-    pooled = difference(rows[0], rows[1], Pooling.of(scores))
+    pooled = difference(rows[0], rows[1], PooledVariance.of(scores))
     assert pooled.p_value == pytest.approx(stats.ttest_ind(scores[1], scores[0]).pvalue)
 
 
