@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from posenc_experiments.base.markers import write_json
+from posenc_experiments.base.files import write_json
 from posenc_experiments.experiment.versions import environment
 
 gpus = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]

@@ -24,7 +24,7 @@ from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.encodings.contract.registry import default_options, supports_urpe
 from fairseq_posenc.export.positions import CONVERTERS
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,7 @@ import speed
 from fairseq_posenc.augmentation.choice import MODES, NO_EFFECT, UNDEFINED, WORKS, combined, effect
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import shown
-from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.files import read_json
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import Comparison

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash
+from posenc_experiments.base.files import file_hash
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import index_file
 from posenc_experiments.evaluation.results import Result

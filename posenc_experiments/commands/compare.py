@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from posenc_experiments.base.markers import require_output
+from posenc_experiments.base.files import require_output
 from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.commands.options import choose_seeds
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH

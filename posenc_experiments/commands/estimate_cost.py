@@ -14,7 +14,7 @@ import click
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import conf_in, read_recipe
+from posenc_experiments.base.read_recipe import conf_in, read_recipe
 from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.evaluation.paper_table import read_table
 

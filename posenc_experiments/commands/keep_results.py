@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import require_directory
+from posenc_experiments.base.files import require_directory
 from posenc_experiments.evaluation.kept import SUFFIX, pack, require_same
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.layout import (

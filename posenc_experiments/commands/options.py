@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import require_directory
 from posenc_experiments.base.flags import parse_flags
-from posenc_experiments.base.markers import require_directory
+from posenc_experiments.base.hardware import Hardware
+from posenc_experiments.base.read_recipe import words
 from posenc_experiments.base.recipe import Recipe
-from posenc_experiments.base.run import Hardware, Run, Session
-from posenc_experiments.base.settings import words
+from posenc_experiments.base.run import Run, Session
 from posenc_experiments.commands.number_types import Count
 from posenc_experiments.jobs.slurm import parse_slurm
 

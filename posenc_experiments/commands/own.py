@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.read_recipe import find_recipe
 from posenc_experiments.base.recipe import Fault, is_pair, require_name
-from posenc_experiments.base.settings import find_recipe
 from posenc_experiments.commands.run import find_conf, run_conf, run_options
 from posenc_experiments.data.documents import find_documents, read_documents
 from posenc_experiments.data.own_text import TRAIN, VALID, find_splits, read_set

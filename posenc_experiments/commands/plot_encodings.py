@@ -25,7 +25,7 @@ from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
 from fairseq_posenc.encodings.contract.base import overrides
 from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
-from posenc_experiments.base.markers import atomic_path, require_directory
+from posenc_experiments.base.files import atomic_path, require_directory
 
 WORDS = ["the", "dog", "that", "I", "saw", "yesterday", "barked", "loudly"]
 HEADS, WIDTH = 4, 16

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from posenc_experiments.base.errors import RecipeError, meant
+from posenc_experiments.base.read_recipe import conf_in, find_recipe, read_recipe, words
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import STAGES
-from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe, words
 from posenc_experiments.commands.analyse import analyse_run
 from posenc_experiments.commands.number_types import Count
 from posenc_experiments.commands.options import Call, Command, shared_options

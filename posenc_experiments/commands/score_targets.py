@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import require_output, write_text
+from posenc_experiments.base.files import require_output, write_text
 from posenc_experiments.commands.model_options import cpu_option, data_option
 
 

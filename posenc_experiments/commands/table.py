@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from posenc_experiments.base.errors import RecipeError, meant
+from posenc_experiments.base.read_recipe import conf_in, find_recipe, read_recipe
 from posenc_experiments.base.run import STAGES, Run
-from posenc_experiments.base.settings import conf_in, find_recipe, read_recipe
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.metrics import PAPER_METRICS

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path
+from posenc_experiments.base.files import atomic_path
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import text
 from posenc_experiments.data.context import DOCUMENTS

@@ -12,9 +12,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import wrap_file
 
+from posenc_experiments.base.done import is_done, locked, set_done
 from posenc_experiments.base.errors import OF_FILES, RecipeError
-from posenc_experiments.base.markers import TEMPORARY, atomic_directory, file_hash, is_done, locked, set_done
-from posenc_experiments.base.run import Run, run_command
+from posenc_experiments.base.files import TEMPORARY, atomic_directory, file_hash
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.data import own_text
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.prepared import download_dir

@@ -16,7 +16,7 @@ from pathlib import Path
 from textwrap import shorten
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import fingerprint
+from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import text
 from posenc_experiments.data.context import DOCUMENTS

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.run import die_with_parent
+from posenc_experiments.base.subprocesses import die_with_parent
 
 R = TypeVar("R")
 KILLED = (

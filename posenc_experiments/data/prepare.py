@@ -15,11 +15,13 @@ from itertools import islice, product, takewhile
 from pathlib import Path
 from typing import Any
 
+from posenc_experiments.base.done import locked, set_done
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import empty_directory, file_hash, read_json, write_json
 from posenc_experiments.base.languages import require_tokenizer
-from posenc_experiments.base.markers import empty_directory, file_hash, locked, read_json, set_done, write_json
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.base.run import Run, run_command
+from posenc_experiments.base.run import Run
+from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.data import clean, context, prepared, subwords, text
 from posenc_experiments.data.counts import Counts, said_of_test, said_of_training
 from posenc_experiments.data.documents import add_documents

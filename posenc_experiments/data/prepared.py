@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posenc_experiments.base.done import is_done
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import file_hash, fingerprint, not_default
 from posenc_experiments.base.languages import is_unspaced, unit
-from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests, wanted_archives, wanted_sources

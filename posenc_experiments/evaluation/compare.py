@@ -1,7 +1,7 @@
 """Stage `compare`: the table and the plot of one call's experiments, as `fairseq-posenc compare` makes them."""
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import write_text
+from posenc_experiments.base.files import write_text
 from posenc_experiments.base.run import Run
 from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.experiment.experiment import Experiment

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from posenc_experiments.base.errors import OF_FILES, RecipeError
-from posenc_experiments.base.markers import atomic_path, fingerprint
+from posenc_experiments.base.files import atomic_path, fingerprint
 from posenc_experiments.experiment.layout import ANALYSIS, SACREBLEU
 
 SUFFIX = ".zip"

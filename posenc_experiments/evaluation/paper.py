@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from posenc_experiments.base.markers import write_text
+from posenc_experiments.base.files import write_text
 from posenc_experiments.evaluation.metrics import (
     BLEU,
     CHRF,

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import atomic_path
 from posenc_experiments.base.languages import language_name
-from posenc_experiments.base.markers import atomic_path
 from posenc_experiments.evaluation.colours import Style, encoding_in, styles
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.names import split_shared

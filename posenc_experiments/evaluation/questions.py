@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import StrictLoader
+from posenc_experiments.base.read_recipe import StrictLoader
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import LARGEST
 

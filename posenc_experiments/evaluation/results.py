@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, fingerprint, read_json
+from posenc_experiments.base.files import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.evaluation.differences import apart

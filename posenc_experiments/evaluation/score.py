@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import file_hash, write_json
 from posenc_experiments.base.languages import has_asian_ter, local_reference
-from posenc_experiments.base.markers import file_hash, write_json
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, SACREBLEU_NAMES, make_metric

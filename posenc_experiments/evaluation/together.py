@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.languages import unit
-from posenc_experiments.base.markers import fingerprint
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
 from posenc_experiments.evaluation.significance import in_range, resample, results_on, source_lengths
 

@@ -9,9 +9,10 @@ import shutil
 import time
 from pathlib import Path
 
+from posenc_experiments.base.done import forget
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import atomic_path, empty_directory, forget, read_json, write_text
-from posenc_experiments.base.run import run_command, time_left, write_command
+from posenc_experiments.base.files import atomic_path, empty_directory, read_json, write_text
+from posenc_experiments.base.subprocesses import run_command, time_left, write_command
 from posenc_experiments.data import context, prepare, subwords, text
 from posenc_experiments.data.prepared import binarized_dir, prepared_dir
 from posenc_experiments.data.sources import pair_tests

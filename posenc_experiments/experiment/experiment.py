@@ -17,10 +17,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
+from posenc_experiments.base.done import is_done
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import file_hash, fingerprint, not_default
 from posenc_experiments.base.flags import Flags, parse_flags
 from posenc_experiments.base.languages import local_reference, require_tokenizer
-from posenc_experiments.base.markers import file_hash, fingerprint, is_done, not_default
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepared, subwords

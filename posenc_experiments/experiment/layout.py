@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from posenc_experiments.base.markers import TEMPORARY
+from posenc_experiments.base.files import TEMPORARY
 
 # Files of one test set, as TEST.KIND.
 SOURCES, REFERENCES, HYPOTHESES = "src", "ref", "hyp"

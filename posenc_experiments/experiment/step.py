@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
+from posenc_experiments.base.done import forget, locked, set_done
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import forget, locked, set_done
 from posenc_experiments.data import prepared
 from posenc_experiments.experiment.experiment import Experiment
 

@@ -13,9 +13,10 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import Checkpointable, clean_env
 from submitit.slurm.slurm import SlurmExecutor, SlurmInfoWatcher, SlurmJob
 
+from posenc_experiments.base.done import locked
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import locked
-from posenc_experiments.base.run import ROOT, Stopped, die_with_parent, last_words
+from posenc_experiments.base.run import ROOT
+from posenc_experiments.base.subprocesses import Stopped, die_with_parent, last_words
 from posenc_experiments.jobs.job import Job, Scheduler, Show
 
 POLL_SECONDS, NFS_SECONDS = 5.0, 20.0

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from posenc_experiments.base.markers import TEMPORARY
+from posenc_experiments.base.files import TEMPORARY
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.train import TrainStage

@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from posenc_experiments.base.markers import write_json
-from posenc_experiments.base.run import POLL_SECONDS, run_command
+from posenc_experiments.base.files import write_json
+from posenc_experiments.base.subprocesses import POLL_SECONDS, run_command
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment
 

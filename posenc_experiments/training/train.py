@@ -5,8 +5,8 @@ import zipfile
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import TEMPORARY, atomic_path, read_json, write_json
-from posenc_experiments.base.run import run_command, time_left, write_command
+from posenc_experiments.base.files import TEMPORARY, atomic_path, read_json, write_json
+from posenc_experiments.base.subprocesses import run_command, time_left, write_command
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions

@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import product
 
 from posenc_experiments.base.errors import RecipeError, meant
+from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.flags import Flags, flag_words, parse_flags
-from posenc_experiments.base.markers import fingerprint
+from posenc_experiments.base.read_recipe import words
 from posenc_experiments.base.recipe import Recipe
-from posenc_experiments.base.settings import words
 from posenc_experiments.experiment.fairseq_flags import normalized
 
 #: text whose commas and spaces belong to a value: in brackets, which may hold others of their kind, or in quotes

@@ -9,8 +9,9 @@ from dataclasses import fields
 from pathlib import Path
 from unittest import mock
 
-from posenc_experiments.base.run import Hardware, Run
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.hardware import Hardware
+from posenc_experiments.base.read_recipe import read_recipe
+from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, prepare
 from posenc_experiments.training import train
 from tests import forked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash
+from posenc_experiments.base.files import file_hash
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download
 from posenc_experiments.data.prepared import download_dir

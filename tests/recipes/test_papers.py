@@ -8,8 +8,8 @@ import pytest
 from fairseq_posenc.encodings import ENCODINGS, build_encoding
 from fairseq_posenc.encodings.contract.registry import has_scalars
 from posenc_experiments.base.flags import flag_words
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Generate
-from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.evaluation.paper_table import read_table
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from posenc_experiments.base.markers import file_hash, fingerprint, read_json
+from posenc_experiments.base.files import file_hash, fingerprint, read_json
 from tests import forked
 from tests.experiments import tiny
 from tests.experiments.data.server import serve

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash
+from posenc_experiments.base.files import file_hash
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.cli import group
 from posenc_experiments.data import prepare, subwords

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.run import write_command
+from posenc_experiments.base.subprocesses import write_command
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results, seal
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.cli import COMMANDS, group
 from tests.experiments.commands.test_outputs import ROOT
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.run import Hardware
+from posenc_experiments.base.hardware import Hardware
 from posenc_experiments.commands.options import choose_seeds, find_hardware
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.cli import group
 from posenc_experiments.commands.own import choose_settings
 from tests import forked

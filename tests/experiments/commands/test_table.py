@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.files import read_json
 from tests.experiments.tables import HEADER, ROOT, ROW, command, kill_when, plan, run_table, write_table
 from tests.waiting import is_held, wait_until
 

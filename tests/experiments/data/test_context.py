@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.files import read_json
 from posenc_experiments.data import clean, context
 from posenc_experiments.data.prepared import prepared_dir
 from tests import forked

@@ -9,10 +9,11 @@ import pytest
 import sacrebleu
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.files import read_json
+from posenc_experiments.base.hardware import Hardware
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.base.run import Hardware, Run
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.run import Run
 from posenc_experiments.data import clean, download, prepare, subwords, text
 from posenc_experiments.data.counts import said_of_training
 from posenc_experiments.data.prepared import binarized_dir, prepared_dir, require

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sacrebleu.dataset import DATASETS
 
-from posenc_experiments.base.markers import file_hash, read_json
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.files import file_hash, read_json
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.data import prepare
 from posenc_experiments.data.prepared import download_dir, is_prepared, prepared_dir
 from posenc_experiments.data.sources import read_archives, read_sources

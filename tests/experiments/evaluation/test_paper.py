@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from posenc_experiments.base.markers import set_done, write_json
+from posenc_experiments.base.done import set_done
+from posenc_experiments.base.files import write_json
 from posenc_experiments.cli import group
 from posenc_experiments.commands.table import make_rows
 from posenc_experiments.evaluation.paper_table import read_table

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import posenc_experiments
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash
+from posenc_experiments.base.files import file_hash
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.colours import colour_of, encoding_in, styles

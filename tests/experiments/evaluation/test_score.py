@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from posenc_experiments.base.done import is_done, set_done
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, is_done, read_json, set_done, write_json
+from posenc_experiments.base.files import file_hash, read_json, write_json
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, tokenize

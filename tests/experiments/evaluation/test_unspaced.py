@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from sacrebleu.metrics import bleu, chrf
 
 from posenc_experiments.analysis.ribes import ribes
-from posenc_experiments.base.markers import read_json, set_done, write_json
+from posenc_experiments.base.done import set_done
+from posenc_experiments.base.files import read_json, write_json
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.results import read_results

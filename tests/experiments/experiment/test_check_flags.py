@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.cli import group
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment

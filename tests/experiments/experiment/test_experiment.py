@@ -15,9 +15,9 @@ import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.hardware import PRECISIONS
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import fingerprint
+from posenc_experiments.base.files import fingerprint
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run, Session
-from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.files import read_json
 from posenc_experiments.jobs.slurm import Slurm, parse_slurm
 from tests import forked
 from tests.experiments.tables import HEADER, ROW, kill_when, plan, run_table, write_table

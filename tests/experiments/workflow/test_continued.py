@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import read_json
+from posenc_experiments.base.files import read_json
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.training.average import AverageStage
 from posenc_experiments.training.train import TrainStage

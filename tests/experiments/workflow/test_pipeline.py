@@ -14,9 +14,9 @@ import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.markers import file_hash, fingerprint, read_json, write_json
-from posenc_experiments.base.run import run_command
-from posenc_experiments.base.settings import read_recipe
+from posenc_experiments.base.files import file_hash, fingerprint, read_json, write_json
+from posenc_experiments.base.read_recipe import read_recipe
+from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.evaluation.results import seal
 from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.evaluation.translate import TranslateStage

@@ -7,9 +7,9 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import flag_words, parse_flags
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run
-from posenc_experiments.base.settings import read_recipe
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.sweep import as_option, choose_experiments
 from tests.experiments.tiny import CONF, make_recipe, make_run

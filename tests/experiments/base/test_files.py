@@ -10,18 +10,15 @@ from typing import Any
 
 import pytest
 
+from posenc_experiments.base.done import forget, is_done, locked, set_done
 from posenc_experiments.base.errors import RecipeError, sentence
-from posenc_experiments.base.markers import (
+from posenc_experiments.base.files import (
     atomic_directory,
     atomic_path,
     fingerprint,
-    forget,
-    is_done,
-    locked,
     read_json,
     require_directory,
     require_output,
-    set_done,
     write_json,
 )
 
@@ -83,7 +80,7 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_json(path, "old")
     write = (
-        "import os, pathlib, signal, sys; from posenc_experiments.base.markers import atomic_path\n"
+        "import os, pathlib, signal, sys; from posenc_experiments.base.files import atomic_path\n"
         "with atomic_path(pathlib.Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('ne'); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -1,17 +1,12 @@
-"""Records of finished steps, hashes of their inputs, atomic writes and locks: together they make steps resumable.
-
-A step writes to temporary names, renames them, and only then writes its record into `done.json`. So a record guarantees
-complete outputs, and a run that was killed at any time can be started again.
-"""
+"""Files: hashes of what they hold, JSON, and writes that a kill leaves whole or not made."""
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +15,6 @@ from uuid import uuid4
 from posenc_experiments.base.errors import RecipeError
 
 TEMPORARY = ".tmp"  # what the names of unfinished files and directories end with
-DONE = "done.json"  # in a directory: the inputs and outputs of the steps that finished there
 
 
 def fingerprint(value: Any) -> str:
@@ -132,56 +126,3 @@ def empty_directory(path: Path) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
-
-
-def is_done(directory: Path, step: str, inputs: str = "") -> bool:
-    """Whether `step` finished in `directory` with these inputs (a fingerprint), and its outputs exist in full size."""
-    try:
-        record = json.loads((directory / DONE).read_text(encoding="utf-8"))[step]
-        return record["inputs"] == inputs and all(
-            (directory / name).stat().st_size == size for name, size in record["outputs"].items()
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def set_done(directory: Path, step: str, inputs: str = "", outputs: Iterable[Path] | None = None) -> None:
-    """Records that `step` is done; call it last. Its outputs are all files of the directory, unless they are named."""
-    every = (path for path in directory.rglob("*") if path.is_file() and path.name not in (DONE, ".lock"))
-    files = every if outputs is None else outputs
-    sizes = {str(path.relative_to(directory)): path.stat().st_size for path in files}
-    write_json(directory / DONE, {**_records(directory), step: {"inputs": inputs, "outputs": sizes}})
-
-
-def forget(directory: Path, step: str) -> None:
-    """Records that a step is not done; call it before changing its outputs."""
-    records = _records(directory)
-    if records.pop(step, None) is not None:
-        write_json(directory / DONE, records)
-
-
-def _records(directory: Path) -> dict[str, Any]:
-    path = directory / DONE
-    return dict(read_json(path)) if path.is_file() else {}
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[int]:
-    """Locks `directory` for writing, so that two runs never write the same files; yields the lock's file descriptor.
-
-    A child process that inherits the descriptor holds the lock too: a training that outlives a killed pipeline
-    still keeps other runs out.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecipeError(
-                f"{directory} is in use by another run: wait for it to end, stop it, or give another "
-                f"--output-dir or --data-dir."
-            ) from None
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -6,8 +6,8 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import flag_words, parse_flags
+from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Scoring
-from posenc_experiments.base.settings import read_recipe
 from tests.experiments.tiny import CONF, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]

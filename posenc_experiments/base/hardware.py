@@ -1,0 +1,40 @@
+"""What the jobs of one call run on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the jobs of one call run on: this machine, nodes that train together, or SLURM's queue."""
+
+    gpus: int = 0  # of one training, on each node; 0: on the CPU
+    cpu_processes: int = 1  # training processes of each node without GPUs
+    cpus: int = 1  # of this machine, or of one SLURM job
+    #: one job runs in each at a time: its GPUs as CUDA_VISIBLE_DEVICES names them, or a number; with SLURM, none mean
+    #: any number of jobs
+    slots: tuple[str, ...] = ("0",)
+    nodes: int = 1
+    node_rank: int = 0
+    rendezvous: str = ""  # host:port of node 0, if there are several nodes
+    slurm: dict[str, Any] | None = None  # parameters of --slurm; None without SLURM
+
+    @property
+    def processes(self) -> int:
+        """Training processes on this node: one for each GPU, or `cpu_processes` without GPUs."""
+        return self.gpus or self.cpu_processes
+
+    @property
+    def workers(self) -> int:
+        """Training processes on all nodes."""
+        return self.nodes * self.processes
+
+    @property
+    def jobs(self) -> int:
+        """The number of jobs that share this machine or SLURM's reservation."""
+        return 1 if self.slurm is not None else len(self.slots)
+
+    @property
+    def job_cpus(self) -> int:
+        """CPU threads of one process of one job."""
+        return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
