@@ -1,24 +1,8 @@
 """Tests whether two settings differ in a metric by more than their seeds and the test set explain.
 
-Three things vary: another seed gives another model (1), another test set favours other settings (2), and each model
-errs on sentences of its own (3). Let x_Ai be the score of seed i = 1..n_A of setting A, and D = mean(x_A) - mean(x_B):
-
-    V_seeds = s_A^2 / n_A + s_B^2 / n_B                  the variance over seeds, of 1 and 3
-    V_jack  = (U - 1) / U sum_u (D_u - mean(D_u))^2        of 2 and 3: D_u is D without unit u of the U of the test set
-    e_A^2   = half the mean of that variance of x_Ai - x_Aj over pairs of seeds, of 3
-    V_test  = max(0, V_jack - e_A^2 / n_A - e_B^2 / n_B)   of 2 alone, so that 3 counts once
-    V       = V_seeds + V_test
-    df      = V^2 / ((s_A^2 / n_A)^2 / (n_A - 1) + (s_B^2 / n_B)^2 / (n_B - 1) + W / (U - 1))
-    W       = V_jack^2 + (e_A^2 / n_A)^2 / (n_A - 1) + (e_B^2 / n_B)^2 / (n_B - 1)
-
-df is at least the smallest of n_A - 1, n_B - 1 and U - 1. D / sqrt(V) follows Student's t distribution with df degrees
-of freedom (Satterthwaite 1946). The units are documents, whose sentences are not independent, or sentences where no
-documents are known. The jackknife draws no random numbers.
-
-A question has m comparisons, and each has two null hypotheses: the settings do not differ (t test), or they differ by
-the margin or more (two one-sided t tests, Schuirmann 1987). At most one of the two is true, so each is tested at ALPHA
-/ m, and the chance of any false verdict in the question, wrong signs included, is at most ALPHA (Bonferroni).
-docs/scoring.md has the measured error rates.
+docs/scoring.md has the formulas, the reasons and the measured error rates; names here are those of that page. The test
+is Welch's over seeds, with the variance of the test set added: a jackknife over documents, or over sentences where no
+documents are known. It draws no random numbers.
 """
 
 from __future__ import annotations
@@ -188,7 +172,7 @@ def all_differences(
 def difference(
     baseline: Sequence[Jackknifed], system: Sequence[Jackknifed], pooled: PooledVariance | None = None
 ) -> Difference:
-    """How much higher a system scores than a baseline, by the formulas of this module, or with a pooled variance."""
+    """How much higher a system scores than a baseline, perhaps with one variance over seeds for all rows."""
     sides = [([one.score for one in row], np.array([one.moves for one in row])) for row in (baseline, system)]
     if pooled is None:
         terms = [(float(np.var(scores, ddof=1)) / len(scores), len(scores) - 1) for scores, _ in sides]
@@ -196,10 +180,10 @@ def difference(
         terms = [(pooled.variance * sum(1 / len(scores) for scores, _ in sides), pooled.degrees)]
     (base, base_moves), (other, other_moves) = sides
     units = base_moves.shape[1]
-    of_test = float(np.square(other_moves.mean(axis=0) - base_moves.mean(axis=0)).sum())
+    v_jack = float(np.square(other_moves.mean(axis=0) - base_moves.mean(axis=0)).sum())
     own = [(_own_errors(moves), (len(moves) - 1) * (units - 1)) for moves in (base_moves, other_moves)]
-    variance = sum(value for value, _ in terms) + max(0.0, of_test - sum(value for value, _ in own))
-    uncertainty = sum(value**2 / degrees for value, degrees in (*terms, (of_test, units - 1), *own))
+    variance = sum(value for value, _ in terms) + max(0.0, v_jack - sum(value for value, _ in own))
+    uncertainty = sum(value**2 / degrees for value, degrees in (*terms, (v_jack, units - 1), *own))
     # Where V_test was negative, Satterthwaite's formula gives fewer than any of the variances has.
     least = min(units - 1, *(degrees for _, degrees in terms))
     degrees = max(variance**2 / uncertainty, least) if uncertainty else math.inf
