@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
-from omegaconf._utils import get_yaml_loader
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from posenc_experiments.base.errors import RecipeError, meant
@@ -30,8 +29,18 @@ LISTS = ("pairs", "train", "tests", "metrics")  # keys whose values may also be 
 PATHS = ("sources", "archives", "generator", "text")  # keys of `corpus`, relative to the file they are in
 
 
-#: OmegaConf's loader of YAML, which refuses a key that is given twice
-StrictLoader: Any = get_yaml_loader()
+class StrictLoader(yaml.SafeLoader):
+    """A loader of YAML that refuses a key that is given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping; ConstructorError, with its place, if a key is there twice."""
+        keys = [key.value for key, _ in node.value]
+        for number, (key, _) in enumerate(node.value):
+            if key.value in keys[:number]:
+                raise yaml.constructor.ConstructorError(
+                    "while constructing a mapping", node.start_mark, f"found duplicate key {key.value}", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
 
 
 class _Loader(StrictLoader):
