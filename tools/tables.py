@@ -1,4 +1,4 @@
-"""Writes the tables and pictures of README.md and docs/ that have data in results/, beside this file, or in the
+"""Writes the tables and pictures of README.md and docs/ that have data in results/, in docs/data/ or in the
 package: `python tools/tables.py`.
 """
 
@@ -208,10 +208,10 @@ def key_of(question: str) -> str:
     return question.split()[0].rstrip(".:").lower()
 
 
-def answers(file: str = "questions.csv") -> dict[str, list[Run]]:
+def answers() -> dict[str, list[Run]]:
     """The comparisons of each question that has any, as `compare --questions ... --format csv` wrote them."""
     found: dict[str, list[Run]] = {one.question: [] for one in QUESTIONS.questions}
-    for row in read_scores(RESULTS / file):
+    for row in read_scores(RESULTS / "questions.csv"):
         found[row["question"]].append(row)
     return found
 

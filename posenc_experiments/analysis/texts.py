@@ -71,8 +71,8 @@ class Texts:
     def numbers(self) -> dict[str, Numbers]:
         """By metric, the numbers of each sentence, (sentences, n); COMPUTE makes a score of their sums."""
         bleu = np.array(self._bleu._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
-        of_order = np.array([[100 * ribes(one, other), 1] for one, other in zip(*self.words, strict=True)])
-        return {BLEU: bleu, CHRF: self.chrf, RIBES: of_order, RATIO: bleu[:, :2]}  # BLEU's begin with the lengths
+        ordered = np.array([[100 * ribes(one, other), 1] for one, other in zip(*self.words, strict=True)])
+        return {BLEU: bleu, CHRF: self.chrf, RIBES: ordered, RATIO: bleu[:, :2]}  # BLEU's begin with the lengths
 
 
 #: by metric, what makes a score of the sums of sentences' numbers

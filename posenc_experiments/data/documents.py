@@ -54,13 +54,13 @@ def add_documents(run: Run) -> None:
             with text.open_raw(given) as file:
                 found: bytes | None = file.read()
         else:
-            found = before or _of_archive(run, test)
+            found = before or _archived_documents(run, test)
         if found is not None and found != before and os.access(path.parent, os.W_OK):
             with atomic_path(path) as temporary:
                 temporary.write_bytes(found)
 
 
-def _of_archive(run: Run, test: str) -> bytes | None:
+def _archived_documents(run: Run, test: str) -> bytes | None:
     """The documents that the SGM of a test set's source names, or else that of its target; None if there are none."""
     if run.recipe.corpus.sources is None:
         return None

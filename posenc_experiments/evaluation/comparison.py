@@ -1,6 +1,5 @@
 """Compares pooled rows with a baseline, or as the questions of a file say."""
 
-import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -89,8 +88,8 @@ def jackknifed(results: pd.DataFrame, rows: pd.DataFrame, metric: str) -> dict[i
         RecipeError: a file is missing.
     """
     test = rows["test"].iloc[0]
-    of_metric = results[(results["metric"] == metric) & (results["test"] == test)]
-    known = {directory for directory in of_metric["directory"] if metric != TOKENIZED}  # which has no sentences' scores
+    scored = results[(results["metric"] == metric) & (results["test"] == test)]
+    known = {directory for directory in scored["directory"] if metric != TOKENIZED}  # which has no sentences' scores
     return {
         number: [jackknife(results, directory, test, metric) for directory in directories]
         for number, directories in rows["directories"].items()
@@ -136,15 +135,17 @@ def compared(
         )
     others = [number for number in seeds if number != baseline]
     several = [number for number in others if min(len(seeds[number]), len(seeds[baseline])) > 1]
-    found, pooled = all_differences(seeds[baseline], [seeds[number] for number in several], test.pool_variance)
+    differences, pooled = all_differences(seeds[baseline], [seeds[number] for number in several], test.pool_variance)
     tests: list[dict[str, Any]] = [{} for _ in range(len(rows))]
-    for number, one in zip(several, found, strict=True):
+    sizes = dict.fromkeys(several, len(several))
+    if several and test.questions is not None:
+        sizes = _sizes(rows, baseline, test.questions)
+    for number, one in zip(several, differences, strict=True):
         low, high = one.interval()
         tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high}
         tests[number] |= {"p_value": one.p_value, "pooled_variance": pooled}
         tests[number] |= {} if test.margin is None else {"margin_p_value": one.margin_p_value(test.margin)}
-        comparisons = len(several) if test.questions is None else _comparisons(rows, number, baseline, test.questions)
-        if comparisons:
+        if comparisons := sizes.get(number):
             word, low, high = one.verdict(comparisons, test.margin)
             tests[number] |= {"verdict": word, "verdict_low": low, "verdict_high": high, "comparisons": comparisons}
     for number in set(others) - set(several):
@@ -165,12 +166,12 @@ def compared(
     )
 
 
-def _comparisons(rows: pd.DataFrame, one: int, other: int, questions: Questions) -> int:
-    """The number of comparisons of the question that compares two rows; 0 if none does."""
-    numbers = numbers_of(rows, questions)
-    names = [[name for name, number in numbers.items() if number == row] for row in (one, other)]
-    found = (questions.of(title(rows), *pair) for pair in itertools.product(*names))
-    return next((question.size for question in found if question is not None), 0)
+def _sizes(rows: pd.DataFrame, baseline: int, questions: Questions) -> dict[int, int]:
+    """For each row that a question compares with the baseline, the number of comparisons of that question."""
+    numbers, table = numbers_of(rows, questions), title(rows)
+    names = [name for name, number in numbers.items() if number == baseline]
+    pairs = ((number, questions.of(table, name, of)) for name, number in numbers.items() for of in names)
+    return {number: question.size for number, question in pairs if question is not None}
 
 
 def numbers_of(rows: pd.DataFrame, questions: Questions) -> dict[str, int]:

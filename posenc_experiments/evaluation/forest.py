@@ -21,6 +21,7 @@ STYLES = {
     "": ("#666666", "D", False),
 }
 WIDTH, ROW, AROUND = 8.0, 0.25, 1.2  # inches: of the figure, of a line, and of what is above and below the rows
+MARGIN: dict[str, Any] = {"color": STYLES[EQUIVALENT][0], "alpha": 0.12}  # the band of differences that do not matter
 NAME, TITLE = 34, 80  # the longest lines of names and of titles
 
 
@@ -58,11 +59,11 @@ def draw(axes: Any, rows: pd.DataFrame) -> None:
     low, high = limits(rows)
     test = rows["comparison"][0]
     if test.margin is not None:
-        axes.axvspan(-test.margin, test.margin, color="#009e73", alpha=0.12, linewidth=0)
+        axes.axvspan(-test.margin, test.margin, linewidth=0, **MARGIN)
     axes.axvline(0, color="black", linewidth=0.8)
     for place, row in rows.iterrows():
         word = row["verdict"] or ""
-        colour, marker, filled = STYLES[word if word in STYLES else UNDECIDED]
+        colour, marker, filled = STYLES[_kind(word)]
         if not low <= row["difference"] <= high:
             edge, side = (low, "<") if row["difference"] < low else (high, ">")
             axes.plot(edge + (0.02 * (high - low) if side == "<" else 0), place, marker=side, color=colour)
@@ -110,6 +111,11 @@ def limits(rows: pd.DataFrame) -> tuple[float, float]:
     return low - room, high + room
 
 
+def _kind(verdict: str) -> str:
+    """The key in STYLES of a verdict, which may also say what it would be alone."""
+    return verdict if verdict in STYLES else UNDECIDED
+
+
 def _short(name: str) -> str:
     """A name in lines that are not too long."""
     return "\n".join(textwrap.wrap(name, NAME, break_long_words=False, break_on_hyphens=False))
@@ -119,7 +125,7 @@ def _legend(groups: Sequence[pd.DataFrame]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    words = {word if word in STYLES else UNDECIDED for rows in groups for word in rows["verdict"].dropna()}
+    words = {_kind(word) for rows in groups for word in rows["verdict"].dropna()}
     handles: list[Any] = [
         Line2D([], [], color=colour, marker=marker, markerfacecolor=colour if filled else "white", label=word)
         for word, (colour, marker, filled) in STYLES.items()
@@ -133,5 +139,5 @@ def _legend(groups: Sequence[pd.DataFrame]) -> list[Any]:
     if words:
         handles.append(Line2D([], [], color="black", linewidth=1, label="the interval that decides"))
     margins = {test.margin for rows in groups for test in rows["comparison"]} - {None}
-    handles += [Patch(color="#009e73", alpha=0.12, label=f"less than {margin:g} apart") for margin in margins]
+    handles += [Patch(**MARGIN, label=f"less than {margin:g} apart") for margin in margins]
     return handles

@@ -1,13 +1,6 @@
 """Questions of a comparison, written down before it: which rows are compared with which, on which test sets.
 
-margin: 0.5
-questions:
-- question: From which K on are the scores equal?
-rule: K = 2 is equivalent to K = 16, and K = 1 is below K = 2.
-tables: [multi30k en-de all tests]    # their titles
-comparisons:                          # a baseline, and the rows that are compared with it
-shaw-k16: [shaw-k1, shaw-k2]
-shaw-k2: [shaw-k1]
+docs/scoring.md shows the form of the file, and docs/questions.yaml is one.
 """
 
 from __future__ import annotations
@@ -73,11 +66,11 @@ def read_questions(path: Path) -> Questions:
         RecipeError: it cannot be read, lacks something, or compares two rows on one test set twice.
     """
     try:
-        found = msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), StrictLoader), Questions)
+        questions = msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), StrictLoader), Questions)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
         raise RecipeError(f"--questions {path}: {' '.join(str(error).split())}: correct the file.") from None
     seen = set[Compared]()
-    for question in found.questions:
+    for question in questions.questions:
         if bool(question.tables) != bool(question.comparisons):
             raise RecipeError(f"--questions {path}: '{question.question}' has tables or comparisons only: give both.")
         for table, rows in question:
@@ -90,4 +83,4 @@ def read_questions(path: Path) -> Questions:
                     "the correction counts its comparisons."
                 )
             seen.add((table, rows))
-    return found
+    return questions
