@@ -20,9 +20,10 @@ def given_rows(tokens: Tensor, padding_idx: Any) -> Tensor | None:
 
     Row 0 of the positions is ``padding_idx + 1``; padding has row ``padding_idx``, which is zero.
     """
-    positions = current_positions()
-    if positions is None or positions.given is None:
+    stack = current_positions()
+    if stack is None or stack.own.given is None:
         return None
+    positions = stack.own
     padding = tokens.eq(padding_idx)[:, positions.first : positions.first + positions.queries]
     return (positions.query_positions + padding_idx + 1).masked_fill(padding, padding_idx)
 
@@ -105,12 +106,12 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
         set_gain(self, resolve_gain(bias_gain, stock.embedding_dim))
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        positions: Any = current_positions()
+        stack: Any = current_positions()
         padding_idx: Any = self.padding_idx
         rows = given_rows(input, padding_idx)
         if rows is None:
             vectors = super().forward(input, *args, **kwargs)
-        elif positions.extent[0] > self.max_positions:
+        elif stack.own.extent[0] > self.max_positions:
             raise FlagError(
                 f"learned positions end at {self.max_positions}: increase --max-source-positions and "
                 "--max-target-positions, or use shorter sentences."

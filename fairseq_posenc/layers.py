@@ -19,10 +19,12 @@ from .attention.module import (
     IncrementalState,
     PositionAttention,
     PositionCrossAttention,
+    StackPositions,
     current_positions,
     use_positions,
 )
 from .augmentation.modes import Augmentation
+from .caches import Cache
 from .encodings import PositionEncoding
 from .input_positions import replace_input_positions
 from .positions import CrossPositions, Positions, count_separators
@@ -80,10 +82,8 @@ class StackSettings:
         self, tokens: Tensor, padding_idx: int, queries: int, generation: dict[Any, Any] | None = None
     ) -> Positions:
         """The positions of a pass: the last ``queries`` of the tokens (batch, length), and all of them as keys."""
-        padding, segments = tokens.eq(padding_idx), self.segments(tokens)
-        return Positions(
-            queries, tokens.size(1), padding, segments=segments, recomputed=self.recomputed, generation=generation
-        )
+        cache = Cache(self.recomputed, generation)
+        return Positions(queries, tokens.size(1), tokens.eq(padding_idx), segments=self.segments(tokens), cache=cache)
 
 
 class _PositionLayer(nn.Module):
@@ -100,7 +100,7 @@ class _PositionLayer(nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(*args, positions=current_positions(), **kwargs)
 
-    def forward(self, *args: Any, positions: Positions | None = None, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, positions: StackPositions | None = None, **kwargs: Any) -> Any:
         with use_positions(positions):
             return super().forward(*args, **kwargs)
 
@@ -172,7 +172,7 @@ class PositionEncoder(TransformerEncoderBase):
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
         positions = self.settings.positions(src_tokens, self.padding_idx, src_tokens.size(1))
         positions, for_target = self.settings.augmentation.of_source(positions, self.training)
-        with use_positions(positions):
+        with use_positions(StackPositions(positions)):
             output = super().forward(src_tokens, *args, **kwargs)
         output["src_tokens"] = [src_tokens]  # for the decoder; fairseq reorders this entry with the beams
         return output | for_target
@@ -206,15 +206,14 @@ class PositionDecoder(TransformerDecoderBase):
         training = self.training and incremental_state is None
         augmentation = self.settings.augmentation
         positions = augmentation.of_target(positions, training, encoder_out)
-        if self.settings.cross_attention is not None and encoder_out is not None:
-            source = encoder_out["src_tokens"][0]
-            positions.cross_attention = CrossPositions(
-                positions, source.eq(self.padding_idx), self.settings.segments(source), augmentation.source_shift
-            )
+        cross = None
+        if encoder_out is not None:
+            [source], [padding] = encoder_out["src_tokens"], encoder_out["encoder_padding_mask"]
+            cross = CrossPositions(positions, padding, self.settings.segments(source), augmentation.source_shift)
         if training and alignment_layer is None:
             alignment_layer = -1  # no layer: fairseq would return the last layer's weights, which no training reads
         alignment = full_context_alignment, alignment_layer, alignment_heads
-        with use_positions(positions):
+        with use_positions(StackPositions(positions, cross)):
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *alignment)
 
 

@@ -15,25 +15,29 @@ class Masks:
     """The masks of one pass.
 
     Args:
-        key_padding_mask: (B, S), True = padding; None where nothing is padded.
+        key_padding_mask: (B, S), bool, True = padding; None where nothing is padded.
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
         dtype: of the logits.
     """
 
     def __init__(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype) -> None:
-        self._given = key_padding_mask  # keeps its memory allocated: ``cached`` identifies the mask by its address
-        self.key_padding_mask = None if key_padding_mask is None else key_padding_mask.bool()
-        self.attn_mask = attn_mask
+        self.key_padding_mask = key_padding_mask
+        self.attn_mask = attn_mask  # keeps its memory allocated: ``cached`` identifies the mask by its address
         self.dtype = dtype
 
     @classmethod
     def cached(
-        cls, positions: Positions, key_padding_mask: Tensor | None, attn_mask: Tensor | None, dtype: torch.dtype
+        cls, positions: Positions, attn_mask: Tensor | None, dtype: torch.dtype, hides_padding: bool = True
     ) -> Masks:
-        """The masks, cached for the pass: one object for all layers with the same masks."""
+        """The masks, cached for the pass: one object for all layers with the same masks.
+
+        Args:
+            hides_padding: whether to hide the padding that ``positions`` have.
+        """
         # The key is not the tensor: fairseq makes a new view of the same mask for every layer.
-        key = ("masks", _memory_key(key_padding_mask), _memory_key(attn_mask), dtype)
-        return positions.cached(key, lambda: cls(key_padding_mask, attn_mask, dtype))
+        key = ("masks", hides_padding, _memory_key(attn_mask), dtype)
+        padding = positions.padding_mask if hides_padding and positions.has_padding else None
+        return positions.cache.get(key, lambda: cls(padding, attn_mask, dtype))
 
     def block(self, start: int, stop: int, keys: int) -> Masks:
         """The masks of queries ``start`` to ``stop - 1`` and the first ``keys`` keys."""

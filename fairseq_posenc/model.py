@@ -30,7 +30,7 @@ from .arguments import (
 from .augmentation.choice import build_augmentation
 from .compat import COPIES
 from .encodings import PositionEncoding, build_encoding, find_encoding
-from .encodings.contract.base import ADDED, has_hooks
+from .encodings.contract.base import ADDED
 from .encodings.contract.gain import modules_with_scalars, present_scalars, scale_around
 from .encodings.contract.registry import add_gain, has_scalars, supports_urpe
 from .errors import CheckpointError, FlagError
@@ -226,7 +226,7 @@ def _fuses_cross_attention(cfg: Any) -> bool:
     if cfg.attention_backend not in (None, "auto"):
         return bool(cfg.attention_backend != "eager")
     encodings = [find_encoding(encoding_of(cfg, side)) for side in ("source", "target")]
-    return cfg.segment_separator is not None or any(map(has_hooks, encodings))
+    return cfg.segment_separator is not None or any(encoding.hooks for encoding in encodings)
 
 
 def _layer_encodings(cfg: Any, side: str, max_positions: int, bidirectional: bool) -> LayerEncodings:

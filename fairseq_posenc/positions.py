@@ -1,4 +1,4 @@
-"""Positions and distances of queries and keys, and the caches of one pass and of one generation.
+"""Positions and distances of queries and keys.
 
 Convention of the whole package: the distance of query i and key j is ``j - i``. Queries are aligned to the *end* of
 the keys, so a full pass (T = S) and one step of incremental decoding (T = 1) share one code path.
@@ -7,13 +7,14 @@ the keys, so a full pass (T = S) and one step of incremental decoding (T = 1) sh
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from .caches import Cache
 
 
 def relative_distances(queries: int, keys: int, device: torch.device | None = None, first: int | None = None) -> Tensor:
@@ -42,14 +43,14 @@ def absolute_positions(padding_mask: Tensor) -> Tensor:
 
 def count_separators(tokens: Tensor, separator: int) -> Tensor:
     """Segment of each token, that is the number of separators before it, (batch, length), int64."""
-    found = tokens.eq(separator).long()
-    return found.cumsum(dim=1) - found
+    separators = tokens.eq(separator).long()
+    return separators.cumsum(dim=1) - separators
 
 
 def look_up(table: Tensor, index: Tensor) -> Tensor:
     """Gathers from a table (H, rows): (H, T, S) for an index (T, S), (B, H, T, S) for an index (B, T, S)."""
-    found = table.index_select(1, index.flatten()).view(-1, *index.shape)
-    return found if index.dim() == 2 else found.transpose(0, 1)
+    entries = table.index_select(1, index.flatten()).view(-1, *index.shape)
+    return entries if index.dim() == 2 else entries.transpose(0, 1)
 
 
 class Clipped(NamedTuple):
@@ -65,7 +66,7 @@ class Clipped(NamedTuple):
     start: int | None = None
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Positions:
     """Positions of queries and keys in one forward pass of the encoder or decoder, shared by its layers.
 
@@ -75,18 +76,14 @@ class Positions:
     Args:
         queries: number of queries T, the last T of the keys.
         keys: number of keys S.
-        padding_mask: (batch, keys), True = padding; None without padding.
+        padding_mask: (batch, keys), True = padding, hidden from all queries; None without padding.
         device: of the indices; by default that of the mask or the segments, otherwise that of q.
         segments: (batch, keys), int64, the segment of each token, for encodings with segment attention.
-        recomputed: whether layers run again in the backward pass (activation checkpointing); values that need a
-            gradient are then not cached.
-        generation: a dictionary that caches values for one batch, the same in all steps of incremental decoding; None
-            outside incremental decoding.
         first: index of the first query among the keys; by default the queries are aligned to the end of the keys.
-        from_input: what a layer's encoding read from the layer's input, (B, H, S, m), see PositionEncoding.read_layer.
-        prepared: in a block of queries, what PositionEncoding.prepare computed for all queries.
         given: (batch, keys), int64 or floating, the position of each token, see :meth:`moved`; None for 0, 1, 2, ...
         given_extent: how many positions a token can have in ``given``.
+        cache: of the values that encodings compute once.
+        whole: in a block of queries, the positions of all queries.
     """
 
     #: whether these are positions in cross-attention: keys of the source, queries of the target
@@ -97,51 +94,44 @@ class Positions:
     padding_mask: Tensor | None = None
     device: torch.device | None = None
     segments: Tensor | None = None
-    recomputed: bool = False
-    generation: dict[Any, Any] | None = None
     first: int = -1
-    from_input: Tensor | None = None
-    prepared: Any = None
     given: Tensor | None = None
     given_extent: int = 0
+    cache: Cache = field(default_factory=Cache)
+    whole: Positions | None = None
 
     def __post_init__(self) -> None:
         if self.queries > self.keys and not self.is_cross_attention:
             raise ValueError(f"{self.queries} queries cannot be the last of only {self.keys} keys.")
-        if self.first < 0:
-            self.first = self.keys - self.queries
-        if self.padding_mask is not None:
-            self.padding_mask = self.padding_mask.bool()
         known = self.padding_mask if self.padding_mask is not None else self.segments
-        self.device = self.device if known is None else known.device
-        #: positions in cross-attention in the same pass, if an encoding is used there
-        self.cross_attention: CrossPositions | None = None
-        self._cache: dict[Hashable, Any] = {}
+        derived = {
+            "first": self.first if self.first >= 0 else self.keys - self.queries,
+            "padding_mask": None if self.padding_mask is None else self.padding_mask.bool(),
+            "device": self.device if known is None else known.device,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
-    def block(self, start: int, stop: int, keys: int, prepared: Any = None) -> Positions:
+    def block(self, start: int, stop: int, keys: int) -> Positions:
         """Positions of queries ``start`` to ``stop - 1`` and the first ``keys`` keys.
 
         The keys must include the last of these queries. The backward pass recomputes a block, so values that need a
         gradient are not cached for it.
         """
         padding, segments, given = (
-            None if of_keys is None else of_keys[:, :keys] for of_keys in (self.padding_mask, self.segments, self.given)
+            None if by_key is None else by_key[:, :keys] for by_key in (self.padding_mask, self.segments, self.given)
         )
-        block = replace(
+        return replace(
             self,
             queries=stop - start,
             keys=keys,
             padding_mask=padding,
             segments=segments,
-            recomputed=True,
-            generation=None,
             first=self.first + start,
-            from_input=None if self.from_input is None else self.from_input[:, :, :keys],
-            prepared=prepared,
             given=given,
+            cache=Cache(recomputed=True),
+            whole=self,
         )
-        block.lengths = self.lengths  # those of whole sentences
-        return block
 
     def moved(self, given: Tensor, extent: int) -> Positions:
         """The same pass with a given position for each token: higher by a shift, with gaps, or a real number.
@@ -152,21 +142,13 @@ class Positions:
             given: (batch, keys), int64 or floating.
             extent: how many positions a token can have; whole positions are less than this.
         """
-        return replace(self, given=given, given_extent=extent)
+        cache = Cache(self.cache.recomputed, self.cache.generation)
+        return replace(self, given=given, given_extent=extent, cache=cache)
 
-    def with_input(self, from_input: Tensor | None) -> Positions:
-        """The same positions and caches for one layer, whose encoding read ``from_input`` from the layer's input."""
-        if from_input is None:
-            return self
+    def with_cache(self, cache: Cache) -> Positions:
+        """The same positions with another cache."""
         copied = copy.copy(self)
-        copied.from_input = from_input
-        return copied
-
-    def without_gradients(self) -> Positions:
-        """The same positions for computations without gradients, whose values are not cached for others."""
-        copied = copy.copy(self)
-        copied._cache = dict(self._cache)
-        copied.recomputed = True
+        object.__setattr__(copied, "cache", cache)
         return copied
 
     @property
@@ -182,8 +164,15 @@ class Positions:
         return self.given is None and (mask is None or bool((mask[:, 1:] >= mask[:, :-1]).all()))
 
     @cached_property
+    def has_padding(self) -> bool:
+        """Whether any key is padding."""
+        return self.padding_mask is not None and bool(self.padding_mask.any())
+
+    @cached_property
     def lengths(self) -> Tensor:
-        """The number of keys of each sentence without padding, (batch, 1), or (1, 1) without a mask; int64."""
+        """The number of tokens of each sentence without padding, (batch, 1), or (1, 1) without a mask; int64."""
+        if self.whole is not None:
+            return self.whole.lengths
         if self.padding_mask is None:
             return torch.tensor([[self.keys]], device=self.device)
         return (~self.padding_mask).sum(dim=1, keepdim=True)
@@ -245,7 +234,7 @@ class Positions:
         lowest, end = self._span_ends
         if -left <= lowest and end - 1 <= right:  # nothing is clipped: a slice copies nothing
             return slice(lowest + left, end + left)
-        return self.cached(("span rows", left, right), lambda: self.span.clamp(-left, right) + left)
+        return self.cache.get(("span rows", left, right), lambda: self.span.clamp(-left, right) + left)
 
     def clipped(self, left: int, right: int) -> Clipped:
         """Indices into a table with a row for each distance from -left to right; distances beyond are clipped."""
@@ -258,14 +247,14 @@ class Positions:
             rows, indices = slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
             return Clipped(rows, indices, band, None if self.is_cross_attention else self.first + low)
 
-        return self.cached(("clipped", left, right), find)
+        return self.cache.get(("clipped", left, right), find)
 
     def by_position(self, matrix: Tensor) -> Tensor:
         """Indexes a matrix (H, n, m) by the absolute positions of query and key: (H, T, S) or (B, H, T, S)."""
         if self.is_right_padded:
             return matrix[:, self.first : self.first + self.queries, : self.keys]
         width = matrix.size(2)
-        index = self.cached(
+        index = self.cache.get(
             ("by position", width), lambda: self.query_positions[:, :, None] * width + self.key_positions[:, None, :]
         )
         return look_up(matrix.flatten(1), index)
@@ -284,38 +273,8 @@ class Positions:
             )
         return self.segments[:, self.first : self.first + self.queries], self.segments
 
-    def cached(self, key: Hashable, make: Callable[[], Any], learned: bool = False) -> Any:
-        """``make()``, cached for this pass under ``key``.
 
-        Args:
-            learned: whether the value depends on parameters; it is then not cached if layers are recomputed.
-        """
-        if learned and self.recomputed:
-            return make()
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]
-
-    def cached_for_generation(self, key: Hashable, make: Callable[[int], Tensor], longest: int | None = None) -> Tensor:
-        """``make(capacity)``, cached under ``key`` for the whole generation; the capacity doubles when outgrown.
-
-        Outside incremental decoding the value is cached for this pass and must not depend on parameters.
-
-        Args:
-            make: makes the value for a number of positions.
-            longest: maximum capacity.
-        """
-        length = max(self.extent)
-        if self.generation is None:
-            return self.cached(key, lambda: make(length))
-        capacity, value = self.generation.get(key, (0, None))
-        if capacity < length:
-            capacity = max(64, 2 * length) if longest is None else min(max(64, 2 * length), longest)
-            value = make(capacity)
-            self.generation[key] = capacity, value
-        return value
-
-
+@dataclass(frozen=True, eq=False, init=False)
 class CrossPositions(Positions):
     """Positions in cross-attention; the distance is the position in the source minus the position in the target.
 
@@ -327,38 +286,34 @@ class CrossPositions(Positions):
     """
 
     is_cross_attention = True
+    _target: Positions = field(init=False)
 
     def __init__(self, target: Positions, padding_mask: Tensor, segments: Tensor | None = None, shift: int = 0) -> None:
+        if target.device is None:
+            target = replace(target, device=padding_mask.device)
+        object.__setattr__(self, "_target", target)
         super().__init__(
             target.queries,
             padding_mask.size(1),
             padding_mask,
             segments=segments,
-            recomputed=target.recomputed,
-            generation=target.generation,
             first=target.first,
             given=absolute_positions(padding_mask) + shift if shift else None,
             given_extent=padding_mask.size(1) + shift,
+            cache=Cache(target.cache.recomputed, target.cache.generation),
         )
-        if target.device is None:
-            target.device = self.device
-        # Copies values instead of keeping the target: it refers to this object, and a cycle delays freeing memory.
-        self._query_positions = target.query_positions
-        self._query_extent = target.extent[0]
-        self._query_segments = None if target.segments is None else target.segment_pairs[0]
-        self._target_is_right_padded = target.is_right_padded
 
     @cached_property
     def is_right_padded(self) -> bool:
-        return self._target_is_right_padded and super().is_right_padded
+        return self._target.is_right_padded and super().is_right_padded
 
     @property
     def query_positions(self) -> Tensor:
-        return self._query_positions
+        return self._target.query_positions
 
     @property
     def extent(self) -> tuple[int, int]:
-        return self._query_extent, super().extent[1]
+        return self._target.extent[0], super().extent[1]
 
     @cached_property
     def distances(self) -> Tensor:
@@ -367,10 +322,10 @@ class CrossPositions(Positions):
 
     @property
     def _span_ends(self) -> tuple[int, int]:
-        return 1 - self._query_extent, self.extent[1]
+        return 1 - self.extent[0], self.extent[1]
 
     @cached_property
     def segment_pairs(self) -> tuple[Tensor, Tensor]:
-        if self.segments is None or self._query_segments is None:
+        if self.segments is None or self._target.segments is None:
             raise ValueError("segment attention in cross-attention needs the segments of both source and target.")
-        return self._query_segments, self.segments
+        return self._target.segment_pairs[0], self.segments

@@ -10,7 +10,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends
-from fairseq_posenc.attention.module import use_positions
+from fairseq_posenc.attention.module import StackPositions, use_positions
 from fairseq_posenc.augmentation.choice import (
     MODES,
     UNDEFINED,
@@ -56,7 +56,9 @@ def positions_seen(model, inputs):
     seen, handles = [], []
     for stack in (model.encoder, model.decoder):
         layer = stack.layers[0]
-        hook = layer.register_forward_pre_hook(lambda _, args, rest: seen.append(rest["positions"]), with_kwargs=True)
+        hook = layer.register_forward_pre_hook(
+            lambda _, args, rest: seen.append(rest["positions"].own), with_kwargs=True
+        )
         handles.append(hook)
     try:
         logits(model, *inputs)
@@ -181,7 +183,7 @@ def test_vectors_at_the_input_are_those_of_given_positions(name):
     tokens = torch.full((3, 7), 5).masked_fill(LEFT, PAD)
     further = torch.full((1, 40), 5)
     at_4 = Positions(7, 7, LEFT).moved(Positions(7, 7, LEFT).key_positions + 4, 11)
-    with use_positions(at_4):
+    with use_positions(StackPositions(at_4)):
         found = embed(tokens)
     for row, vectors, padding in zip(at_4.key_positions, found, LEFT, strict=True):
         assert torch.equal(vectors[~padding], embed(further)[0][row[~padding]])
@@ -192,7 +194,7 @@ def test_sinusoids_at_real_positions_equal_plain_loops():
     embed = build_model("transformer_sinusoidal_tiny").encoder.embed_positions  # double precision
     torch.manual_seed(1)
     places = 30 * torch.rand(3, 7, dtype=torch.float64)
-    with use_positions(Positions(7, 7, LEFT).moved(places, 7)):
+    with use_positions(StackPositions(Positions(7, 7, LEFT).moved(places, 7))):
         found = embed(torch.full((3, 7), 5).masked_fill(LEFT, PAD))
     for b, j in (~LEFT).nonzero().tolist():
         for c in range(8):

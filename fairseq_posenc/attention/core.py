@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
-from ..encodings.contract.base import PositionEncoding, Projections, masks_of, overrides
+from ..encodings.contract.base import PositionEncoding, Projections
 from ..positions import Positions
-from .backends import BACKENDS, AttentionInputs, check_backend, with_weights
+from .backends import check_backend, compute
+from .inputs import AttentionInputs
 
 
 def attend(
@@ -29,12 +32,12 @@ def attend(
         q: (B, H, T, d), projected, not yet scaled; query t has the position of key S - T + t.
         k, v: (B, H, S, d).
         encoding: the position encoding.
-        key_padding_mask: (B, S), True = padding.
+        key_padding_mask: (B, S), True = padding; by default that of the positions.
         attn_mask: broadcastable to (B, H, T, S); bool, True = may not attend, or float, added to the logits.
         need_weights: also return the weights; all logits are then computed at once, and ``backend`` is ignored.
         dropout: dropout probability of the attention weights.
         positions: by default made from the lengths and the padding mask. :class:`CrossPositions` stand for
-            cross-attention: k and v are of the source, q is of the target.
+            cross-attention: k and v are of the source, q is of the target. Their padding is masked.
         backend: one of BACKENDS; all compute the same result.
         layer_input: (B, S, H d), the input of the layer, for encodings that read it; by default k with its heads side
             by side, as if keys were not projected.
@@ -57,7 +60,9 @@ def attend(
         )
     if positions is None:
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
-    check_positions(positions, q, k.size(2), key_padding_mask)
+    elif positions.device is None:
+        positions = replace(positions, device=q.device)
+    check_positions(positions, q.size(2), k.size(2), key_padding_mask)
     if positions.is_cross_attention and not encoding.facts.supports_cross_attention:
         raise ValueError(
             f"{encoding.name} does not support cross-attention: give Positions instead of CrossPositions, or use "
@@ -70,39 +75,30 @@ def attend(
             + (f": use {replacement} in a decoder." if replacement else ": leave attn_mask out.")
         )
     check_backend(backend, encoding, dropout, positions.is_cross_attention)
-    if overrides(encoding, "read_layer"):
+    if "read_layer" in encoding.hooks:
         by_key = k.transpose(1, 2).flatten(2)
-        if layer_input is not None and layer_input.shape != by_key.shape:
+        if layer_input is None:
+            layer_input = by_key
+        elif layer_input.shape != by_key.shape:
             raise ValueError(
                 f"layer_input has the shape {tuple(layer_input.shape)}, but k has {k.size(2)} keys in {k.size(0)} "
                 f"sentences and {k.size(1)} heads of width {k.size(3)}: give it the shape {tuple(by_key.shape)}."
             )
-        read = encoding.read_layer(by_key if layer_input is None else layer_input, projections)
-        positions = positions.with_input(read)
-    q, k, v = encoding.transform(q, k, v, positions)
-    masks = masks_of(encoding, positions, key_padding_mask, attn_mask, q.dtype)
-    return attend_transformed(AttentionInputs(q, k, v, encoding, positions, masks, dropout), need_weights, backend)
+    inputs = AttentionInputs.from_projected(encoding, q, k, v, positions, attn_mask, dropout, layer_input, projections)
+    return compute(inputs, backend, need_weights)
 
 
-def attend_transformed(inputs: AttentionInputs, need_weights: bool, backend: str) -> tuple[Tensor, Tensor | None]:
-    """:func:`attend` after the encoding's ``transform``."""
-    if need_weights:
-        return with_weights(inputs)
-    return BACKENDS[backend](inputs), None
-
-
-def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None) -> None:
-    """Refuses positions that do not match the queries, the keys and the padding mask; sets their device if unset.
+def check_positions(positions: Positions, queries: int, keys: int, key_padding_mask: Tensor | None) -> None:
+    """Refuses positions that do not match the numbers of queries and keys, or the padding mask.
 
     Raises:
         ValueError: they do not match.
     """
-    if (positions.queries, positions.keys) != (q.size(2), keys):
+    if (positions.queries, positions.keys) != (queries, keys):
         raise ValueError(
-            f"positions were made for {positions.queries} queries and {positions.keys} keys, but q has {q.size(2)} "
+            f"positions were made for {positions.queries} queries and {positions.keys} keys, but q has {queries} "
             f"queries and k has {keys} keys: make new positions for each pass."
         )
-    if key_padding_mask is not None and positions.padding_mask is None:
-        raise ValueError("positions have no padding mask, but key_padding_mask is given: give the mask to both.")
-    if positions.device is None:
-        positions.device = q.device
+    padding = positions.padding_mask
+    if key_padding_mask is not None and (padding is None or not padding.equal(key_padding_mask.bool())):
+        raise ValueError("key_padding_mask is not the padding mask of the positions: give the same mask to both.")

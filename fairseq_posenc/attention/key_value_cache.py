@@ -16,9 +16,6 @@ def reorder(saved: Saved, order: Tensor) -> None:
     """
     earlier = saved.get("order")
     saved["order"] = order if earlier is None else earlier.index_select(0, order)
-    padding = saved.get("prev_key_padding_mask")
-    if padding is not None:
-        saved["prev_key_padding_mask"] = padding.index_select(0, order)
 
 
 def append(saved: Saved, name: str, new: Tensor) -> Tensor:
@@ -41,3 +38,18 @@ def append(saved: Saved, name: str, new: Tensor) -> Tensor:
     torch.index_select(cached, 0, order, out=joined.narrow(2, 0, cached.size(2)))  # one copy instead of two
     joined.narrow(2, cached.size(2), length).copy_(new)
     return joined
+
+
+def extend(saved: Saved, k: Tensor, v: Tensor, from_input: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Appends keys, values and what was read of new tokens to those cached; returns, and caches, those of all tokens.
+
+    Args:
+        k, v: (B, H, T, d), after the encoding's ``transform``.
+        from_input: (B, H, T, m), what the encoding read from the layer's input; None if it reads nothing.
+    """
+    k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
+    if from_input is not None:
+        from_input = append(saved, "prev_from_input", from_input)
+    saved.clear()
+    saved.update({"prev_key": k, "prev_value": v, "prev_from_input": from_input})
+    return k, v, from_input

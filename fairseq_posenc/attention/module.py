@@ -5,27 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
-from ..encodings.contract.base import PositionEncoding, masks_of
+from ..encodings.contract.base import PositionEncoding
 from ..masks import Masks
-from ..positions import Positions
-from .backends import AttentionInputs, check_backend
-from .core import attend_transformed, check_positions
-from .key_value_cache import append, reorder
+from ..positions import CrossPositions, Positions
+from .backends import check_backend, compute
+from .inputs import AttentionInputs
+from .key_value_cache import reorder
+
+
+@dataclass(frozen=True)
+class StackPositions:
+    """The positions of one forward pass of an encoder or decoder: in self-attention and in cross-attention."""
+
+    own: Positions
+    cross: CrossPositions | None = None
+
 
 #: positions of this thread's current forward pass; fairseq's layers cannot pass extra arguments to their attention
-_positions: ContextVar[Positions | None] = ContextVar("positions", default=None)
+_positions: ContextVar[StackPositions | None] = ContextVar("positions", default=None)
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
 
 
 @contextmanager
-def use_positions(positions: Positions | None) -> Iterator[None]:
+def use_positions(positions: StackPositions | None) -> Iterator[None]:
     """Makes ``positions`` those of the current forward pass within the context."""
     token = _positions.set(positions)
     try:
@@ -34,9 +44,16 @@ def use_positions(positions: Positions | None) -> Iterator[None]:
         _positions.reset(token)
 
 
-def current_positions() -> Positions | None:
-    """The positions of the current forward pass."""
+def current_positions() -> StackPositions | None:
+    """The positions of the current forward pass; None outside an encoder or decoder of this package."""
     return _positions.get()
+
+
+def _required_positions() -> StackPositions:
+    positions = current_positions()
+    if positions is None:
+        raise RuntimeError("attention with positions works only inside a forward pass of an encoder or decoder.")
+    return positions
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -88,17 +105,16 @@ class PositionAttention(MultiheadAttention):
         Args:
             query: (T, B, C), as is the output.
             key: (S, B, C) of the source in cross-attention, otherwise ignored. Values are projected from it too.
+            key_padding_mask: ignored: the positions of the pass have the padding.
 
         Returns:
             output, and weights (B, T, S), or (H, B, T, S) with ``need_head_weights``.
         """
         assert not before_softmax, "fairseq never asks for the logits"
-        q, k, v, positions, key_padding_mask = self._transformed(query, key, key_padding_mask, incremental_state)
-        masks = masks_of(self.position_encoding, positions, key_padding_mask, attn_mask, q.dtype)
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
-        inputs = AttentionInputs(q, k, v, self.position_encoding, positions, masks, dropout)
+        inputs = self._inputs(query, key, attn_mask, dropout, incremental_state)
         backend = self.backend if incremental_state is None else "auto"
-        output, weights = attend_transformed(inputs, need_weights or need_head_weights, backend)
+        output, weights = compute(inputs, backend, need_weights or need_head_weights)
         output = self.out_proj(merge_heads(output))
         if weights is None:
             return output, None
@@ -112,40 +128,29 @@ class PositionAttention(MultiheadAttention):
             self._set_input_buffer(incremental_state, saved)
         return incremental_state
 
-    def _transformed(
-        self, query: Tensor, key: Tensor | None, padding: Tensor | None, incremental_state: IncrementalState | None
-    ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """Projects and transforms queries, keys and values; appends the last two to the cache of incremental decoding.
+    def _inputs(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        attn_mask: Tensor | None,
+        dropout: float,
+        incremental_state: IncrementalState | None,
+    ) -> AttentionInputs:
+        """Projects queries, keys and values; in incremental decoding, those of the new tokens, and caches the last two.
 
         The cache holds keys and values after the encoding's ``transform``, batch first as in fairseq, and what the
         encoding read from the layer's input.
-
-        Returns:
-            q (B, H, T, d), k and v (B, H, S, d) after ``transform``, the positions, and the padding mask (B, S).
         """
         # Queries are projected first, as in fairseq: autograd then sums gradients in the same order, bitwise equal.
         q, k, v = (split_heads(project(query), self.num_heads) for project in (self.q_proj, self.k_proj, self.v_proj))
-        saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        earlier = saved.get("prev_key")
-        keys = k.size(2) + (0 if earlier is None else earlier.size(2))
-        if earlier is not None:
-            padding = self._append_prev_key_padding_mask(
-                padding, saved.get("prev_key_padding_mask"), k.size(0), keys, static_kv=False
-            )
-        positions = current_positions() or Positions(q.size(2), keys, padding, q.device)
-        check_positions(positions, q, keys, padding)
-        from_input = self.position_encoding.read_layer(query.transpose(0, 1), (self.q_proj, self.k_proj))
-        if from_input is not None and incremental_state is not None:
-            from_input = append(saved, "prev_from_input", from_input)
-        positions = positions.with_input(from_input)
-        q, k, v = self.position_encoding.transform(q, k, v, positions)
+        positions, projections = _required_positions().own, (self.q_proj, self.k_proj)
+        saved = None if incremental_state is None else self._get_input_buffer(incremental_state)
+        inputs = AttentionInputs.from_projected(
+            self.position_encoding, q, k, v, positions, attn_mask, dropout, query.transpose(0, 1), projections, saved
+        )
         if incremental_state is not None:
-            k, v = append(saved, "prev_key", k), append(saved, "prev_value", v)
-            buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
-            if from_input is not None:
-                buffer["prev_from_input"] = from_input
-            self._set_input_buffer(incremental_state, buffer)
-        return q, k, v, positions, padding
+            self._set_input_buffer(incremental_state, saved)
+        return inputs
 
 
 class PositionCrossAttention(PositionAttention):
@@ -158,17 +163,17 @@ class PositionCrossAttention(PositionAttention):
     def set_beam_size(self, beam_size: int) -> None:
         """Does nothing: fairseq would share one cached source among beams, but biases differ between beams."""
 
-    def _transformed(
-        self, query: Tensor, key: Tensor | None, padding: Tensor | None, incremental_state: IncrementalState | None
-    ) -> tuple[Tensor, Tensor, Tensor, Positions, Tensor | None]:
-        """Projects queries, and keys and values of the source, in incremental decoding in the first step only.
-
-        Returns:
-            q (B, H, T, d), k and v (B, H, S, d) of the source, the positions, and the padding mask (B, S).
-        """
-        positions = current_positions()
-        if positions is None or positions.cross_attention is None:
-            raise RuntimeError("cross-attention with positions works only inside a forward pass of the decoder.")
+    def _inputs(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        attn_mask: Tensor | None,
+        dropout: float,
+        incremental_state: IncrementalState | None,
+    ) -> AttentionInputs:
+        """Projects queries, and keys and values of the source, in incremental decoding in the first step only."""
+        positions = _required_positions().cross
+        assert positions is not None, "the decoder has been given a source"
         q = split_heads(self.q_proj(query), self.num_heads)
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         k, v = saved.get("prev_key"), saved.get("prev_value")
@@ -176,9 +181,10 @@ class PositionCrossAttention(PositionAttention):
             assert key is not None, "fairseq passes the source in the first step"
             k, v = (split_heads(project(key), self.num_heads) for project in (self.k_proj, self.v_proj))
             if incremental_state is not None:
-                buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
-                self._set_input_buffer(incremental_state, buffer)
-        return q, k, v, positions.cross_attention, saved.get("prev_key_padding_mask", padding)
+                self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
+        return AttentionInputs.from_projected(
+            self.position_encoding, q, k, v, positions, attn_mask, dropout, layer_input=None, projections=None
+        )
 
 
 class FusedCrossAttention(MultiheadAttention):
@@ -200,19 +206,14 @@ class FusedCrossAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """Computes attention as fairseq's module does: query and output are (T, B, C), key is (S, B, C)."""
         positions = current_positions()
-        if not self.training or incremental_state is not None or need_weights or positions is None:
+        cross = None if positions is None else positions.cross
+        if not self.training or incremental_state is not None or need_weights or cross is None:
             output: tuple[Tensor, Tensor | None] = super().forward(
                 query, key, value, key_padding_mask, incremental_state, need_weights, **others
             )
             return output
         q = split_heads(self.q_proj(query), self.num_heads)
         k, v = (split_heads(project(key), self.num_heads) for project in (self.k_proj, self.v_proj))
-
-        def mask() -> Tensor | None:
-            # fairseq passes a mask even where nothing is padded; without one the kernel is faster.
-            padded = key_padding_mask is not None and bool(key_padding_mask.any())
-            return Masks(key_padding_mask, None, q.dtype).additive if padded else None
-
-        additive = positions.cached(("source mask", q.dtype), mask)
-        attended = F.scaled_dot_product_attention(q, k, v, additive, self.dropout_module.p)
+        mask = Masks.cached(cross, None, q.dtype).additive
+        attended = F.scaled_dot_product_attention(q, k, v, mask, self.dropout_module.p)
         return self.out_proj(merge_heads(attended)), None

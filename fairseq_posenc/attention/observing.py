@@ -15,9 +15,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from ..encodings.absolute import NoPositions
-from ..encodings.contract.base import PositionEncoding, logits, masks_of, normalized
-from ..positions import Positions
-from .module import PositionAttention, PositionCrossAttention, current_positions
+from .inputs import AttentionInputs
+from .module import PositionAttention, current_positions, split_heads
 
 #: ``(stack, layer)``; stacks are "encoder", "decoder" and "cross"
 Place = tuple[str, int]
@@ -26,12 +25,12 @@ Place = tuple[str, int]
 def attentions(model: Any) -> dict[Place, MultiheadAttention]:
     """Every attention module of a model, by its stack and layer."""
     # .children(), because with --encoder-layerdrop iterating over layers skips some at random.
-    found = {("encoder", number): layer.self_attn for number, layer in enumerate(model.encoder.layers.children())}
+    modules = {("encoder", number): layer.self_attn for number, layer in enumerate(model.encoder.layers.children())}
     for number, layer in enumerate(model.decoder.layers.children()):
-        found["decoder", number] = layer.self_attn
+        modules["decoder", number] = layer.self_attn
         if layer.encoder_attn is not None:
-            found["cross", number] = layer.encoder_attn
-    return found
+            modules["cross", number] = layer.encoder_attn
+    return modules
 
 
 def real_tokens(model: Any, inputs: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -57,14 +56,14 @@ class Observed:
 
     Args:
         logits: before masks, (B, H, T, S), or (B, H, T, number of mixtures) of an encoding that projects the length.
-        plain: the logits of the words alone, of the same shape.
+        content: the logits of the words alone, of the same shape.
         weights: before dropout, of the same shape.
         forbidden: where the attention mask hides keys, broadcastable to (B, H, T, S); None where it hides nothing.
         multiplied: whether the weights were multiplied after the softmax, so that they need not sum to 1.
     """
 
     logits: Tensor
-    plain: Tensor
+    content: Tensor
     weights: Tensor
     forbidden: Tensor | None
     multiplied: bool = False
@@ -99,42 +98,38 @@ def observing(attentions: Mapping[Any, MultiheadAttention], see: Callable[[Any, 
         yield
 
 
-def with_and_without_positions(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Positions
-) -> tuple[Tensor, Tensor]:
-    """Logits as ``attend`` computes them before masks, and those of the words alone; both (B, H, T, keys or
-    mixtures).
+def content_logits(inputs: AttentionInputs, q: Tensor, k: Tensor) -> Tensor:
+    """The logits of the words alone, (B, H, T, keys or mixtures).
+
+    Args:
+        q, k: those projected, before the encoding's ``transform``.
     """
-    new_q, new_k, _ = encoding.transform(q, k, v, positions)
-    found = logits(encoding, new_q * encoding.scaling, new_k, positions)
-    plain = (q * encoding.scaling) @ (new_k if encoding.facts.projects_length else k).transpose(-2, -1)
-    return found, plain
+    encoding = inputs.encoding
+    return (q * encoding.scaling) @ (inputs.k if encoding.facts.projects_length else k).transpose(-2, -1)
 
 
 def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
     """What attention computes of the arguments of its ``forward``."""
-    query = call["query"]
-    key = query if module.self_attention else call["key"]
-    q, k = (
-        _projected(of, by).view(*of.shape[:2], module.num_heads, module.head_dim).permute(1, 2, 0, 3)
-        for of, by in ((query, module.q_proj), (key, module.k_proj))
-    )
-    positions = current_positions()
-    if isinstance(module, PositionCrossAttention):
-        positions = None if positions is None else positions.cross_attention
+    stack = current_positions()
+    positions = None if stack is None else stack.own if module.self_attention else stack.cross
     if positions is None:
         raise RuntimeError("attention is observed inside a forward pass of an encoder or decoder only.")
-    positions = positions.without_gradients()
     if isinstance(module, PositionAttention):
         encoding = module.position_encoding
-        of_query, of_key = (partial(_projected, by=by) for by in (module.q_proj, module.k_proj))
-        positions = positions.with_input(encoding.read_layer(query.transpose(0, 1), (of_query, of_key)))
     else:
         encoding = NoPositions(module.num_heads, module.head_dim)
-    found, plain = with_and_without_positions(encoding, q, k, k, positions)
-    masks = masks_of(encoding, positions, call.get("key_padding_mask"), call.get("attn_mask"), found.dtype)
-    weights = normalized(encoding, masks.applied_to(found.clone()), positions)
-    return Observed(found, plain, weights, masks.forbidden, encoding.urpe is not None)
+    query = call["query"]
+    of_query, of_key = (partial(_projected, by=by) for by in (module.q_proj, module.k_proj))
+    q = split_heads(of_query(query), module.num_heads)
+    k = split_heads(of_key(query if module.self_attention else call["key"]), module.num_heads)
+    positions = positions.with_cache(positions.cache.for_observer())
+    inputs = AttentionInputs.from_projected(
+        encoding, q, k, k, positions, call.get("attn_mask"), 0.0, query.transpose(0, 1), (of_query, of_key)
+    )
+    logits = inputs.logits()
+    weights = inputs.weights(logits.clone())
+    multiplied = encoding.urpe is not None
+    return Observed(logits, content_logits(inputs, q, k), weights, inputs.masks.forbidden, multiplied)
 
 
 def _projected(x: Tensor, by: Any) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -118,19 +118,21 @@ class DeBERTa(PositionEncoding):
             for projection in self._projections()
         ]
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+    def bias(
+        self, q: Tensor, k: Tensor, positions: Positions, prepared: Sequence[Tensor | None] = (None, None)
+    ) -> Tensor:
         clipped = self._clipped(positions)
         of_query, of_key = self._projections()
-        prepared = [None, None] if positions.prepared is None else positions.prepared
+        prepared_query, prepared_key = prepared
         terms = []
         if of_key is not None:
-            vectors = self._vectors(of_key, clipped.rows, positions, prepared[1])
+            vectors = self._vectors(of_key, clipped.rows, positions, prepared_key)
             terms.append(logits_of_queries(q, vectors, clipped))
         if of_query is not None:
             rows, index, *_ = clipped
             if self.position_index == "paper":
                 rows, index = self._rows_of_opposite_distance(positions)
-            vectors = self._vectors(of_query, rows, positions, prepared[0])
+            vectors = self._vectors(of_query, rows, positions, prepared_query)
             terms.append(logits_of_keys(k, vectors * self.scaling, index))
         return sum(terms[1:], start=terms[0])
 
@@ -154,10 +156,10 @@ class DeBERTa(PositionEncoding):
         """k^r or q^r of these rows, (H, rows, d); blocks and a generation project rows once."""
         if prepared is not None:
             return prepared[:, rows]
-        if positions.generation is None or positions.queries > 1:
+        if positions.cache.generation is None or positions.queries > 1:
             # The key is the parameter: the layers, which share it, slice it once.
             key = self.relative_vectors, rows.start, rows.stop
-            vectors: Tensor = positions.cached(key, lambda: self.relative_vectors[rows], learned=True)
+            vectors: Tensor = positions.cache.get(key, lambda: self.relative_vectors[rows], learned=True)
             return self._split_heads(projection(vectors))
 
         def project(keys: int) -> Tensor:
@@ -165,7 +167,7 @@ class DeBERTa(PositionEncoding):
             return self._split_heads(projection(self.relative_vectors[first : rows.stop])).contiguous()
 
         # The rows of one query end at the same row for any number of keys: more keys only add rows before them.
-        return positions.cached_for_generation(projection, project)[:, rows.start - rows.stop :]
+        return positions.cache.get_for_generation(projection, positions.keys, project)[:, rows.start - rows.stop :]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(-1, self.num_heads, self.head_dim).transpose(0, 1)
@@ -181,13 +183,16 @@ class DeBERTa(PositionEncoding):
             rows = self._bucket_rows[distances]
             return Clipped(slice(rows[0], rows[-1] + 1), (self.bucket_rows[distances] - rows[0])[index], band)
 
-        return positions.cached(("log buckets", self.position_buckets, self.max_distance), find)
+        return positions.cache.get(("log buckets", self.position_buckets, self.max_distance), find)
 
     def _rows_of_opposite_distance(self, positions: Positions) -> tuple[slice, Tensor]:
         """All rows, and indices (T, S) into them by the distance i - j."""
-        all_rows = slice(0, len(self.relative_vectors))
-        if self.position_buckets is not None:
-            key = "opposite log buckets", self.position_buckets, self.max_distance
-            return all_rows, positions.cached(key, lambda: by_clamped_distance(self.bucket_rows, -positions.distances))
         k = self.clipping_distance
-        return all_rows, positions.cached(("opposite", k), lambda: (-positions.distances).clamp(1 - k, k) + k - 1)
+
+        def find() -> Tensor:
+            if self.position_buckets is not None:
+                return by_clamped_distance(self.bucket_rows, -positions.distances)
+            return (-positions.distances).clamp(1 - k, k) + k - 1
+
+        key = "opposite", k, self.position_buckets, self.max_distance
+        return slice(0, len(self.relative_vectors)), positions.cache.get(key, find)

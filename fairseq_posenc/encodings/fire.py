@@ -62,7 +62,7 @@ class FIRE(PositionEncoding):
 
     def _of_sentences(self, positions: Positions) -> Tensor:
         """The bias in an encoder, (B or 1, H, T, S): f is computed for each distance and length only."""
-        distances, is_later = positions.cached(("fire", self.rate.dtype), lambda: self._distances(positions.span))
+        distances, is_later = positions.cache.get(("fire", self.rate.dtype), lambda: self._distances(positions.span))
         by_distance = self._f(distances, is_later, positions.lengths).transpose(1, 2)  # (B or 1, H, distances)
         return look_up(by_distance.flatten(0, 1), positions.span_index).unflatten(0, by_distance.shape[:2])
 
@@ -70,7 +70,9 @@ class FIRE(PositionEncoding):
         """The bias in a decoder, (B or 1, H, T, S)."""
         # counted in columns, as the distances are, whatever positions an augmentation gives
         before = positions.tokens_before[:, positions.first : positions.first + positions.queries]
-        distances, is_later = positions.cached(("fire", self.rate.dtype), lambda: self._distances(positions.distances))
+        distances, is_later = positions.cache.get(
+            ("fire", self.rate.dtype), lambda: self._distances(positions.distances)
+        )
         return self._f(distances, is_later, before[:, :, None]).permute(0, 3, 1, 2)
 
     def _distances(self, signed: Tensor) -> tuple[Tensor, Tensor]:

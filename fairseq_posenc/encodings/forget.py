@@ -48,28 +48,29 @@ class Forget(PositionEncoding):
         log_gates = F.logsigmoid(logits.to(at_least_single(x.dtype)))
         return log_gates.unflatten(-1, (-1, self.num_heads)).permute(1, 3, 0, 2)
 
-    def sums(self, positions: Positions) -> list[tuple[Tensor, Tensor]]:
+    def sums(self, positions: Positions, log_gates: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each side, the sums of log gates up to each query, (B, H, T), and up to each key, (B, H, S)."""
-        log_gates = positions.from_input
-        assert log_gates is not None, "attention calls read_layer first"
         if positions.padding_mask is not None:
             log_gates = log_gates.masked_fill(positions.padding_mask[:, None, :, None], 0)
         first, end = positions.first, positions.first + positions.queries
-        return [(of_keys[:, :, first:end], of_keys) for of_keys in log_gates.cumsum(2).unbind(-1)]
+        return [(up_to_keys[:, :, first:end], up_to_keys) for up_to_keys in log_gates.cumsum(2).unbind(-1)]
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        left, *right = (of_queries[..., None] - of_keys[..., None, :] for of_queries, of_keys in self.sums(positions))
+    def bias(self, q: Tensor, k: Tensor, positions: Positions, from_input: Tensor) -> Tensor:  # type: ignore[override]
+        sums = self.sums(positions, from_input)
+        left, *right = (up_to_queries[..., None] - up_to_keys[..., None, :] for up_to_queries, up_to_keys in sums)
         bias = left.tril(positions.first) - right[0].triu(positions.first) if right else left
         return converted(bias, q.dtype)
 
-    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
-        of_queries, of_keys = zip(*self.sums(positions), strict=True)
+    def score_mod(  # type: ignore[override]
+        self, q: Tensor, k: Tensor, positions: Positions, from_input: Tensor
+    ) -> ScoreMod:
+        up_to_queries, up_to_keys = zip(*self.sums(positions, from_input), strict=True)
         first = positions.first
 
         def add_sum(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            added = of_queries[0][b, h, i] - of_keys[0][b, h, j]
+            added = up_to_queries[0][b, h, i] - up_to_keys[0][b, h, j]
             if self.bidirectional:
-                added = torch.where(j <= i + first, added, of_keys[1][b, h, j] - of_queries[1][b, h, i])
+                added = torch.where(j <= i + first, added, up_to_keys[1][b, h, j] - up_to_queries[1][b, h, i])
             return score + added.to(score.dtype)
 
         return add_sum

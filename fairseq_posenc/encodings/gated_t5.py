@@ -50,7 +50,7 @@ class GatedT5(T5):
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         # The key is the parameter, which layers may share: they then expand it once.
-        by_distance = positions.cached(
+        by_distance = positions.cache.get(
             self.relative_bias, lambda: positions.by_distance(self.of_distances(positions).to(q.dtype)), learned=True
         )
         return self.gate(q) * by_distance

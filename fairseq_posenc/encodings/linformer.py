@@ -111,5 +111,5 @@ class DietAbsLin(_LengthProjecting):
             return self.query_positions[:, : positions.extent[0]] @ self.key_positions.transpose(1, 2)
 
         # (H or 1, positions, projection_length)
-        matrix = positions.cached(self.query_positions, product, learned=True).to(q.dtype)
+        matrix = positions.cache.get(self.query_positions, product, learned=True).to(q.dtype)
         return matrix[:, positions.query_positions].transpose(0, 1)  # (B or 1, H or 1, T, projection_length)

@@ -43,17 +43,17 @@ class Pope(PositionEncoding):
         self.phases = nn.Parameter(torch.zeros(num_heads, head_dim))
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        if positions.generation is not None:
+        if positions.cache.generation is not None:
             return F.softplus(q), F.softplus(k), v  # without phases, which would double the width of the cache
         precise = at_least_single(q.dtype)
         of_q, of_k = self._with_phases(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
         return of_q.to(q.dtype), of_k.to(k.dtype), v
 
     def needs_logits(self, positions: Positions | None = None) -> bool:
-        return positions is not None and positions.generation is not None
+        return positions is not None and positions.cache.generation is not None
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        if positions.generation is not None:
+        if positions.cache.generation is not None:
             q, k = self._recalled(q, k, positions)
         return super().content(q, k, positions)
 
@@ -62,8 +62,8 @@ class Pope(PositionEncoding):
         # With one query, the phases amount to a real factor for each distance, so q and k keep width d.
         if positions.queries > 1 or positions.given is not None:
             return self._with_phases(q, k, positions)
-        factors = positions.cached_for_generation(
-            self, lambda keys: self._factors(Positions(1, keys, device=q.device)).to(q.dtype)
+        factors = positions.cache.get_for_generation(
+            self, positions.keys, lambda keys: self._factors(Positions(1, keys, device=q.device)).to(q.dtype)
         )
         return q, k * factors[:, factors.size(1) - positions.keys :]
 

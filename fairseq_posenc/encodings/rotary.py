@@ -98,7 +98,7 @@ class Rotary(PositionEncoding):
         precise = at_least_single(q.dtype)
         # xPos's factors fit float16 for twice as many positions if they are counted from the middle, as the authors do.
         # Cached keys must stay valid while the sentence grows.
-        origin = positions.keys // 2 if q.dtype == torch.float16 and positions.generation is None else 0
+        origin = positions.keys // 2 if q.dtype == torch.float16 and positions.cache.generation is None else 0
 
         def find(direction: int) -> tuple[Tensor, Tensor]:
             key = ("rotary", self.rotary_dim, self.scaled_base, self.rotary_linear_scale, direction, origin, precise)

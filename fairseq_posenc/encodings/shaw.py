@@ -3,13 +3,10 @@
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
-from ..masks import Masks
 from ..positions import Positions
-from .contract.base import weights
 from .contract.options import CLIPPING_DISTANCE, option, parse_bool
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
@@ -43,35 +40,26 @@ class Shaw(ClippedEncoding):
         shape = self.table_shape(head_dim)
         self.relative_keys = nn.Parameter(torch.empty(shape)) if self.has_keys else None
         self.relative_values = nn.Parameter(torch.empty(shape)) if self.has_values else None
+        needed = {"bias": self.has_keys, "context": self.has_values}
+        self.hooks = tuple(hook for hook in self.hooks if needed[hook])
         # tensor2tensor initializes each head's (2K + 1, d) by Xavier-uniform, shared or not.
         for table in self.parameters():
             for head in table:
                 nn.init.xavier_uniform_(head)
 
-    def needs_logits(self, positions: Positions | None = None) -> bool:
-        return self.relative_values is not None
-
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
-        if self.relative_keys is None:
-            return None
+    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+        assert self.relative_keys is not None, "only then is it a hook"
         clipped = self.clipped(positions)
-        return logits_of_queries(q, self.relative_keys[:, clipped.rows], clipped)
+        vectors = self.relative_keys[:, clipped.rows]  # (H or 1, rows, d)
+        return logits_of_queries(q, vectors, clipped)  # (B, H, T, S)
 
-    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
-        if self.relative_keys is None:
-            return None
-        by_row = per_head(q, self.relative_keys.transpose(-2, -1))
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
+        assert self.relative_keys is not None, "only then is it a hook"
+        by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, 2K + 1)
         return clipped_score_mod(by_row, positions, self.clipping_distance, self.clipping_distance)
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        if self.relative_values is None:
-            return super().attend(q, k, v, positions, masks, dropout)
-        found = weights(self, q, k, positions, masks).to(v.dtype)
-        dropped = F.dropout(found, dropout) if dropout > 0 else found
+    def context(self, weights: Tensor, positions: Positions) -> Tensor:
+        assert self.relative_values is not None, "only then is it a hook"
         clipped = self.clipped(positions)
-        of_values = weighted_sum(dropped, self.relative_values[:, clipped.rows], clipped)
-        output = dropped @ v  # last: a checkpoint that recomputes the weights then leaves this product out
-        output += of_values
-        return output, found
+        vectors = self.relative_values[:, clipped.rows]  # (H or 1, rows, d)
+        return weighted_sum(weights, vectors, clipped)  # (B, H, T, d)

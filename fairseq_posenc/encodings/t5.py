@@ -47,5 +47,5 @@ class T5(DistanceBias):
 
     def of_distances(self, positions: Positions) -> Tensor:
         key = "log buckets", self.num_buckets, self.max_distance, self.bidirectional
-        rows = positions.cached(key, lambda: by_clamped_distance(self.buckets, positions.span))
+        rows = positions.cache.get(key, lambda: by_clamped_distance(self.buckets, positions.span))
         return self.effective("relative_bias")[:, rows]

@@ -59,9 +59,9 @@ class TransformerXL(PositionEncoding):
         """Adds u to q, so that the content logits are (q_i + u) k_j."""
         return q if self.content_bias is None else q + self.content_bias.to(q.dtype)[:, None], k, v
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, positions: Positions, prepared: tuple[Tensor, int] | None = None) -> Tensor:
         query = self._query_with(self.position_bias, q)
-        return shift_distances(per_head(query, self._vectors(q, positions).transpose(-2, -1)))
+        return shift_distances(per_head(query, self._vectors(q, positions, prepared).transpose(-2, -1)))
 
     def _query_with(self, bias: Tensor | None, q: Tensor) -> Tensor:
         """The scaled query with this bias instead of u."""
@@ -69,19 +69,19 @@ class TransformerXL(PositionEncoding):
             return q
         return q + (bias if self.content_bias is None else bias - self.content_bias).to(q.dtype)[:, None] * self.scaling
 
-    def _vectors(self, q: Tensor, positions: Positions) -> Tensor:
+    def _vectors(self, q: Tensor, positions: Positions, prepared: tuple[Tensor, int] | None) -> Tensor:
         """R_t W_R for all distances of ``positions.span``, (H, distances, d), cached for the generation."""
-        if positions.prepared is not None:
-            vectors, zero = positions.prepared
+        if prepared is not None:
+            vectors, zero = prepared
             start = zero - positions.index_of_zero
             return vectors[:, start : start + len(positions.span)]
-        if positions.generation is None or positions.queries > 1:
+        if positions.cache.generation is None or positions.queries > 1:
             return self._project(positions, q.dtype)
 
         def make(keys: int) -> Tensor:
             return self._project(Positions(1, keys, device=q.device), q.dtype)
 
-        cached = positions.cached_for_generation(self, make)
+        cached = positions.cache.get_for_generation(self, positions.keys, make)
         return cached[:, cached.size(1) - positions.keys :]
 
     def _project(self, positions: Positions, dtype: torch.dtype) -> Tensor:
@@ -97,7 +97,7 @@ def relative_sinusoids(positions: Positions, width: int, dtype: torch.dtype) -> 
         angles = -positions.span[:, None] * frequencies  # t = i - j, the negative distance
         return torch.cat([angles.sin(), angles.cos()], dim=1).to(dtype)
 
-    return positions.cached(("relative sinusoids", width, dtype), make)
+    return positions.cache.get(("relative sinusoids", width, dtype), make)
 
 
 @register_encoding("xlnet")
@@ -125,8 +125,8 @@ class XLNet(TransformerXL):
             if parameter is not None:
                 nn.init.normal_(parameter, std=0.02)
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-        bias = super().bias(q, k, positions)
+    def bias(self, q: Tensor, k: Tensor, positions: Positions, prepared: tuple[Tensor, int] | None = None) -> Tensor:
+        bias = super().bias(q, k, positions, prepared)
         if self.segment_vectors is None or self.segment_query_bias is None:
             return bias
         query = self._query_with(self.segment_query_bias, q)

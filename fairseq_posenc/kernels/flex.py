@@ -117,4 +117,4 @@ def _block_mask(q: Tensor, k: Tensor, positions: Positions, masks: Masks) -> Blo
             device=q.device,
         )
 
-    return positions.cached(("block mask", masks), make)
+    return positions.cache.get(("block mask", masks), make)

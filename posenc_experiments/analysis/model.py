@@ -115,7 +115,7 @@ def add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, k
     seen = torch.ones(shape[2:], dtype=torch.bool).expand(shape[0], 1, *shape[2:])
     if observed.forbidden is not None:
         seen = (~observed.forbidden).expand(shape[0], 1, *shape[2:])
-    tensors = [tensor.cpu() for tensor in (observed.shares, observed.logits, observed.plain, seen)]
+    tensors = [tensor.cpu() for tensor in (observed.shares, observed.logits, observed.content, seen)]
     keys = keys.cpu() if layer.keys_are_words else torch.ones(shape[0], shape[3], dtype=torch.bool)
     for of_queries, of_keys, sentence in zip(queries.cpu(), keys, zip(*tensors, strict=True), strict=True):
         shares, logits, plain, visible = (tensor[:, of_queries][:, :, of_keys] for tensor in sentence)

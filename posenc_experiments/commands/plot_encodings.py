@@ -20,10 +20,9 @@ import torch
 from fairseq.modules import PositionalEmbedding
 from torch import Tensor
 
-from fairseq_posenc.attention.observing import with_and_without_positions
+from fairseq_posenc.attention.inputs import AttentionInputs
+from fairseq_posenc.attention.observing import content_logits
 from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding, find_encoding
-from fairseq_posenc.encodings.contract.base import overrides
-from fairseq_posenc.masks import Masks
 from fairseq_posenc.positions import Positions
 from posenc_experiments.base.files import atomic_path, require_directory
 
@@ -77,35 +76,31 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
     positions = Positions(length, length)
     title = "logits with positions less logits without"
     words = 5 * torch.randn(1, length, HEADS * WIDTH, dtype=torch.float64)
-    read = encoding.read_layer(words, None)
-    if read is not None:
-        positions = positions.with_input(read)
-        title += ", the layer's input being random vectors"
-    found = []
+    panels = []
     q, k, v = torch.ones(3, 1, HEADS, length, WIDTH, dtype=torch.float64)
     with torch.no_grad():
-        logits, plain = with_and_without_positions(encoding, q, k, v, positions)
+        inputs = AttentionInputs.from_projected(encoding, q, k, v, positions, None, 0.0, words, None)
+        if inputs.from_input is not None:
+            title += ", the layer's input being random vectors"
+        effect = (inputs.logits() - content_logits(inputs, q, k))[0]
         if encoding.facts.projects_length:
             one_hot = torch.eye(length, WIDTH, dtype=torch.float64).expand_as(k)
             _, keys, values = encoding.transform(q, one_hot, one_hot, positions)
             mixtures = torch.stack([keys[0, 0, :, :length], values[0, 0, :, :length]])
             shares = "share of each key and value in each mixture"
-            found.append(Panels(shares, ["keys (E)", "values (F)"], mixtures, "mixture c", "key j"))
-        if overrides(encoding, "attend"):
+            panels.append(Panels(shares, ["keys (E)", "values (F)"], mixtures, "mixture c", "key j"))
+        if "context" in encoding.hooks:
             middle = length // 2
-            only = Masks(None, ~torch.eye(length, dtype=torch.bool)[:, None, None], q.dtype)  # sentence s: key s
-            one, nothing = q.expand(length, -1, -1, -1), v.new_zeros(length, *v.shape[1:])
-            added = encoding.attend(one, one, nothing, positions, only)[0]  # (S, H, T, d)
-            if added.any():
-                vectors = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
-                found.append(Panels(vectors, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
+            one_hot = torch.eye(length, dtype=torch.float64)[:, None, None, :]  # sentence s attends to key s
+            added = encoding.context(one_hot.expand(-1, HEADS, length, -1), positions)  # (S, H, T, d)
+            vectors = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
+            panels.append(Panels(vectors, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
         if encoding.facts.input_positions != "none":
-            found += input_panels(encoding.facts.input_positions)
-    effect = (logits - plain)[0]
-    if effect.abs().max() > 1e-12 or not found:
+            panels += input_panels(encoding.facts.input_positions)
+    if effect.abs().max() > 1e-12 or not panels:
         columns = "mixture c" if encoding.facts.projects_length else "key j"
-        found.insert(0, Panels(title, *by_head(effect), "query i", columns))
-    return found
+        panels.insert(0, Panels(title, *by_head(effect), "query i", columns))
+    return panels
 
 
 def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:

@@ -11,7 +11,7 @@ from torch.nn.attention import flex_attention as torch_flex
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.backends import check_backend
-from fairseq_posenc.attention.module import PositionAttention
+from fairseq_posenc.attention.module import PositionAttention, StackPositions, use_positions
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.kernels import flex as flex_kernel
 from fairseq_posenc.positions import Positions
@@ -233,5 +233,6 @@ def test_decoding_without_positions_in_attention_equals_stock_bitwise():
     states: list[dict] = [{}, {}]
     for step in range(15):  # with few keys, other encodings' softmax rounds in another way
         x = torch.randn(1, 6, 32)
-        outputs = [m(x, x, x, incremental_state=s)[0] for m, s in zip((stock, own), states, strict=True)]
+        with use_positions(StackPositions(Positions(1, step + 1))):
+            outputs = [m(x, x, x, incremental_state=s)[0] for m, s in zip((stock, own), states, strict=True)]
         assert torch.equal(*outputs), step

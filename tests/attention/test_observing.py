@@ -5,7 +5,6 @@ import torch
 
 from fairseq_posenc.attention.observing import attentions, observing
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.encodings.contract.base import overrides
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 
 #: with padding on either side, and long enough for the band of near distances to end
@@ -49,7 +48,7 @@ def test_weights_are_those_of_attention(name, flags):
         assert torch.allclose(seen[place].weights, weights.transpose(0, 1).double(), atol=precision), place
         if place[0] == "decoder":
             assert seen[place].forbidden.squeeze().equal(torch.ones(weights.shape[-2:]).triu(1).bool())
-        adds = not seen[place].logits.equal(seen[place].plain)
+        adds = not seen[place].logits.equal(seen[place].content)
         stock_cross = place[0] == "cross" and "--cross-attention-positions" not in flags
         assert adds == (not stock_cross and knows_positions(modules[place].position_encoding)), place
 
@@ -57,7 +56,7 @@ def test_weights_are_those_of_attention(name, flags):
 def knows_positions(encoding):
     """Whether an encoding adds something to logits; a projection of the length alone does not."""
     hooks = ("bias", "content") if encoding.facts.projects_length else ("bias", "content", "transform")
-    return encoding.segments is not None or any(overrides(encoding, hook) for hook in hooks)
+    return encoding.segments is not None or any(hook in encoding.hooks for hook in hooks)
 
 
 def test_steps_of_a_generation_are_not_seen():

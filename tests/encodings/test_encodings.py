@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
+from fairseq_posenc.caches import Cache
 from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, register_encoding
 from fairseq_posenc.encodings.contract.options import option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
@@ -97,7 +98,7 @@ def test_incremental_decoding_equals_the_full_causal_pass(name, options):
         for t in (queries, 3, 6, length // 2, length):
             step = q[:, :, t - queries : t], k[:, :, :t], v[:, :, :t]
             attn_mask = mask[t - queries : t, :t] if queries > 1 else None
-            for positions in (None, Positions(queries, t, generation=generation)):
+            for positions in (None, Positions(queries, t, cache=Cache(generation=generation))):
                 output, _ = attend(*step, encoding, attn_mask=attn_mask, positions=positions)
                 torch.testing.assert_close(output, full[:, :, t - queries : t], rtol=0, atol=1e-12)
 
@@ -238,7 +239,7 @@ def test_cross_attention_equals_the_naive_reference(name, options, left):
     assert_equal_where_defined(attend(q, k, v, encoding, source_mask, positions=positions)[0], expected)
     generation = {}
     for t in range(LENGTH):
-        target = Positions(1, t + 1, segments=target_segments[:, : t + 1], generation=generation)
+        target = Positions(1, t + 1, segments=target_segments[:, : t + 1], cache=Cache(generation=generation))
         step = CrossPositions(target, source_mask, source_segments)
         output, _ = attend(q[:, :, t : t + 1], k, v, encoding, source_mask, positions=step)
         assert_equal_where_defined(output, expected[:, :, t : t + 1])
@@ -349,7 +350,7 @@ def test_inputs_that_do_not_fit_are_refused():
         encoding = build_encoding(name, HEADS, DIM)
         with pytest.raises(ValueError, match=r"6 queries and 6 keys.* q has 1"):
             attend(q[:, :, -1:], k, v, encoding, positions=whole)
-        with pytest.raises(ValueError, match=r"positions .* padding"):
+        with pytest.raises(ValueError, match="key_padding_mask is not the padding mask of the positions"):
             attend(q, k, v, encoding, mask, positions=whole)
     with pytest.raises(ValueError, match="rotary does not support cross-attention"):
         attend(q, k, v, build_encoding("rotary", HEADS, DIM), mask, positions=CrossPositions(whole, mask))
@@ -422,7 +423,7 @@ def test_registry_refuses_duplicate_names_and_other_classes():
         ("shaw", PositionEncoding, "'shaw' is already registered, by Shaw"),
         ("new", torch.nn.Linear, "must derive from PositionEncoding"),
         ("new", Own, "'clipping_distance' of 'new' is defined differently by 'deberta'"),
-        ("new", Crossing, "Crossing supports cross-attention, so it must not override transform"),
+        ("new", Crossing, "Crossing supports cross-attention, so it must not have the hook transform"),
     ):
         with pytest.raises(ValueError, match=message):
             register_encoding(name)(cls)

@@ -58,7 +58,7 @@ def test_a_model_gives_its_layers_input_and_analyses_see_the_gates():
     _, expected = naive_attention(attention.position_encoding, x, x, x, padding)
     real = ~padding[:, None, :, None].expand_as(seen[0].weights)
     torch.testing.assert_close(seen[0].weights[real], torch.from_numpy(expected)[real], rtol=0, atol=1e-10)
-    assert not torch.allclose(seen[0].logits[real], seen[0].plain[real])
+    assert not torch.allclose(seen[0].logits[real], seen[0].content[real])
 
 
 def test_gates_are_summed_in_single_precision():

@@ -1,18 +1,16 @@
-"""The contract of a position encoding, and the parts that its default attention is made of."""
+"""The contract of a position encoding: the hooks that attention calls, and what other parts read about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ...kernels.flex import ScoreMod, dense_score_mod
-from ...kernels.learned_bias import softmax
-from ...masks import Masks, four_dimensions
+from ...masks import four_dimensions
 from ...positions import Positions
 from .gain import LearnedScalars
 from .options import SHARED_BY_LAYERS, Option
@@ -25,6 +23,8 @@ ADDED = ("segments.", "urpe.")
 Projection = Callable[[Tensor], Tensor]
 #: those to queries and to keys
 Projections = tuple[Projection, Projection]
+#: the places where position information can enter attention, each a method of the encoding
+Hook = Literal["read_layer", "transform", "bias", "content", "context"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Facts:
             "integers", positions that are rows of a table; or "reals", positions of any value. Decides which
             --position-augmentation is defined.
         supports_cross_attention: whether it supports cross-attention, where a distance is the source position minus
-            the target position; it then overrides neither ``transform`` nor ``read_layer``, since the source's keys
-            and values are cached without them.
+            the target position; it then has neither ``transform`` nor ``read_layer`` among its hooks, since the
+            source's keys and values are cached without them.
         projects_length: whether ``transform`` changes the number of keys. It must then exclude padding, since masks of
             the original keys no longer apply.
         in_decoder: name of the encoding that replaces it in a decoder, if it has no causal form.
@@ -50,8 +50,8 @@ class Facts:
             clause that follows "has no meaning".
     """
 
-    input_positions: str = "none"
-    reads: str = "distances"
+    input_positions: Literal["none", "sinusoidal", "learned"] = "none"
+    reads: Literal["nothing", "distances", "integers", "reals"] = "distances"
     supports_cross_attention: bool = False
     projects_length: bool = False
     in_decoder: str | None = None
@@ -67,8 +67,8 @@ class PositionEncoding(LearnedScalars):
 
     Attention projects, splits heads, and caches keys and values. An encoding reads the padding from
     ``positions.padding_mask``; it needs the padding only if it mixes keys. To compute a value once, use
-    ``positions.cached`` (for one pass), ``prepare`` (for all blocks of queries) or ``positions.cached_for_generation``
-    (for all steps of a generation).
+    ``positions.cache.get`` (for one pass), ``prepare`` (for all blocks of queries) or
+    ``positions.cache.get_for_generation`` (for all steps of a generation).
 
     A subclass declares its options by :func:`.options.option`, takes them as keyword arguments and passes them to this
     constructor, which makes them attributes. A subclass with learned scalars in the logits lists them in ``scalars``
@@ -77,6 +77,8 @@ class PositionEncoding(LearnedScalars):
     behaviour.
     """
 
+    #: the hooks that attention calls: those that the class defines, less those that an instance's options do not need
+    hooks: tuple[Hook, ...] = ()
     #: what other parts read about it
     facts: ClassVar[Facts] = Facts()
     #: the encoding's options, those of its bases included, by the name of the constructor's keyword
@@ -90,6 +92,8 @@ class PositionEncoding(LearnedScalars):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        hooks: tuple[Hook, ...] = get_args(Hook)
+        cls.hooks = tuple(hook for hook in hooks if getattr(cls, hook) is not getattr(PositionEncoding, hook))
         cls.options = {}
         for base in reversed(cls.__bases__):
             cls.options |= getattr(base, "options", {})
@@ -134,9 +138,9 @@ class PositionEncoding(LearnedScalars):
         to attention, which lists them in its own ``parameters`` and ``state_dict`` and moves them to another device.
 
         Returns:
-            what is read of each token, (B, H, n, m), or None. Attention caches it like keys; the other hooks find that
-            of all keys in ``positions.from_input``, where the queries' part begins at ``positions.first``. Set padding
-            to zero before a sum over keys.
+            what is read of each token, (B, H, n, m), or None. Attention caches it like keys, and gives that of all keys
+            to ``bias`` and ``score_mod`` as the argument ``from_input``, where the queries' part begins at
+            ``positions.first``. Set padding to zero before a sum over keys.
         """
         return None
 
@@ -150,8 +154,8 @@ class PositionEncoding(LearnedScalars):
     def prepare(self, positions: Positions, dtype: torch.dtype) -> Any:
         """What ``bias`` reads from parameters for all queries at once; None if nothing is worth it.
 
-        Called once for a pass that goes by blocks of queries, so that no block computes it again. In a block, ``bias``
-        finds it in ``positions.prepared``, which is None elsewhere.
+        Called once for a pass that goes by blocks of queries, so that no block computes it again. A block gives it to
+        ``bias`` as the argument ``prepared``.
         """
         return None
 
@@ -165,7 +169,7 @@ class PositionEncoding(LearnedScalars):
         By default it reads from ``bias``, which takes memory for each pair of query and key; override it to save that
         memory.
         """
-        bias = self.bias(q, k, positions) if overrides(self, "bias") else None
+        bias = self.bias(q, k, positions)
         return None if bias is None else dense_score_mod(four_dimensions(bias))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
@@ -175,98 +179,21 @@ class PositionEncoding(LearnedScalars):
     def needs_logits(self, positions: Positions | None = None) -> bool:
         """Whether a pass needs the logits or the weights, so that no fused kernel computes them.
 
-        An encoding that overrides ``content`` or ``attend`` for some options or passes only says so here.
-
         Args:
             positions: of the pass; None for a full pass.
         """
-        return overrides(self, "content") or overrides(self, "attend")
+        return "content" in self.hooks or "context" in self.hooks
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, positions: Positions, masks: Masks, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Computes attention from the logits; q is scaled.
+    def context(self, weights: Tensor, positions: Positions) -> Tensor:
+        """What is added to the weighted sum of the values, (B, H, T, d); weights (B, H, T, S) are after dropout."""
+        raise NotImplementedError
 
-        Override it for what no other hook does; :func:`weights` and the other functions of this file are its parts. It
-        must apply all masks, and add the bias of segments.
+    @property
+    def adds_bias(self) -> bool:
+        """Whether a bias may be added to the content logits."""
+        return self.segments is not None or "bias" in self.hooks
 
-        Args:
-            dropout: dropout probability of the weights.
-
-        Returns:
-            output (B, H, T, d), and the weights before dropout, (B, H, T, S).
-        """
-        found = weights(self, q, k, positions, masks).to(v.dtype)
-        return (F.dropout(found, dropout) if dropout > 0 else found) @ v, found
-
-
-def overrides(encoding: PositionEncoding | type[PositionEncoding], hook: str) -> bool:
-    """Whether a subclass overrides this method."""
-    cls = encoding if isinstance(encoding, type) else type(encoding)
-    return getattr(cls, hook) is not getattr(PositionEncoding, hook)
-
-
-def adds_bias(encoding: PositionEncoding) -> bool:
-    """Whether a bias may be added to the content logits."""
-    return encoding.segments is not None or overrides(encoding, "bias")
-
-
-def has_hooks(encoding: PositionEncoding | type[PositionEncoding]) -> bool:
-    """Whether an encoding changes attention by a hook."""
-    return any(overrides(encoding, hook) for hook in ("bias", "content", "attend", "transform"))
-
-
-def changes_attention(encoding: PositionEncoding) -> bool:
-    """Whether it changes attention at all; if not, the result must be bitwise equal to stock fairseq's."""
-    return has_hooks(encoding) or encoding.segments is not None or encoding.urpe is not None
-
-
-def masks_of(
-    encoding: PositionEncoding,
-    positions: Positions,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-    dtype: torch.dtype,
-) -> Masks:
-    """The masks of a pass, cached for it; without padding if ``transform`` has removed it from mixtures of keys."""
-    padding = None if encoding.facts.projects_length else key_padding_mask
-    return Masks.cached(positions, padding, attn_mask, dtype)
-
-
-def whole_bias(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
-    """The bias of the encoding plus that of segments, broadcastable to (B, H, T, S); q is scaled."""
-    if positions.prepared is not None and not encoding.facts.bias_by_blocks:
-        bias: Tensor = positions.prepared
-        return bias
-    found = encoding.bias(q, k, positions)
-    if encoding.segments is not None:
-        of_segments = encoding.segments(positions).to(q.dtype)
-        found = of_segments if found is None else found + of_segments
-    return None if found is None else four_dimensions(found)
-
-
-def logits(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
-    """The logits before masks, (B, H, T, S); q is scaled."""
-    bias = whole_bias(encoding, q, k, positions)
-    found = encoding.content(q, k, positions)
-    if bias is not None:
-        found += bias  # in place: from some hundred tokens on attention is bound by memory
-    return found
-
-
-#: number of keys below which PyTorch's softmax of rows is 3 to 5 times slower on a CPU than its softmax of columns
-SHORT = 16
-
-
-def normalized(encoding: PositionEncoding, masked_logits: Tensor, positions: Positions) -> Tensor:
-    """The weights of masked logits before dropout, in single precision at least."""
-    if masked_logits.size(-1) < SHORT and masked_logits.device.type == "cpu" and changes_attention(encoding):
-        found = softmax(masked_logits.permute(3, 0, 1, 2), dim=0).permute(1, 2, 3, 0).contiguous()
-    else:
-        found = softmax(masked_logits)
-    return found if encoding.urpe is None else found * encoding.urpe(positions).to(found.dtype)
-
-
-def weights(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Positions, masks: Masks) -> Tensor:
-    """The weights before dropout, (B, H, T, S), in single precision at least; q is scaled."""
-    return normalized(encoding, masks.applied_to(logits(encoding, q, k, positions)), positions)
+    @property
+    def changes_attention(self) -> bool:
+        """Whether it changes attention at all; if not, the result must be bitwise equal to stock fairseq's."""
+        return bool(self.hooks) or self.segments is not None or self.urpe is not None

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ...errors import FlagError
-from .base import PositionEncoding, overrides
+from .base import PositionEncoding
 from .gain import modules_with_scalars, resolve_gain, set_gain
 from .options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, parse_option, spelled
 from .segments import SegmentAttention
@@ -24,7 +24,7 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
 
     Raises:
         ValueError: the name is taken, the class is not a PositionEncoding, an option differs from another encoding's,
-            or the class overrides a hook that cross-attention does not call.
+            or the class has a hook that cross-attention does not call.
     """
 
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
@@ -39,9 +39,9 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
                         f"the option {option!r} of {name!r} is defined differently by {other.name!r}: use its Option, "
                         "since one flag has one meaning, or choose another name."
                     )
-        forbidden = [hook for hook in ("transform", "read_layer") if overrides(cls, hook)]
+        forbidden = [hook for hook in ("transform", "read_layer") if hook in cls.hooks]
         if cls.facts.supports_cross_attention and forbidden:
-            raise ValueError(f"{cls.__name__} supports cross-attention, so it must not override {forbidden[0]}.")
+            raise ValueError(f"{cls.__name__} supports cross-attention, so it must not have the hook {forbidden[0]}.")
         cls.name = name
         ENCODINGS[name] = cls
         return cls
@@ -133,7 +133,7 @@ def _add_segments(encoding: PositionEncoding, num_segments: int) -> None:
 
 def supports_urpe(cls: type[PositionEncoding]) -> bool:
     """Whether it adds a bias to the logits of single keys, so that it can be combined with URPE."""
-    return overrides(cls, "bias") and not cls.facts.projects_length
+    return "bias" in cls.hooks and not cls.facts.projects_length
 
 
 def has_scalars(encoding: PositionEncoding) -> bool:

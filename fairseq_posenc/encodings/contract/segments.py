@@ -32,5 +32,5 @@ class SegmentAttention(LearnedScalars):
             return i[:, :, None] * self.num_segments + j[:, None, :]
 
         return look_up(
-            self.effective("segment_bias").flatten(1), positions.cached(("segments", self.num_segments), pairs)
+            self.effective("segment_bias").flatten(1), positions.cache.get(("segments", self.num_segments), pairs)
         )

@@ -37,7 +37,7 @@ class ToeplitzFactors(LearnedScalars):
             rows, index, *_ = positions.clipped(FURTHEST, FURTHEST)
             return look_up(self.effective("factors")[:, rows], index)
 
-        return positions.cached(self, of_pairs, learned=True)
+        return positions.cache.get(self, of_pairs, learned=True)
 
     def by_distance(self, positions: Positions) -> Tensor:
         """The factors for all distances of ``positions.span``, (H, distances)."""

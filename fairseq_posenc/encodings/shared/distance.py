@@ -42,5 +42,5 @@ def cached_for_layers(encoding: PositionEncoding, positions: Positions, make: Ca
     """``make()``, cached for this pass if all layers share the encoding."""
     if encoding.shared_by_layers is not True:
         return make()
-    value: Tensor = positions.cached(encoding, make, learned=True)
+    value: Tensor = positions.cache.get(encoding, make, learned=True)
     return value

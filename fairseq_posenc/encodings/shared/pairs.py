@@ -28,8 +28,10 @@ class PairBias(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         extent = positions.extent
         check_length(self, max(extent), self.max_positions)
-        if positions.generation is None:
+        if positions.cache.generation is None:
             matrix = cached_for_layers(self, positions, lambda: self.matrix(*extent))
         else:
-            matrix = positions.cached_for_generation(self, lambda n: self.matrix(n, n), self.max_positions)
+            matrix = positions.cache.get_for_generation(
+                self, max(extent), lambda n: self.matrix(n, n), self.max_positions
+            )
         return positions.by_position(matrix.to(q.dtype))

@@ -20,10 +20,12 @@ def at_positions(
         make: makes the values (..., n, width) of positions (..., n).
     """
     if positions.given is not None:
-        table = positions.cached(key, lambda: make(positions.key_positions)[:, None])  # (B, 1, S, width)
+        table = positions.cache.get(key, lambda: make(positions.key_positions)[:, None])  # (B, 1, S, width)
     else:
         # Logits depend on distances only, so column indices serve as positions even with padding.
-        table = positions.cached_for_generation(key, lambda length: make(torch.arange(length, device=device)))
+        table = positions.cache.get_for_generation(
+            key, max(positions.extent), lambda length: make(torch.arange(length, device=device))
+        )
     of_queries = table[..., positions.first : positions.first + positions.queries, :]
     return of_queries, table[..., positions.keys - new_keys : positions.keys, :]
 

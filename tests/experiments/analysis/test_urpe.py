@@ -19,6 +19,6 @@ def test_analyses_see_the_share_of_each_key_in_the_multiplied_weights():
     by_hand = [[w.abs() / row.abs().sum() for w in row] for row in observed.weights[0, 1]]
     torch.testing.assert_close(observed.shares[0, 1], torch.tensor(by_hand, dtype=torch.float64))
     statistics = LayerStatistics(2)
-    statistics.add(observed.shares[0], observed.logits[0], observed.plain[0], torch.ones(5, 5, dtype=torch.bool))
+    statistics.add(observed.shares[0], observed.logits[0], observed.content[0], torch.ones(5, 5, dtype=torch.bool))
     entropy = sum(-w * w.log() for row in by_hand for w in row) / 5
     assert statistics.attention()["heads"][1]["entropy"] == pytest.approx(float(entropy))
