@@ -171,7 +171,7 @@ class PositionEncoder(TransformerEncoderBase):
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
         positions = self.settings.positions(src_tokens, self.padding_idx, src_tokens.size(1))
-        positions, for_target = self.settings.augmentation.of_source(positions, self.training)
+        positions, for_target = self.settings.augmentation.source_positions(positions, self.training)
         with use_positions(StackPositions(positions)):
             output = super().forward(src_tokens, *args, **kwargs)
         output["src_tokens"] = [src_tokens]  # for the decoder; fairseq reorders this entry with the beams
@@ -205,7 +205,7 @@ class PositionDecoder(TransformerDecoderBase):
         # A translation in training mode must not draw again in each of its steps.
         training = self.training and incremental_state is None
         augmentation = self.settings.augmentation
-        positions = augmentation.of_target(positions, training, encoder_out)
+        positions = augmentation.target_positions(positions, training, encoder_out)
         cross = None
         if encoder_out is not None:
             [source], [padding] = encoder_out["src_tokens"], encoder_out["encoder_padding_mask"]

@@ -84,10 +84,10 @@ class PositionLog(nn.Module):
         self._running.close()
         if not self._distances:
             return
-        found = self._distances | _norms(model)
+        statistics = self._distances | _norms(model)
         self._distances = {}
-        values = torch.stack([value.float() for value in found.values()]).tolist()  # waits for the GPU once
-        for name, value in zip(found, values, strict=True):
+        values = torch.stack([value.float() for value in statistics.values()]).tolist()  # waits for the GPU once
+        for name, value in zip(statistics, values, strict=True):
             self._latest[name] = float(f"{value:.4g}")
             # Not log_scalar: fairseq saves its meters in checkpoints, and prints None after it has reset them.
             metrics.log_derived(name, lambda _, name=name: self._latest[name], PRIORITY)
@@ -101,8 +101,8 @@ def _mean_distance(shares: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys: the real ones, (B, T) and (B, S).
     """
     distances = absolute_positions(~keys)[:, None, :] - absolute_positions(~queries)[:, :, None]
-    of_queries = attended_distance(shares, distances[:, None]).mean(1)
-    return (of_queries * queries).sum() / queries.sum()
+    by_query = attended_distance(shares, distances[:, None]).mean(1)
+    return (by_query * queries).sum() / queries.sum()
 
 
 @torch.no_grad()
@@ -115,5 +115,7 @@ def _norms(model: Any) -> dict[str, Tensor]:
     for stack, part in (("encoder", model.encoder), ("decoder", model.decoder)):
         if part.embed_positions is not None:
             encodings[part.embed_positions] = f"norm/{stack}.input"
-    found = {name: [value.float().flatten() for _, value in effective_parameters(m)] for m, name in encodings.items()}
-    return {name: torch.cat(values).norm() for name, values in found.items() if values}
+    parameters = {
+        name: [value.float().flatten() for _, value in effective_parameters(m)] for m, name in encodings.items()
+    }
+    return {name: torch.cat(values).norm() for name, values in parameters.items() if values}

@@ -37,15 +37,15 @@ from .errors import CheckpointError, FlagError
 from .input_positions import LearnedPositions
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
 from .live import log_positions
-from .signature import (
-    SIGNATURE,
+from .position_record import (
+    POSITION_RECORD,
     STACKS,
+    canonical_record,
     describe_positions,
-    encode_signature,
-    of_stack,
-    parse_signature,
-    read_signature,
+    encode_record,
+    parse_record,
     related_encodings,
+    stack_record,
 )
 
 logger = logging.getLogger(__name__)
@@ -74,13 +74,13 @@ class PositionMismatch(CheckpointError):
 class PositionTransformer(TransformerModel):
     """fairseq's Transformer with the position encoding of its architecture.
 
-    Parameters keep fairseq's names. The additional buffer ``position_version`` (see :mod:`.signature`) records the
-    encoding and its options, so that a model with different positions refuses the checkpoint.
+    Parameters keep fairseq's names. The additional buffer ``position_version`` (see :mod:`.position_record`) records
+    the encoding and its options, so that a model with different positions refuses the checkpoint.
     """
 
     def __init__(self, args: Any, encoder: PositionEncoder, decoder: PositionDecoder) -> None:
         super().__init__(args, encoder, decoder)
-        self.register_buffer(SIGNATURE, encode_signature(describe_positions(args)))
+        self.register_buffer(POSITION_RECORD, encode_record(describe_positions(args)))
         name_dropout_as_stock(self)
 
     @classmethod
@@ -128,21 +128,24 @@ class PositionTransformer(TransformerModel):
         """
         own = self.state_dict()
         state_dict = {key: value for key, value in state_dict.items() if key.rpartition(".")[2] not in COPIES}
-        theirs = state_dict.get(SIGNATURE)
+        theirs = state_dict.get(POSITION_RECORD)
         restores_average = theirs is None and not strict  # fairseq's EMA loads its own parameters this way
-        found = None if theirs is None else read_signature(theirs)
-        wanted = read_signature(own[SIGNATURE])
+        recorded = None if theirs is None else canonical_record(theirs)
+        wanted = canonical_record(own[POSITION_RECORD])
         starts_fine_tuning = _starts_fine_tuning.get() and not restores_average
         is_stock = theirs is None and json.loads(wanted) in STOCK
-        if found == wanted or (is_stock and not starts_fine_tuning):
-            state_dict = {**state_dict, SIGNATURE: own[SIGNATURE]}  # earlier versions wrote equivalent records
+        if recorded == wanted or (is_stock and not starts_fine_tuning):
+            state_dict = {
+                **state_dict,
+                POSITION_RECORD: own[POSITION_RECORD],
+            }  # earlier versions wrote equivalent records
         elif starts_fine_tuning:
-            trained_with = json.loads(found or "{}")
+            trained_with = json.loads(recorded or "{}")
             state_dict = self._with_own_gain(state_dict, trained_with)
             state_dict = self._with_own_positions(state_dict, trained_with, own)
         elif not restores_average:
             raise PositionMismatch(
-                f"The checkpoint was trained with other positions ({found or 'stock fairseq'}) than this model has "
+                f"The checkpoint was trained with other positions ({recorded or 'stock fairseq'}) than this model has "
                 f"({wanted}): use the flags of that training, or start from it with --finetune-from-model in a new "
                 "--save-dir."
             )
@@ -150,7 +153,7 @@ class PositionTransformer(TransformerModel):
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
         """``state_dict`` with learned scalars rescaled from the checkpoint's --bias-gain to this model's."""
-        gains = {stack: of_stack(trained_with, stack) for stack in STACKS.values()}
+        gains = {stack: stack_record(trained_with, stack) for stack in STACKS.values()}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
             recorded_as = "input_gain" if isinstance(module, LearnedPositions) else "bias_gain"
@@ -170,9 +173,9 @@ class PositionTransformer(TransformerModel):
         same meaning: their encodings are the same, or one extends the other. The model's other position parameters are
         added with their initial values, the checkpoint's others are removed.
         """
-        records = trained_with, parse_signature(own[SIGNATURE])
+        records = trained_with, parse_record(own[POSITION_RECORD])
         related = {
-            stack: related_encodings(*(of_stack(record, stack) for record in records)) for stack in STACKS.values()
+            stack: related_encodings(*(stack_record(record, stack) for record in records)) for stack in STACKS.values()
         }
 
         def positional(name: str) -> bool:
@@ -190,7 +193,7 @@ class PositionTransformer(TransformerModel):
         }
         logger.info("fine-tuning: fresh position parameters: %s", ", ".join(sorted(fresh)) or "none")
         taken = {name: tensor for name, tensor in state_dict.items() if name in own or not positional(name)}
-        return {**taken, **fresh, SIGNATURE: own[SIGNATURE]}
+        return {**taken, **fresh, POSITION_RECORD: own[POSITION_RECORD]}
 
 
 def _with_input_positions(cfg: Any, side: str) -> Any:
@@ -232,13 +235,13 @@ def _fuses_cross_attention(cfg: Any) -> bool:
 def _layer_encodings(cfg: Any, side: str, max_positions: int, bidirectional: bool) -> LayerEncodings:
     """The encodings for the layers of a stack."""
     name, stack = encoding_of(cfg, side), cfg.encoder if side == "source" else cfg.decoder
-    of_place = {"max_positions": max_positions, "bidirectional": bidirectional}
-    options = {option: value for option, value in of_place.items() if option in find_encoding(name).options}
+    by_place = {"max_positions": max_positions, "bidirectional": bidirectional}
+    options = {option: value for option, value in by_place.items() if option in find_encoding(name).options}
     head_dim = stack.embed_dim // stack.attention_heads
     return LayerEncodings(partial(_make_encoding, cfg, name, stack.attention_heads, head_dim, **options))
 
 
-def _make_encoding(cfg: Any, name: str, num_heads: int, head_dim: int, **of_place: Any) -> PositionEncoding:
+def _make_encoding(cfg: Any, name: str, num_heads: int, head_dim: int, **by_place: Any) -> PositionEncoding:
     """Builds an encoding for one layer.
 
     Raises:
@@ -247,7 +250,7 @@ def _make_encoding(cfg: Any, name: str, num_heads: int, head_dim: int, **of_plac
     num_segments = None if cfg.segment_separator is None else cfg.num_segments
     # --urpe and --bias-gain may be meant for the other stack only.
     urpe = bool(cfg.urpe) and supports_urpe(find_encoding(name))
-    options = of_place | typed_options(cfg, name)
+    options = by_place | typed_options(cfg, name)
     encoding = build_encoding(name, num_heads, head_dim, num_segments, urpe=urpe, **options)
     if encoding.needs_segments and num_segments is None:
         raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")

@@ -52,7 +52,7 @@ def log_probabilities(
     Returns:
         (length,) for each target.
     """
-    found: dict[int, np.ndarray] = {}
+    by_target: dict[int, np.ndarray] = {}
     pad, eos = trained.target.pad(), trained.target.eos()
     for numbers in tqdm(list(batches(sources, targets)), unit="batch", leave=False, disable=None):
         chosen = [targets[number] for number in numbers]
@@ -72,5 +72,5 @@ def log_probabilities(
         output[0][..., list(suppressed)] = float("-inf")
         scores = trained.model.get_normalized_probs(output, log_probs=True).gather(2, wanted[:, :, None])[:, :, 0]
         for number, row, target in zip(numbers, scores.cpu(), chosen, strict=True):
-            found[number] = row[: len(target)].numpy()
-    return [found[number] for number in range(len(targets))]
+            by_target[number] = row[: len(target)].numpy()
+    return [by_target[number] for number in range(len(targets))]

@@ -95,7 +95,7 @@ def test_shift_adds_one_number_to_each_sentence_uniform_in_0_to_k():
     shift, base = Shift(3, table=None), Positions(7, 7, LEFT).key_positions
     counts = torch.zeros(4)
     for _ in range(400):
-        moved, _ = shift.of_source(Positions(7, 7, LEFT), training=True)
+        moved, _ = shift.source_positions(Positions(7, 7, LEFT), training=True)
         k = moved.key_positions - base
         assert (k == k[:, :1]).all()
         counts += k[:, 0].bincount(minlength=4)
@@ -107,7 +107,7 @@ def test_shift_adds_one_number_to_each_sentence_uniform_in_0_to_k():
 def test_a_shift_ends_where_the_table_ends(keys, most):
     torch.manual_seed(1)
     mask = torch.zeros(100, keys, dtype=torch.bool)
-    moved = Shift(3, table=10).of_target(Positions(keys, keys, mask), True, None)
+    moved = Shift(3, table=10).target_positions(Positions(keys, keys, mask), True, None)
     assert moved.key_positions[:, 0].unique().tolist() == list(range(most + 1))
     assert moved.extent == (keys + most, keys + most)
 
@@ -116,7 +116,7 @@ def test_random_draws_an_ordered_subset_for_each_sentence():
     torch.manual_seed(1)
     counts = torch.zeros(20)
     for _ in range(200):
-        moved, _ = Random(20, table=None).of_source(Positions(7, 7, LEFT), training=True)
+        moved, _ = Random(20, table=None).source_positions(Positions(7, 7, LEFT), training=True)
         for row, padding in zip(moved.key_positions, LEFT, strict=True):
             real = row[~padding]
             assert (real.diff() > 0).all()
@@ -133,7 +133,7 @@ def test_random_positions_of_a_target_do_not_tell_its_length(training):
     for length in (1, 5, 30):
         torch.manual_seed(1)
         positions = Positions(length, length, torch.zeros(2, length, dtype=torch.bool))
-        found.append(Random(40, table=None).of_target(positions, training, encoded).key_positions)
+        found.append(Random(40, table=None).target_positions(positions, training, encoded).key_positions)
     for shorter, longer in pairwise(found):
         assert torch.equal(shorter, longer[:, : shorter.size(1)])
         assert (longer.diff() > 0).all()
@@ -144,7 +144,7 @@ def test_cape_moves_within_its_limits():
     torch.manual_seed(1)
     mask = torch.zeros(500, 6, dtype=torch.bool)
     mode = Cape(global_shift=5, local_shift=0, scale=1.5)
-    source, _ = mode.of_source(Positions(6, 6, mask), training=True)
+    source, _ = mode.source_positions(Positions(6, 6, mask), training=True)
     scale = source.key_positions[:, 1] - source.key_positions[:, 0]
     shift = source.key_positions[:, 0] / scale
     assert 1 / 1.5 < scale.min() < 0.7
@@ -153,8 +153,8 @@ def test_cape_moves_within_its_limits():
     assert 4.9 < shift.max() < 5
     assert scale.log().mean().abs() < 0.03
     local = Cape(global_shift=0, local_shift=0.25, scale=1)
-    source, shared = local.of_source(Positions(6, 6, mask), training=True)
-    target = local.of_target(Positions(6, 6, mask), True, shared)
+    source, shared = local.source_positions(Positions(6, 6, mask), training=True)
+    target = local.target_positions(Positions(6, 6, mask), True, shared)
     for moved in (source, target):
         away = moved.key_positions - torch.arange(6)
         assert 0.24 < away.abs().max() < 0.25

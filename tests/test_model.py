@@ -20,8 +20,8 @@ from fairseq_posenc.compat import COPIES
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.model import PositionMismatch, PositionTransformer, fine_tuning
+from fairseq_posenc.position_record import POSITION_RECORD, parse_record
 from fairseq_posenc.positions import Positions
-from fairseq_posenc.signature import SIGNATURE, parse_signature
 from tests.models import (
     batch,
     build_model,
@@ -364,7 +364,7 @@ def test_stock_checkpoint_fine_tunes_into_every_encoding(name):
     for key, tensor in ours.state_dict().items():
         if key.endswith("_float_tensor"):  # a buffer of fairseq 0.12.2 that is never filled
             continue
-        is_new = "position_encoding" in key or key == SIGNATURE or key not in stock
+        is_new = "position_encoding" in key or key == POSITION_RECORD or key not in stock
         assert torch.equal(tensor, before[key] if is_new else stock[key]), key
         assert not is_new or "position" in key
 
@@ -463,7 +463,7 @@ WIDE = ("--encoder-embed-dim", "36", "--encoder-attention-heads", "4")
 def test_a_checkpoint_records_the_encoding_and_options_that_are_not_at_their_defaults(name, flags, recorded):
     """Gains as numbers in each stack where they act: the root of a head's width, or of the embeddings' for auto."""
     model = build_model(f"transformer_{name}_tiny", *flags)
-    assert parse_signature(model.position_version) == {"encoding": name, **recorded}
+    assert parse_record(model.position_version) == {"encoding": name, **recorded}
 
 
 RANDOM = ("--position-augmentation", "random")
@@ -525,7 +525,7 @@ def test_encoder_and_decoder_may_have_different_encodings_each_with_its_own_defa
     shaw, t5 = model.encoder.layers[0].self_attn.position_encoding, model.decoder.layers[0].self_attn.position_encoding
     between = model.decoder.layers[0].encoder_attn.position_encoding
     assert (shaw.clipping_distance, t5.bidirectional, between.bidirectional) == (16, False, True)
-    assert parse_signature(model.position_version) == {
+    assert parse_record(model.position_version) == {
         "encoding": "shaw",
         "position_sharing": "head",
         "target": {"encoding": "t5", "position_sharing": "head"},

@@ -119,12 +119,12 @@ def _observe(module: MultiheadAttention, call: Mapping[str, Any]) -> Observed:
     else:
         encoding = NoPositions(module.num_heads, module.head_dim)
     query = call["query"]
-    of_query, of_key = (partial(_projected, by=by) for by in (module.q_proj, module.k_proj))
-    q = split_heads(of_query(query), module.num_heads)
-    k = split_heads(of_key(query if module.self_attention else call["key"]), module.num_heads)
+    project_query, project_key = (partial(_projected, by=by) for by in (module.q_proj, module.k_proj))
+    q = split_heads(project_query(query), module.num_heads)
+    k = split_heads(project_key(query if module.self_attention else call["key"]), module.num_heads)
     positions = positions.with_cache(positions.cache.for_observer())
     inputs = AttentionInputs.from_projected(
-        encoding, q, k, k, positions, call.get("attn_mask"), 0.0, query.transpose(0, 1), (of_query, of_key)
+        encoding, q, k, k, positions, call.get("attn_mask"), 0.0, query.transpose(0, 1), (project_query, project_key)
     )
     logits = inputs.logits()
     weights = inputs.weights(logits.clone())

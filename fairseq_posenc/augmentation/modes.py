@@ -28,11 +28,11 @@ class Augmentation:
     #: whether positions differ from 0, 1, 2, ... at evaluation too
     at_evaluation = False
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         """The positions of the source, and what the encoder adds to its output for the target."""
         return positions, {}
 
-    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         """The positions of the target, given the encoder's output; None without an encoder."""
         return positions
 
@@ -44,12 +44,12 @@ class FixedShift(Augmentation):
         self.source_shift = k
         self.after = after
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
-        positions, more = self.after.of_source(positions, training)
+    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+        positions, more = self.after.source_positions(positions, training)
         return shifted_positions(positions, self.source_shift, self.source_shift), more
 
-    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
-        return self.after.of_target(positions, training, encoded)
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
+        return self.after.target_positions(positions, training, encoded)
 
 
 class Shift(Augmentation):
@@ -68,10 +68,10 @@ class Shift(Augmentation):
         self.most = most
         self.table = table
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
-        return self.of_target(positions, training), {}
+    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+        return self.target_positions(positions, training), {}
 
-    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
         if not training:
             return positions
         most = self.most if self.table is None else max(0, min(self.most, self.table - positions.keys))
@@ -109,10 +109,10 @@ class Random(Augmentation):
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
         self._ranks = torch.randperm(range_, generator=generator)[None]
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         return self._draw(positions, training, positions.lengths[:, 0].expand(positions.batch)), {}
 
-    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         if encoded is None:
             raise FlagError("--position-augmentation random needs the length of the source: use another mode.")
         lengths = (~encoded["encoder_padding_mask"][0]).sum(1)
@@ -158,13 +158,13 @@ class Cape(Augmentation):
         self.local_shift = local_shift
         self.scale = scale
 
-    def of_source(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         if not training:
             return positions, {}
         drawn = symmetric(positions, 2)
         return self._move(positions, drawn), {SHARED_DRAW: [drawn]}
 
-    def of_target(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         if not training:
             return positions
         # An encoder in evaluation mode, as a frozen one is, has drawn nothing.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import CheckpointError, brief, few
-from ..signature import SIGNATURE, read_signature
+from ..position_record import POSITION_RECORD, canonical_record
 from .loading import StrPath, check_finite, load_checkpoint
 from .training import differences, training_settings
 
@@ -132,8 +132,8 @@ def _kinds(model: Mapping[str, Any]) -> dict[str, str]:
     kinds = {}
     for name, value in model.items():
         kind = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
-        if name == SIGNATURE:
-            kind = read_signature(value)  # those of old versions may be longer
+        if name == POSITION_RECORD:
+            kind = canonical_record(value)  # those of old versions may be longer
         elif not value.is_floating_point():
             kind += f" {value.tolist()}"
         kinds[name] = kind

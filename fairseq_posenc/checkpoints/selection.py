@@ -27,8 +27,8 @@ def last_checkpoints(directory: StrPath, n: int, unit: str, *, up_to: int | None
     if not directory.is_dir():
         raise CheckpointError(f"{directory} is not a directory; name the --save-dir of fairseq-train.")
     # Other files are copies (checkpoint_best.pt, checkpoint_last.pt) or checkpoints of the other kind.
-    found = ((re.fullmatch(_NAMES[unit], path.name), path) for path in directory.iterdir())
-    numbered = sorted((int(match[1]), path) for match, path in found if match)
+    matches = ((re.fullmatch(_NAMES[unit], path.name), path) for path in directory.iterdir())
+    numbered = sorted((int(match[1]), path) for match, path in matches if match)
     chosen = [(number, path) for number, path in numbered if up_to is None or number <= up_to]
     if len(chosen) < n:
         bound = "" if up_to is None else f" up to {unit} {up_to}"

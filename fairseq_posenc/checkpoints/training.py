@@ -16,7 +16,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from ..arguments import plugin_flags
 from ..augmentation import choice as augmentation
 from ..hardware import PRECISIONS, is_hardware
-from ..signature import SIGNATURE
+from ..position_record import POSITION_RECORD
 
 #: the settings that every training has, by group, and those of them that count
 _GENERAL = [fields(field.default) for field in fields(FairseqConfig) if is_dataclass(field.default)]
@@ -39,7 +39,7 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     """
     given = _settings(state.get("cfg") or {"model": state.get("args")})
     ignored = ({field.name for group in _GENERAL for field in group} - _COUNTED) | _MAY_DIFFER
-    if SIGNATURE in state["model"]:
+    if POSITION_RECORD in state["model"]:
         ignored |= plugin_flags().keys() - augmentation.FLAGS.keys()  # the record leaves out augmentation
     found = {
         name: list(value) if isinstance(value, tuple) else value

@@ -54,11 +54,11 @@ class ALiBi(DistanceBias):
         else:
             self.slope_logits = nn.Parameter(torch.randn(1 + self.bidirectional, num_heads) - 2)
 
-    def of_distances(self, positions: Positions) -> Tensor:
+    def bias_by_distance(self, positions: Positions) -> Tensor:
         if self.slope_logits is not None:
             sides = self.effective("slope_logits").sigmoid()
-            of_side = sides[(positions.span > 0).long().clamp(max=len(sides) - 1)].T
-            return -of_side * positions.span.abs()
+            slopes = sides[(positions.span > 0).long().clamp(max=len(sides) - 1)].T
+            return -slopes * positions.span.abs()
         if self.log_slopes is None:
             return -self.slopes[:, None] * positions.span.abs()
         log_slopes = self.effective("log_slopes")

@@ -122,17 +122,17 @@ class DeBERTa(PositionEncoding):
         self, q: Tensor, k: Tensor, positions: Positions, prepared: Sequence[Tensor | None] = (None, None)
     ) -> Tensor:
         clipped = self._clipped(positions)
-        of_query, of_key = self._projections()
+        query_projection, key_projection = self._projections()
         prepared_query, prepared_key = prepared
         terms = []
-        if of_key is not None:
-            vectors = self._vectors(of_key, clipped.rows, positions, prepared_key)
+        if key_projection is not None:
+            vectors = self._vectors(key_projection, clipped.rows, positions, prepared_key)
             terms.append(logits_of_queries(q, vectors, clipped))
-        if of_query is not None:
+        if query_projection is not None:
             rows, index, *_ = clipped
             if self.position_index == "paper":
                 rows, index = self._rows_of_opposite_distance(positions)
-            vectors = self._vectors(of_query, rows, positions, prepared_query)
+            vectors = self._vectors(query_projection, rows, positions, prepared_query)
             terms.append(logits_of_keys(k, vectors * self.scaling, index))
         return sum(terms[1:], start=terms[0])
 

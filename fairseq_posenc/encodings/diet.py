@@ -42,7 +42,7 @@ class DietRel(DistanceBias, ClippedEncoding):
         # The paper names no initializer; this is BERT's, on which the paper builds.
         nn.init.normal_(self.relative_bias, std=0.02)
 
-    def of_distances(self, positions: Positions) -> Tensor:
+    def bias_by_distance(self, positions: Positions) -> Tensor:
         return self.effective("relative_bias")[:, positions.span_rows(self.clipping_distance, self.clipping_distance)]
 
 

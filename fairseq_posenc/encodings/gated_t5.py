@@ -38,7 +38,7 @@ class GatedT5(T5):
         nn.init.zeros_(self.gate_projection.bias)
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
-        return {"relative_bias": self.of_distances(positions)}
+        return {"relative_bias": self.bias_by_distance(positions)}
 
     def gate(self, q: Tensor) -> Tensor:
         """The factor on the biases of each query, (B, H, T, 1); q is scaled."""
@@ -51,7 +51,9 @@ class GatedT5(T5):
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         # The key is the parameter, which layers may share: they then expand it once.
         by_distance = positions.cache.get(
-            self.relative_bias, lambda: positions.by_distance(self.of_distances(positions).to(q.dtype)), learned=True
+            self.relative_bias,
+            lambda: positions.by_distance(self.bias_by_distance(positions).to(q.dtype)),
+            learned=True,
         )
         return self.gate(q) * by_distance
 

@@ -47,7 +47,7 @@ class KerpleLog(DistanceBias):
         self.magnitude = nn.Parameter(2 * torch.rand(heads))
         self.rate = nn.Parameter(torch.rand(heads))
 
-    def of_distances(self, positions: Positions) -> Tensor:
+    def bias_by_distance(self, positions: Positions) -> Tensor:
         r1, r2 = _clamped(self, "magnitude"), _clamped(self, "rate")
         return -r1 * torch.log1p(r2 * positions.span.abs())
 
@@ -75,6 +75,6 @@ class KerplePower(DistanceBias):
         self.magnitude = nn.Parameter(torch.rand(heads))
         self.exponent = nn.Parameter(2 * torch.rand(heads))
 
-    def of_distances(self, positions: Positions) -> Tensor:
+    def bias_by_distance(self, positions: Positions) -> Tensor:
         r1, r2 = _clamped(self, "magnitude"), _clamped(self, "exponent", 2.0)
         return -r1 * positions.span.abs().to(r2.dtype) ** r2

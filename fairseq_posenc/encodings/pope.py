@@ -46,8 +46,8 @@ class Pope(PositionEncoding):
         if positions.cache.generation is not None:
             return F.softplus(q), F.softplus(k), v  # without phases, which would double the width of the cache
         precise = at_least_single(q.dtype)
-        of_q, of_k = self._with_phases(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
-        return of_q.to(q.dtype), of_k.to(k.dtype), v
+        rotated_q, rotated_k = self._with_phases(F.softplus(q.to(precise)), F.softplus(k.to(precise)), positions)
+        return rotated_q.to(q.dtype), rotated_k.to(k.dtype), v
 
     def needs_logits(self, positions: Positions | None = None) -> bool:
         return positions is not None and positions.cache.generation is not None
@@ -70,7 +70,7 @@ class Pope(PositionEncoding):
     def _with_phases(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """Gives the magnitudes q and k their phases: complex numbers as pairs of real numbers, of width 2d."""
         precise = at_least_single(q.dtype)  # of complex numbers, of which half precision has few operations
-        of_queries, of_keys = at_positions(
+        query_rotations, key_rotations = at_positions(
             positions,
             k.size(2),
             ("pope", self.head_dim, precise),
@@ -78,11 +78,12 @@ class Pope(PositionEncoding):
             q.device,
         )
         delta = self._delta.to(precise)[:, None]  # (H, 1, d)
-        of_keys = of_keys * torch.complex(delta.cos(), delta.sin())
-        of_q, of_k = (
-            torch.view_as_real(x.to(precise) * by).flatten(-2).to(x.dtype) for x, by in ((q, of_queries), (k, of_keys))
+        key_rotations = key_rotations * torch.complex(delta.cos(), delta.sin())
+        rotated_q, rotated_k = (
+            torch.view_as_real(x.to(precise) * by).flatten(-2).to(x.dtype)
+            for x, by in ((q, query_rotations), (k, key_rotations))
         )
-        return of_q, of_k
+        return rotated_q, rotated_k
 
     @property
     def _delta(self) -> Tensor:

@@ -106,10 +106,10 @@ class Rotary(PositionEncoding):
                 positions, k.size(2), key, lambda places: self._factors(places, direction, origin, precise), q.device
             )
 
-        of_queries, of_keys = find(1 if self.decays else 0)
+        query_rotations, key_rotations = find(1 if self.decays else 0)
         if self.decays:
-            of_keys = find(-1)[1]
-        return self._rotate(q, of_queries, precise), self._rotate(k, of_keys, precise), v
+            key_rotations = find(-1)[1]
+        return self._rotate(q, query_rotations, precise), self._rotate(k, key_rotations, precise), v
 
     def _factors(self, places: Tensor, direction: int, origin: int, precision: torch.dtype) -> Tensor:
         """The complex number with which each pair is multiplied at these positions, (..., n, r / 2).

@@ -45,7 +45,7 @@ class T5(DistanceBias):
         self.relative_bias = nn.Parameter(torch.empty(heads, self.num_buckets))
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets
 
-    def of_distances(self, positions: Positions) -> Tensor:
+    def bias_by_distance(self, positions: Positions) -> Tensor:
         key = "log buckets", self.num_buckets, self.max_distance, self.bidirectional
         rows = positions.cache.get(key, lambda: by_clamped_distance(self.buckets, positions.span))
         return self.effective("relative_bias")[:, rows]

@@ -131,6 +131,6 @@ class XLNet(TransformerXL):
             return bias
         query = self._query_with(self.segment_query_bias, q)
         same_or_other = per_head(query, self.segment_vectors.permute(1, 2, 0))  # (B, H, T, 2)
-        of_queries, of_keys = positions.segment_pairs
-        other = (of_queries[:, None, :, None] != of_keys[:, None, None, :]).long()  # (B, 1, T, S)
+        query_segments, key_segments = positions.segment_pairs
+        other = (query_segments[:, None, :, None] != key_segments[:, None, None, :]).long()  # (B, 1, T, S)
         return bias + same_or_other.gather(-1, other.expand(-1, self.num_heads, -1, -1))

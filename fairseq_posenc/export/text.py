@@ -45,16 +45,18 @@ def sample_sentences(
             ) from None
         split = str.split if subwords is None else subwords.encode_as_pieces
         encoded = (trained.source.encode_line(line, split, add_if_not_exist=False).long() for line in lines)
-        if found := [sentence for sentence in encoded if len(sentence) > 1 and trained.accepts(sentence)]:
-            return found, f"lines of {sample}"
+        if accepted := [sentence for sentence in encoded if len(sentence) > 1 and trained.accepts(sentence)]:
+            return accepted, f"lines of {sample}"
         raise ExportError(f"{sample} has no line that the model accepts: name a text with one sentence per line.")
     for name in ("valid", "test"):
         with suppress(FileNotFoundError):
             trained.task.load_dataset(name)
             sentences = (sentence.long() for sentence in trained.task.dataset(name).src)
-            found = [sentence for sentence in sentences if len(sentence) > 1 and trained.accepts(sentence)]
-            if found:
-                return found[:: max(len(found) // SENTENCES, 1)][:SENTENCES], f"sentences of {trained.data}, {name}"
+            accepted = [sentence for sentence in sentences if len(sentence) > 1 and trained.accepts(sentence)]
+            if accepted:
+                return accepted[:: max(len(accepted) // SENTENCES, 1)][
+                    :SENTENCES
+                ], f"sentences of {trained.data}, {name}"
     longest = trained.model.max_positions()[0] - 1
     lengths = [min(1 + number, longest) for number in range(SENTENCES)]
     return [random_sentence(trained.source, length, length) for length in lengths], "random sentences"

@@ -90,11 +90,11 @@ class Engine:
         options = search_options(self.trained) | changes
         options |= {"max_batch_size": 32, "return_scores": True, "return_end_token": True}
         results = self.translator.translate_batch(words(self.trained.source, sources), **options)
-        found = []
+        translations = []
         for result in results:
             tokens = torch.tensor([self.trained.target.index(word) for word in result.hypotheses[0]])
-            found.append((tokens, result.scores[0] * len(tokens) ** options["length_penalty"]))
-        return found
+            translations.append((tokens, result.scores[0] * len(tokens) ** options["length_penalty"]))
+        return translations
 
 
 def words(dictionary: Any, sentences: Sequence[Tensor]) -> list[list[str]]:
@@ -106,12 +106,12 @@ def translate_with_fairseq(trained: Trained, sources: Sequence[Tensor]) -> list[
     """fairseq's best translation of each sentence, with </s>."""
     search = {"beam_size": BEAM, "len_penalty": LENPEN, "max_len_b": LONGEST_OUTPUT}
     generator = SequenceGenerator([trained.model], trained.target, **search)
-    found: dict[int, Tensor] = {}
+    hypotheses: dict[int, Tensor] = {}
     for numbers in batches(sources):
         batch = source_batch(trained, [sources[number] for number in numbers])
         finished = generator.generate([trained.model], {"net_input": batch})
-        found.update((number, one[0]["tokens"]) for number, one in zip(numbers, finished, strict=True))
-    return [found[number] for number in range(len(sources))]
+        hypotheses.update((number, one[0]["tokens"]) for number, one in zip(numbers, finished, strict=True))
+    return [hypotheses[number] for number in range(len(sources))]
 
 
 def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verification:
@@ -126,9 +126,9 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verif
     translations = translate_with_fairseq(trained, sources)
     longest = [min(LONG, limit - 1) for limit in trained.model.max_positions()]
     # Their lengths differ, so batches are padded.
-    of_source, of_target = (LONG, 7, LONG // 2), (LONG, LONG // 2, 5)
-    long_sources = [random_sentence(trained.source, min(length, longest[0]), seed=length) for length in of_source]
-    long_targets = [random_sentence(trained.target, min(length, longest[1]), seed=length + 1) for length in of_target]
+    lengths = [(LONG, LONG), (7, LONG // 2), (LONG // 2, 5)]
+    long_sources = [random_sentence(trained.source, min(length, longest[0]), seed=length) for length, _ in lengths]
+    long_targets = [random_sentence(trained.target, min(length, longest[1]), seed=length + 1) for _, length in lengths]
     all_sources, all_targets = [*sources, *long_sources], [*translations, *long_targets]
     ours = np.concatenate(log_probabilities(trained, all_sources, all_targets))
     theirs = np.concatenate(engine.log_probabilities(all_sources, all_targets))
@@ -136,9 +136,9 @@ def verify(trained: Trained, engine: Engine, sources: Sequence[Tensor]) -> Verif
     # comparison both remove the same tokens: <pad>, and </s>, so that the outputs are long.
     pad, eos, length = trained.target.pad(), trained.target.eos(), longest[1]
     greedy = {"beam_size": 1, "length_penalty": 0, "min_decoding_length": length, "max_decoding_length": length}
-    found = engine.translate(long_sources, **greedy)
-    scores = log_probabilities(trained, long_sources, [tokens for tokens, _ in found], [pad, eos])
-    searched = [abs(one.sum() / score - 1) for one, (_, score) in zip(scores, found, strict=True)]
+    long_translations = engine.translate(long_sources, **greedy)
+    scores = log_probabilities(trained, long_sources, [tokens for tokens, _ in long_translations], [pad, eos])
+    searched = [abs(one.sum() / score - 1) for one, (_, score) in zip(scores, long_translations, strict=True)]
     served = [tokens for tokens, _ in engine.translate(sources)]
     # CTranslate2 adds no </s> to a translation of the maximum length.
     without_eos = [[tokens[tokens != eos].tolist() for tokens in both] for both in (translations, served)]

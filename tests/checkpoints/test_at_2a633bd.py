@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.model import PositionMismatch
-from fairseq_posenc.signature import SIGNATURE, encode_signature, parse_signature, read_signature
+from fairseq_posenc.position_record import POSITION_RECORD, canonical_record, encode_record, parse_record
 from tests.checkpoints.kept import FOLDER, logits
 
 FILES = sorted(FOLDER.glob("*.pt"))
@@ -38,17 +38,19 @@ def test_it_loads_and_gives_the_same_logits(path):
     model = load(path)
     torch.testing.assert_close(*logits(model, path), rtol=0, atol=1e-5)
     state, today = load_checkpoint(path)["model"], model.state_dict()
-    assert read_signature(state[SIGNATURE]) == bytes(today[SIGNATURE].tolist()).decode()
-    assert len(today[SIGNATURE]) <= len(state[SIGNATURE])
+    assert canonical_record(state[POSITION_RECORD]) == bytes(today[POSITION_RECORD].tolist()).decode()
+    assert len(today[POSITION_RECORD]) <= len(state[POSITION_RECORD])
     # Older versions of fairseq also keep an empty tensor of sinusoids.
-    shapes = {name: x.shape for name, x in today.items() if name != SIGNATURE and not name.endswith("._float_tensor")}
-    assert shapes == {name: tensor.shape for name, tensor in state.items() if name != SIGNATURE}
+    shapes = {
+        name: x.shape for name, x in today.items() if name != POSITION_RECORD and not name.endswith("._float_tensor")
+    }
+    assert shapes == {name: tensor.shape for name, tensor in state.items() if name != POSITION_RECORD}
 
 
 def with_record(origin, path, record, **flags):
     """Copies a checkpoint with another record, and other flags in its configuration."""
     state = load_checkpoint(origin)
-    state["model"][SIGNATURE] = encode_signature(record)
+    state["model"][POSITION_RECORD] = encode_record(record)
     for name, value in flags.items():
         setattr(state["cfg"]["model"], name, value)
     torch.save(state, path)
@@ -56,7 +58,7 @@ def with_record(origin, path, record, **flags):
 
 
 def test_different_positions_are_refused(tmp_path):
-    assert parse_signature(load_checkpoint(FOLDER / "shaw.pt")["model"][SIGNATURE]) == SHAW
+    assert parse_record(load_checkpoint(FOLDER / "shaw.pt")["model"][POSITION_RECORD]) == SHAW
     for number, record in enumerate(({**SHAW, "relative_values": False}, {"encoding": "diet_rel"}, {**SHAW, "new": 1})):
         path = with_record(FOLDER / "shaw.pt", tmp_path / f"{number}.pt", record)
         with pytest.raises(PositionMismatch, match=r"was trained with other positions .*--finetune-from-model"):

@@ -16,7 +16,7 @@ import torch
 from fairseq.checkpoint_utils import load_model_ensemble
 
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
-from fairseq_posenc.signature import encode_signature, read_signature
+from fairseq_posenc.position_record import canonical_record, encode_record
 from fairseq_posenc.trained import load_trained
 from tests.checkpoints.changes import Change, model_flag
 from tests.toy import PACKAGE, train
@@ -126,17 +126,17 @@ def test_half_precision_is_summed_in_float32_and_double_precision_kept(tmp_path:
 
 
 def signed(distance: int) -> Change:
-    record = encode_signature({"encoding": "shaw", "clipping_distance": distance})
+    record = encode_record({"encoding": "shaw", "clipping_distance": distance})
     return lambda state: state["model"].update(position_version=record, flag=torch.tensor([True, False]))
 
 
-RECORD = {"position_version": encode_signature({"encoding": "shaw", "clipping_distance": 8})}
+RECORD = {"position_version": encode_record({"encoding": "shaw", "clipping_distance": 8})}
 
 
 def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_path: Path) -> None:
     first, second = altered("1.pt", signed(8)), altered("2.pt", signed(8))
     model = load_checkpoint(average_checkpoints([first, second], tmp_path / "mean.pt"))["model"]
-    assert read_signature(model["position_version"]) == '{"clipping_distance": 8, "encoding": "shaw"}'
+    assert canonical_record(model["position_version"]) == '{"clipping_distance": 8, "encoding": "shaw"}'
     assert model["flag"].tolist() == [True, False]
     message = refusal([first, second, altered("3.pt", signed(9))], tmp_path / "other.pt")
     assert "3.pt" in message

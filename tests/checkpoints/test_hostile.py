@@ -17,7 +17,7 @@ from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.errors import Refusal
 from fairseq_posenc.export import export
 from fairseq_posenc.model import PositionTransformer
-from fairseq_posenc.signature import SIGNATURE
+from fairseq_posenc.position_record import POSITION_RECORD
 from tests.checkpoints.changes import Change, model_flag
 from tests.checkpoints.kept import FOLDER
 from tests.toy import PACKAGE, run_fairseq, train
@@ -90,7 +90,7 @@ def weight(change: Callable[[torch.Tensor], object]) -> Change:
 
 
 def record(value: torch.Tensor) -> Change:
-    return lambda state: state["model"].update({SIGNATURE: value})
+    return lambda state: state["model"].update({POSITION_RECORD: value})
 
 
 DAMAGED: dict[str, tuple[Change, str]] = {

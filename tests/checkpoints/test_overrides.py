@@ -8,7 +8,7 @@ from fairseq.checkpoint_utils import load_model_ensemble
 
 from fairseq_posenc.errors import Refusal
 from fairseq_posenc.model import PositionTransformer
-from fairseq_posenc.signature import SIGNATURE
+from fairseq_posenc.position_record import POSITION_RECORD
 from fairseq_posenc.trained import load_trained
 from tests.checkpoints.kept import FOLDER, logits
 
@@ -17,7 +17,7 @@ from tests.checkpoints.kept import FOLDER, logits
 def test_a_trained_model_is_translated_with_scaled_rotations(scale):
     path = FOLDER / "rotary.pt"
     plain, same, scaled = (load_trained(path, FOLDER, {scale: value}).model for value in (None, 1, 2))
-    assert torch.equal(same.state_dict()[SIGNATURE], scaled.state_dict()[SIGNATURE])
+    assert torch.equal(same.state_dict()[POSITION_RECORD], scaled.state_dict()[POSITION_RECORD])
     expected = logits(plain, path)[0]
     assert torch.equal(logits(same, path)[0], expected)
     assert not torch.allclose(logits(scaled, path)[0], expected, rtol=0, atol=1e-3)

@@ -13,7 +13,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.gain import present_scalars
 from fairseq_posenc.encodings.contract.registry import has_scalars
 from fairseq_posenc.model import PositionMismatch, fine_tuning
-from fairseq_posenc.signature import SIGNATURE
+from fairseq_posenc.position_record import POSITION_RECORD
 from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
 
 OPTIONS: dict[str, dict[str, Any]] = {"tupe_rel": {"untie_first_token": True}, "alibi": {"alibi_slopes": "learned"}}
@@ -62,7 +62,7 @@ def test_input_positions_start_as_the_same_vectors(flags):
         own = gained.state_dict()[name]
         if "embed_positions" in name:
             torch.testing.assert_close(own, tensor / 4, rtol=1e-6, atol=0)
-        elif "position_encoding" not in name and name != SIGNATURE:
+        elif "position_encoding" not in name and name != POSITION_RECORD:
             assert torch.equal(own, tensor), name
     torch.testing.assert_close(outputs(gained), outputs(plain), rtol=0, atol=1e-6)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.errors import Refusal
 from fairseq_posenc.export import ExportError, directory, export
-from fairseq_posenc.signature import SIGNATURE, encode_signature
+from fairseq_posenc.position_record import POSITION_RECORD, encode_record
 from posenc_experiments.cli import group
 from tests.toy import PACKAGE, generate, hypotheses
 
@@ -178,7 +178,7 @@ def test_bad_input_is_one_sentence(checkpoint, data, altered, tmp_path):
 def test_the_command_refuses_an_unsupported_encoding(altered, tmp_path):
     def without_tables(tensors):
         return {name: tensor for name, tensor in tensors.items() if "position_encoding" not in name} | {
-            SIGNATURE: encode_signature({"encoding": "alibi", "input_positions": "none"})
+            POSITION_RECORD: encode_record({"encoding": "alibi", "input_positions": "none"})
         }
 
     names = {"_name": "transformer_alibi_tiny", "position_encoding": "alibi"}

@@ -111,8 +111,8 @@ def option(default: Any, kind: Option | Callable[[Any], Any], *more: Any, name: 
         kind: an option of other encodings; or ``parse``, followed by the other arguments of :class:`Option`.
         name: of the option, if the attribute's is another because a parameter is called like the option.
     """
-    found = kind if isinstance(kind, Option) else Option(kind, *more, **fields)
-    return replace(found, default=default, name=name)
+    chosen = kind if isinstance(kind, Option) else Option(kind, *more, **fields)
+    return replace(chosen, default=default, name=name)
 
 
 SHARING = ("none", "head", "layer", "all")

@@ -33,11 +33,11 @@ class ToeplitzFactors(LearnedScalars):
     def forward(self, positions: Positions) -> Tensor:
         """The factors C, (H, T, S) or (B, H, T, S)."""
 
-        def of_pairs() -> Tensor:
+        def for_pairs() -> Tensor:
             rows, index, *_ = positions.clipped(FURTHEST, FURTHEST)
             return look_up(self.effective("factors")[:, rows], index)
 
-        return positions.cache.get(self, of_pairs, learned=True)
+        return positions.cache.get(self, for_pairs, learned=True)
 
     def by_distance(self, positions: Positions) -> Tensor:
         """The factors for all distances of ``positions.span``, (H, distances)."""

@@ -15,24 +15,24 @@ from .clamp import converted
 class DistanceBias(PositionEncoding):
     """Base class of biases that depend on the distance only, and are the same for all sentences.
 
-    A subclass implements :meth:`of_distances`.
+    A subclass implements :meth:`bias_by_distance`.
     """
 
-    def of_distances(self, positions: Positions) -> Tensor:
+    def bias_by_distance(self, positions: Positions) -> Tensor:
         """The bias for all distances of ``positions.span``, (H or 1, distances)."""
         raise NotImplementedError
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         names = ", ".join(name for name, _ in self.named_parameters(recurse=False))
-        return {names: self.of_distances(positions)} if names else {}
+        return {names: self.bias_by_distance(positions)} if names else {}
 
     def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:
         return cached_for_layers(
-            self, positions, lambda: positions.by_distance(converted(self.of_distances(positions), q.dtype))
+            self, positions, lambda: positions.by_distance(converted(self.bias_by_distance(positions), q.dtype))
         )
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
-        values = converted(self.of_distances(positions), q.dtype)
+        values = converted(self.bias_by_distance(positions), q.dtype)
         per_head = values.size(0) > 1
         origin = positions.queries - 1  # index in ``span`` of the distance between the first query and the first key
         return lambda score, b, h, i, j: score + values[h * per_head, j - i + origin]

@@ -26,8 +26,8 @@ def at_positions(
         table = positions.cache.get_for_generation(
             key, max(positions.extent), lambda length: make(torch.arange(length, device=device))
         )
-    of_queries = table[..., positions.first : positions.first + positions.queries, :]
-    return of_queries, table[..., positions.keys - new_keys : positions.keys, :]
+    for_queries = table[..., positions.first : positions.first + positions.queries, :]
+    return for_queries, table[..., positions.keys - new_keys : positions.keys, :]
 
 
 def rotations(positions: Tensor, frequencies: Tensor, precision: torch.dtype) -> Tensor:

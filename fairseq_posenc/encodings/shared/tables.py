@@ -43,9 +43,9 @@ def sum_by_row(x: Tensor, rows: int, start: int) -> Tensor:
     before, after = max(0, last_start), max(0, keys - start - rows)  # the most keys outside of the rows, of any query
     padding = max(0, before - start), max(0, last_start + rows + after - keys)
     padded = F.pad(x, padding)
-    *outer, of_query, of_key = padded.stride()
+    *outer, query_stride, key_stride = padded.stride()
     shape, first = (*x.shape[:-1], before + rows + after), start - before + padding[0]
-    by_distance = padded.as_strided(shape, (*outer, of_query + of_key, of_key), first * of_key)
+    by_distance = padded.as_strided(shape, (*outer, query_stride + key_stride, key_stride), first * key_stride)
     on_left, within, on_right = by_distance.permute(1, 2, 0, 3).split([before, rows, after], dim=-1)
     sum_dtype = at_least_single(x.dtype)  # half precision would lose many small weights
     sums = within.to(sum_dtype, memory_format=torch.contiguous_format, copy=True)
@@ -118,12 +118,12 @@ def shift_distances(by_distance: Tensor) -> Tensor:
 
     Key 0 of query i is number T - 1 - i of its row: each row begins one number earlier than the row before.
     """
-    *outer, of_query, of_distance = by_distance.stride()
+    *outer, query_stride, distance_stride = by_distance.stride()
     batch, heads, queries, distances = by_distance.shape
     return by_distance.as_strided(
         (batch, heads, queries, distances + 1 - queries),
-        (*outer, of_query - of_distance, of_distance),
-        by_distance.storage_offset() + (queries - 1) * of_distance,
+        (*outer, query_stride - distance_stride, distance_stride),
+        by_distance.storage_offset() + (queries - 1) * distance_stride,
     )
 
 

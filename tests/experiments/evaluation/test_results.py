@@ -599,7 +599,7 @@ def drawn(rows: pd.DataFrame) -> tuple[list[Any], dict[str, Any]]:
     return figure.axes, handles
 
 
-def of_distances(made: Path, scores: dict[int | None, float]) -> pd.DataFrame:
+def bias_by_distance(made: Path, scores: dict[int | None, float]) -> pd.DataFrame:
     """Rows of `shaw` at clipping distances, and of `sinusoidal` at None, with these scores."""
     clipped, *_, sinusoidal = pooled(made).to_dict("records")
     rows = [
@@ -610,7 +610,7 @@ def of_distances(made: Path, scores: dict[int | None, float]) -> pd.DataFrame:
 
 
 def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path, tmp_path: Path) -> None:
-    [axes], handles = drawn(of_distances(made, {1: 30, 2: 31, 4: 31.5, None: 30.5}))
+    [axes], handles = drawn(bias_by_distance(made, {1: 30, 2: 31, 4: 31.5, None: 30.5}))
     assert list(handles) == ["shaw", "sinusoidal"]
     curve = handles["shaw"].lines[0]
     assert list(curve.get_xdata()) == [1, 2, 3]
@@ -625,14 +625,14 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
 
 
 def test_a_score_far_below_the_others_stands_below_a_break_of_the_axis(made: Path) -> None:
-    (upper, lower), _ = drawn(of_distances(made, {0: 22, 1: 30, 2: 31, None: 30.5}))
+    (upper, lower), _ = drawn(bias_by_distance(made, {0: 22, 1: 30, 2: 31, None: 30.5}))
     assert lower.get_ylim()[0] < 22 < lower.get_ylim()[1] < upper.get_ylim()[0] < 30
-    assert len(drawn(of_distances(made, {0: 29.5, 1: 30, 2: 31, None: 30.5}))[0]) == 1
+    assert len(drawn(bias_by_distance(made, {0: 29.5, 1: 30, 2: 31, None: 30.5}))[0]) == 1
 
 
 def test_a_single_distance_is_a_point_and_no_line(made: Path) -> None:
     """So is the default distance of an encoding; points at one distance stand beside each other."""
-    rows = of_distances(made, {1: 30, 2: 31, 128: 31.5})
+    rows = bias_by_distance(made, {1: 30, 2: 31, 128: 31.5})
     rows.loc[2, ["shown", "encoding", "flags"]] = "diet_rel", "diet_rel", ""
     _, handles = drawn(rows)
     point = handles["diet_rel"].lines[0]

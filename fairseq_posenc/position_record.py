@@ -22,7 +22,7 @@ from .encodings.contract.registry import default_options, has_scalars, supports_
 from .errors import CheckpointError
 
 #: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
-SIGNATURE = "position_version"
+POSITION_RECORD = "position_version"
 DEFAULT_SINUSOIDS = "fairseq"
 STACKS = {"source": "encoder", "target": "decoder"}
 
@@ -77,7 +77,7 @@ def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
     return stated
 
 
-def encode_signature(description: Mapping[str, Any]) -> Tensor:
+def encode_record(description: Mapping[str, Any]) -> Tensor:
     """Encodes a description as the int64 bytes of JSON.
 
     Unlike other dtypes, int64 does not change with half precision or in fairseq's averaging of checkpoints.
@@ -85,27 +85,27 @@ def encode_signature(description: Mapping[str, Any]) -> Tensor:
     return torch.tensor(list(json.dumps(description, sort_keys=True).encode()), dtype=torch.int64)
 
 
-def parse_signature(signature: Any) -> dict[str, Any]:
+def parse_record(record: Any) -> dict[str, Any]:
     """Parses the description of positions in a record.
 
     Raises:
         CheckpointError: it is not a record of this package.
     """
     try:
-        description: dict[str, Any] = json.loads(bytes(signature.tolist()))
+        description: dict[str, Any] = json.loads(bytes(record.tolist()))
     except ValueError:  # not bytes, or not JSON in UTF-8
         raise CheckpointError(
-            f"its {SIGNATURE} is not a record of positions; use a file that fairseq-train wrote."
+            f"its {POSITION_RECORD} is not a record of positions; use a file that fairseq-train wrote."
         ) from None
     return description
 
 
-def read_signature(signature: Tensor) -> str:
+def canonical_record(record: Tensor) -> str:
     """A record in canonical form: JSON with sorted keys and without defaults."""
-    return json.dumps(without_defaults(parse_signature(signature)), sort_keys=True)
+    return json.dumps(without_defaults(parse_record(record)), sort_keys=True)
 
 
-def of_stack(record: dict[str, Any], stack: str) -> dict[str, Any]:
+def stack_record(record: dict[str, Any], stack: str) -> dict[str, Any]:
     """What a record says about the encoder or the decoder."""
     described: dict[str, Any] = record if stack == "encoder" else record.get("target", record)
     return described
