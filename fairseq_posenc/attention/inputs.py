@@ -88,23 +88,21 @@ class AttentionInputs:
             bias: the rows of these queries, if the bias was computed for all queries.
         """
         stop = start + q.size(2)
-        # Keys are sliced only if some are left out: the gradient of a slice fills a tensor of all keys with zeros.
-        k, v, from_input, bias = (
-            x if x is None or x.size(dim) == keys else x.narrow(dim, 0, keys)
-            for x, dim in ((self.k, 2), (self.v, 2), (self.from_input, 2), (bias, 3))
-        )
-        assert k is not None
-        assert v is not None
+
+        def first(x: Tensor) -> Tensor:
+            # Sliced only if keys are left out: the gradient of a slice fills a tensor of all keys with zeros.
+            return x if x.size(2) == keys else x[:, :, :keys]
+
         return replace(
             self,
             q=q,
-            k=k,
-            v=v,
+            k=first(self.k),
+            v=first(self.v),
             positions=self.positions.block(start, stop, keys),
             masks=self.masks.block(start, stop, keys),
-            from_input=from_input,
+            from_input=None if self.from_input is None else first(self.from_input),
             prepared=prepared,
-            finished_bias=bias,
+            finished_bias=bias if bias is None or self.k.size(2) == keys else bias[..., :keys],
         )
 
     @cached_property
