@@ -135,10 +135,7 @@ class PositionTransformer(TransformerModel):
         starts_fine_tuning = _starts_fine_tuning.get() and not restores_average
         is_stock = theirs is None and json.loads(wanted) in STOCK
         if recorded == wanted or (is_stock and not starts_fine_tuning):
-            state_dict = {
-                **state_dict,
-                POSITION_RECORD: own[POSITION_RECORD],
-            }  # earlier versions wrote equivalent records
+            state_dict = state_dict | {POSITION_RECORD: own[POSITION_RECORD]}  # earlier versions wrote equivalent ones
         elif starts_fine_tuning:
             trained_with = json.loads(recorded or "{}")
             state_dict = self._with_own_gain(state_dict, trained_with)
