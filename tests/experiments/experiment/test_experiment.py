@@ -19,6 +19,7 @@ from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run, Session
 from posenc_experiments.data.prepared import prepared_dir
+from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
 from posenc_experiments.training import train
@@ -165,6 +166,12 @@ def test_kept_results_have_the_fingerprints_of_today() -> None:
             assert one.fingerprint == about["fingerprint"], archive
             checked += 1
     assert checked > 70
+
+
+def test_kept_results_are_pooled_by_their_fingerprints() -> None:
+    kept = read_results([ROOT / "results"])
+    whole = kept["depends_on"].map(fingerprint)
+    assert kept["fingerprint"].nunique() == whole.nunique() == (kept["fingerprint"] + whole).nunique() > 120
 
 
 def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path: Path) -> None:
