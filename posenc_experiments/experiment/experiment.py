@@ -2,10 +2,9 @@
 
 Its identity is all that its result depends on but the seed, as it was given: the architecture, the flags with
 normalized values, the settings of the preparation, the text and the content of files. Its SHA-256 is the fingerprint,
-which names its directory. It leaves out flags that only affect where and how fast a training runs
-(fairseq_posenc/hardware.py), the commit, and the versions of fairseq and torch, which are recorded separately. Tables
-pool seeds only if their search and batch are equal, too (evaluation/results.py). A change of the code that changes
-results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
+which names its directory. fairseq_posenc/effects.py says which flags count, and what else pooled seeds share. The
+commit and the versions of fairseq and torch do not count; they are recorded separately. A change of the code that
+changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
 """
 
 import importlib.metadata
@@ -28,6 +27,7 @@ from posenc_experiments.data import prepared, subwords
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.fairseq_flags import (
+    DERIVED,
     normalized,
     precision,
     value_of,
@@ -177,9 +177,9 @@ class Experiment(ExperimentDirectory):
             prepare.pop("eval_max_tokens", None)  # only cuts validation and test sets
         if recipe.prepare.subwords == "none":  # no subwords are learnt
             prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
-        # Flags that count although they are of hardware: the interval between checkpoints decides which are averaged.
+        # Flags that may count: the interval between checkpoints decides which are averaged.
         kept = {SAVE_INTERVAL[recipe.generate.average_by]}
-        kept |= set() if recipe.train.batch_tokens else {"max-tokens", "update-freq"}
+        kept |= set() if recipe.train.batch_tokens else set(DERIVED)
         kept |= VALIDATED_BY if validated else set()
         counted = without_hardware(flags) | {name: flags[name] for name in kept & flags.keys()}
         corpus = recipe.corpus

@@ -12,7 +12,7 @@ from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.fairseq_flags import needs_gpu
+from posenc_experiments.experiment.fairseq_flags import effects
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
@@ -83,7 +83,7 @@ def require_same_batch(experiment: Experiment) -> None:
 
 def require_gpu_of_precision(experiment: Experiment) -> None:
     """RecipeError if the training would run on a CPU with --fp16, which needs a GPU."""
-    if not experiment.run.hardware.gpus and needs_gpu(experiment.train_flags):
+    if not experiment.run.hardware.gpus and effects.needs_gpu(set(experiment.train_flags)):
         raise RecipeError(
             f"{experiment.title}: --fp16 needs a GPU, and this call trains on a CPU: give --precision bf16 or fp32."
         )

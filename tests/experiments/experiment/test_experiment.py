@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 import fairseq_posenc
+from fairseq_posenc.effects import PRECISIONS
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.hardware import PRECISIONS
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.read_recipe import read_recipe
@@ -214,6 +214,10 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
         ("subwords: none", "subwords: none\n  lowercase: true", "train"),
         ("subwords: none", "subwords: none\n  lowercase: false\n  normalize-punctuation: false", None),
         ("num-workers: 0", "num-workers: 1", None),
+        ("num-workers: 0", "all-gather-list-size: 32768", None),
+        ("num-workers: 0", "fp16-init-scale: 4", "train"),
+        ("max-tokens: 200", "max-tokens: 100", None),  # of batch-tokens
+        ("num-workers: 0", "batch-size: 8", "train"),
     ],
 )
 def test_a_setting_repeats_the_stages_that_depend_on_it(tmp_path: Path, old: str, new: str, first: str | None) -> None:
