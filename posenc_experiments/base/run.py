@@ -15,7 +15,6 @@ from posenc_experiments.base.hardware import Hardware
 from posenc_experiments.base.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
 
 @dataclass(frozen=True)

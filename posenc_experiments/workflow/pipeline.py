@@ -26,21 +26,21 @@ def run_plan(plan: Plan) -> dict[Job, str]:
     local, hardware = Local(run), run.hardware
     scheduler = local if hardware.slurm is None else Slurm(run)
     if hardware.node_rank and not run.dry_run:
-        for experiment in plan.experiments if "train" in plan.stages else []:
-            join(experiment)
+        for experiment in plan.experiments if "train" in plan.steps else []:
+            join(plan.steps["train"], experiment)
         return {}
     _say_missing_tests(plan)
     with _interruptible(run, scheduler):
-        for experiment in plan.experiments if "train" in plan.stages else []:
+        for experiment in plan.experiments if "train" in plan.steps else []:
             require_same_batch(experiment)
-        for experiment in plan.waiting if "train" in plan.stages and not run.dry_run else []:
+        for experiment in plan.waiting if "train" in plan.steps and not run.dry_run else []:
             require_gpu_of_precision(experiment)
-        check_flags(plan.waiting, plan.stages)
+        check_flags(plan.waiting, plan.steps.values())
         if run.dry_run:
             for job in [*plan.data, *plan.experiment_jobs.values()]:
                 (local if job.here else scheduler).dry_run(job)
             return {}
-        if hardware.nodes > 1 and "train" in plan.stages:
+        if hardware.nodes > 1 and "train" in plan.steps:
             forget_attempts(plan.experiments)
         for directory in (run.data_dir, run.output_dir):
             directory.mkdir(parents=True, exist_ok=True)

@@ -10,25 +10,23 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.prepared import is_prepared, prepared_dir
 from posenc_experiments.evaluation.score import ScoreStage
-from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.jobs.job import Job
-from posenc_experiments.training.average import AverageStage
-from posenc_experiments.training.train import TrainStage
 from posenc_experiments.workflow.sweep import as_option
 
-#: the stages of an experiment, in order
-STEPS: tuple[Step, ...] = (TrainStage(), AverageStage(), TranslateStage(), ScoreStage())
+#: the steps of an experiment by their names, in order
+STEPS = {step.name: step for step in ScoreStage().chain}
+STAGES = ("download", "prepare", *STEPS, "compare")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Experiments, the stages to run, and the jobs that run them."""
+    """Experiments, the steps to run by their names, and the jobs that run them."""
 
     experiments: list[Experiment]
-    stages: list[str]
+    steps: dict[str, Step]
     data: list[Job]
     experiment_jobs: dict[Path, Job]  # by the experiment's directory
 
@@ -59,17 +57,17 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str]) -> Plan:
     groups: dict[Path, list[Experiment]] = {}  # by their data
     for experiment in kept.values():
         groups.setdefault(prepared_dir(experiment.run), []).append(experiment)
-    data = {directory: _data_jobs(group, stages) for directory, group in groups.items()}
-    steps = [step for step in STEPS if step.name in stages]
+    steps = {name: step for name, step in STEPS.items() if name in stages}
+    data = {directory: _data_jobs(group, stages, steps) for directory, group in groups.items()}
     trainings = {
-        directory: _training_job(experiment, steps, data[prepared_dir(experiment.run)])
+        directory: _training_job(experiment, list(steps.values()), data[prepared_dir(experiment.run)])
         for directory, experiment in kept.items()
         if steps
     }
     for directory, experiment in kept.items():
         if experiment.start is not None and experiment.start.directory in trainings:
             trainings[directory].needs.append(trainings[experiment.start.directory])
-    return Plan(list(kept.values()), stages, [job for jobs in data.values() for job in jobs], trainings)
+    return Plan(list(kept.values()), steps, [job for jobs in data.values() for job in jobs], trainings)
 
 
 def _command(run: Run, stages: Iterable[str], *options: str) -> list[str]:
@@ -79,13 +77,13 @@ def _command(run: Run, stages: Iterable[str], *options: str) -> list[str]:
     return [*words, "--stages", ",".join(stages), "--cpus", str(run.hardware.cpus), *options]
 
 
-def _data_jobs(experiments: list[Experiment], stages: list[str]) -> list[Job]:
+def _data_jobs(experiments: list[Experiment], stages: list[str], steps: dict[str, Step]) -> list[Job]:
     """The jobs for `download` and `prepare`; the stages themselves skip what is done."""
     run = experiments[0].run
 
     def fetch(slot: str) -> None:
         # Archives may have been deleted after the preparation.
-        made = "train" in stages and run.recipe.corpus.sources is not None and is_prepared(run)
+        made = "train" in steps and run.recipe.corpus.sources is not None and is_prepared(run)
         if run.dry_run or not made:
             download.download(run)
 
@@ -93,7 +91,7 @@ def _data_jobs(experiments: list[Experiment], stages: list[str]) -> list[Job]:
         checked = is_prepared(run) or run.dry_run
         prepare.prepare(run)
         if not checked:
-            check_flags(experiments, stages)
+            check_flags(experiments, steps.values())
 
     jobs = {
         "download": Job(

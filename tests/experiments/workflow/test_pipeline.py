@@ -23,8 +23,7 @@ from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.jobs.job import Local
-from posenc_experiments.training.average import AverageStage
-from posenc_experiments.training.train import TrainStage
+from posenc_experiments.training.train import AverageStage, TrainStage
 from posenc_experiments.workflow import pipeline
 from tests import forked
 from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, write_sources

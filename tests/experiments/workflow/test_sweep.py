@@ -11,6 +11,7 @@ from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.workflow.plan import STEPS
 from posenc_experiments.workflow.sweep import as_option, choose_experiments
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
@@ -107,7 +108,7 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
         swept = replace(chosen(make_run(tmp_path, conf, None), typed)[0], seed=row.seed)
         row.directory.mkdir(parents=True)  # under whichever name it was trained
         assert swept.directory == row.directory
-        assert swept.inputs("score") == row.inputs("score")
+        assert STEPS["score"].inputs(swept) == STEPS["score"].inputs(row)
         assert swept.description()["fingerprint"] == row.description()["fingerprint"]
 
 
