@@ -31,9 +31,8 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     (``args``). A record of positions in the checkpoint replaces the flags of positions.
     """
     given = _settings(state.get("cfg") or {"model": state.get("args")})
-    ignored = _MAY_DIFFER
-    if SIGNATURE in state["model"]:
-        ignored = ignored | (plugin_flags().keys() - augmentation.FLAGS.keys())  # the record leaves out augmentation
+    # The record leaves out augmentation.
+    ignored = _MAY_DIFFER | (plugin_flags().keys() - augmentation.FLAGS if SIGNATURE in state["model"] else set())
     found = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in given.items()
