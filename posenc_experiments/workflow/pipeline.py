@@ -10,7 +10,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.check_flags import check_flags
-from posenc_experiments.jobs.job import Job, Local, Scheduler
+from posenc_experiments.jobs.job import Job, Scheduler
 from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.slurm import Slurm
 from posenc_experiments.training.nodes import forget_attempts, join
@@ -23,7 +23,7 @@ GRACE_SECONDS = 20  # time for an interrupted call to clean up before it is kill
 def run_plan(plan: Plan) -> dict[Job, str]:
     """Runs the jobs that are not done; returns those that failed, and why. Nodes other than 0 only join trainings."""
     run = plan.experiments[0].run
-    local, hardware = Local(run), run.hardware
+    local, hardware = Scheduler(run), run.hardware
     scheduler = local if hardware.slurm is None else Slurm(run)
     if hardware.node_rank and not run.dry_run:
         for experiment in plan.experiments if "train" in plan.steps else []:
