@@ -29,8 +29,8 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from . import checkpoint_patches
+from .effects import needs_gpu
 from .errors import FlagError, hide_tracebacks
-from .hardware import needs_gpu
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What all checkpoints of one training share: the settings of its model, seed, batches, precision, optimization, data.
 
-Hardware, speed, duration, saving and logging may differ within one training.
+The table of effects (effects.py) says which settings count: hardware, speed, duration, saving and logging may differ.
 """
 
 from __future__ import annotations
@@ -8,23 +8,16 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
-
-from fairseq.dataclass.configs import FairseqConfig
 
 from ..arguments import plugin_flags
 from ..augmentation import choice as augmentation
-from ..hardware import PRECISIONS, is_hardware
+from ..effects import effect
 from ..position_record import POSITION_RECORD
 
-#: the settings that every training has, by group, and those of them that count
-_GENERAL = [fields(field.default) for field in fields(FairseqConfig) if is_dataclass(field.default)]
-_COUNTED = {
-    *("seed", "lr", "clip_norm", "sentence_avg", "use_bmuf", "skip_remainder_batch", "train_subset", "curriculum"),
-    *("finetune_from_model", *(name.replace("-", "_") for name in PRECISIONS)),
-}
-#: settings of other groups that do not, since they only begin a training
+#: groups of a configuration that no training reads
+_UNREAD = {"common_eval", "generation", "eval_lm", "interactive", "job_logging_cfg"}
+#: settings that only begin a training
 _MAY_DIFFER = {"encoder_embed_path", "decoder_embed_path", "no_seed_provided"}
 #: settings that one of two checkpoints may lack: fairseq-train may infer the languages, and a resumed training need not
 #: name the model that it began with
@@ -38,26 +31,28 @@ def training_settings(state: Mapping[str, Any]) -> dict[str, Any]:
     (``args``). A record of positions in the checkpoint replaces the flags of positions.
     """
     given = _settings(state.get("cfg") or {"model": state.get("args")})
-    ignored = ({field.name for group in _GENERAL for field in group} - _COUNTED) | _MAY_DIFFER
-    if POSITION_RECORD in state["model"]:
-        ignored |= plugin_flags().keys() - augmentation.FLAGS.keys()  # the record leaves out augmentation
-    found = {
+    # The record has the flags of positions but for augmentation.
+    described = plugin_flags().keys() - augmentation.FLAGS if POSITION_RECORD in state["model"] else set()
+    settings = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in given.items()
-        if value is not None and name not in ignored and not name.startswith("eval_") and not is_hardware(name)
+        if value is not None
+        and name not in _MAY_DIFFER | described
+        and not name.startswith("eval_")
+        and effect(name) in ("result", "precision")
     }
-    if "data" in found:  # directories, joined by colons
-        found["data"] = ":".join(map(os.path.realpath, str(found["data"]).split(":")))
+    if "data" in settings:  # directories, joined by colons
+        settings["data"] = ":".join(map(os.path.realpath, str(settings["data"]).split(":")))
     # A schedule as long as the training may differ, like the length of the training.
-    if found.get("total_num_update") == given.get("max_update"):
-        found.pop("total_num_update", None)
+    if settings.get("total_num_update") == given.get("max_update"):
+        settings.pop("total_num_update", None)
     processes = given.get("distributed_world_size") or 1
     frequency = given.get("update_freq") or [1]
     frequency = list(frequency) if isinstance(frequency, list | tuple) else [frequency]
     for size in ("max_tokens", "batch_size", "max_sentences"):  # split in any way among processes and updates
         if given.get(size):
-            found[f"{size} x update_freq x processes"] = [given[size] * each * processes for each in frequency]
-    return found
+            settings[f"{size} x update_freq x processes"] = [given[size] * each * processes for each in frequency]
+    return settings
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
@@ -70,11 +65,11 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[st
 
 def _settings(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a configuration's groups, and the name of the group's component (``_name``) as the group's."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     # The model's group first: as a namespace it repeats the settings of all groups.
-    for group in sorted(configuration.keys() - {"job_logging_cfg"}, key=lambda group: group != "model"):
+    for group in sorted(configuration.keys() - _UNREAD, key=lambda group: group != "model"):
         values = configuration[group]
         values = vars(values) if isinstance(values, Namespace) else values
         if isinstance(values, dict):
-            found |= {**values, group: values.get("_name"), "_name": None}
-    return found
+            settings |= {**values, group: values.get("_name"), "_name": None}
+    return settings

@@ -1,7 +1,10 @@
 """What the jobs of one call run on."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
+
+from posenc_experiments.base.errors import RecipeError
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,19 @@ class Hardware:
     def job_cpus(self) -> int:
         """CPU threads of one process of one job."""
         return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
+
+
+def find_gpus(wanted: int | None, dry_run: bool = False) -> list[str]:
+    """GPUs as CUDA_VISIBLE_DEVICES names them: the first `wanted`, or all; RecipeError if there are fewer."""
+    # A dry run may be meant for another machine, so it does not look for GPUs.
+    if wanted == 0 or (wanted and dry_run):
+        return [str(number) for number in range(wanted)]
+    # Imported here, because it would slow down --help.
+    import torch
+
+    found = torch.cuda.device_count()
+    if (wanted or 0) > found:
+        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for at most {found}, or 0 for the CPU.")
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    names = named if len(named) >= found else [str(number) for number in range(found)]
+    return names[: found if wanted is None else wanted]

@@ -15,7 +15,6 @@ from posenc_experiments.base.hardware import Hardware
 from posenc_experiments.base.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = ("download", "prepare", "train", "average", "translate", "score", "compare")
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,9 @@ class Session:
     console: Console = field(default_factory=Console)
     stop: threading.Event = field(default_factory=threading.Event)  # set on an interrupt, to end all commands
     devices: str | None = None  # the GPUs of this job, as CUDA_VISIBLE_DEVICES names them; None: all
+
+    def __reduce__(self) -> tuple[type["Session"], tuple[()]]:
+        return Session, ()  # a job in another process has a session of its own
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,6 @@ class Run:
     data_dir: Path
     output_dir: Path
     source_dir: Path | None = None
-    overrides: tuple[str, ...] = ()  # --set, as given
     extra: Flags = field(default_factory=dict)  # flags of fairseq-train, given after `--`
     precision: str | None = None  # None: what the recipe says
     tensorboard: bool = False

@@ -12,7 +12,7 @@ import click
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import require_directory
 from posenc_experiments.base.flags import parse_flags
-from posenc_experiments.base.hardware import Hardware
+from posenc_experiments.base.hardware import Hardware, find_gpus
 from posenc_experiments.base.read_recipe import words
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run, Session
@@ -140,7 +140,7 @@ class Call:
             extra=parse_flags(list(options["extra"]), "the flags after --"),
             hardware=self.hardware,
             session=self.session,
-            **{name: options[name] for name in ("overrides", "precision", "tensorboard", "wandb", "dry_run")},
+            **{name: options[name] for name in ("precision", "tensorboard", "wandb", "dry_run")},
         )
 
 
@@ -185,7 +185,7 @@ def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hard
     elif options["slurm_words"]:
         raise RecipeError("--slurm needs --executor slurm: add it, or leave --slurm out.")
     else:
-        cpus, names = cpus or len(os.sched_getaffinity(0)), _gpus(options["gpus"], options["dry_run"])
+        cpus, names = cpus or len(os.sched_getaffinity(0)), find_gpus(options["gpus"], options["dry_run"])
         gpus = each or min(len(names), most_gpus or len(names))
         if gpus > len(names):
             raise RecipeError(f"--gpus-per-job {gpus}: there are {len(names)} GPUs to share; ask for fewer.")
@@ -204,19 +204,3 @@ def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hard
     slurm = parse_slurm(options["slurm_words"]) if options["executor"] == "slurm" else None
     processes = options["processes"] or 1
     return Hardware(gpus=gpus, cpu_processes=processes, cpus=cpus, slots=tuple(slots), slurm=slurm, **several)
-
-
-def _gpus(wanted: int | None, dry_run: bool) -> list[str]:
-    """GPUs as CUDA_VISIBLE_DEVICES names them: the first `wanted`, or all."""
-    # A dry run may be meant for another machine, so it does not look for GPUs.
-    if wanted == 0 or (wanted and dry_run):
-        return [str(number) for number in range(wanted)]
-    # Imported here, because it would slow down --help.
-    import torch
-
-    found = torch.cuda.device_count()
-    if (wanted or 0) > found:
-        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for at most {found}, or 0 for the CPU.")
-    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    names = named if len(named) >= found else [str(number) for number in range(found)]
-    return names[: found if wanted is None else wanted]

@@ -8,14 +8,13 @@ import click
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.read_recipe import conf_in, find_recipe, read_recipe, words
 from posenc_experiments.base.recipe import Recipe
-from posenc_experiments.base.run import STAGES
 from posenc_experiments.commands.analyse import analyse_run
 from posenc_experiments.commands.number_types import Count
 from posenc_experiments.commands.options import Call, Command, shared_options
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.experiment.experiment import make_experiments
 from posenc_experiments.workflow.pipeline import finish, run_plan
-from posenc_experiments.workflow.plan import make_plan
+from posenc_experiments.workflow.plan import STAGES, make_plan
 from posenc_experiments.workflow.sweep import choose_experiments
 
 

@@ -8,14 +8,14 @@ import click
 
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.read_recipe import conf_in, find_recipe, read_recipe
-from posenc_experiments.base.run import STAGES, Run
+from posenc_experiments.base.run import Run
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
 from posenc_experiments.evaluation.paper_table import TableRow, read_table
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.pipeline import finish, run_plan
-from posenc_experiments.workflow.plan import make_plan
+from posenc_experiments.workflow.plan import STAGES, make_plan
 
 
 @click.command()

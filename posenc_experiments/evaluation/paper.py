@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from posenc_experiments.base.done import is_done
 from posenc_experiments.base.files import write_text
 from posenc_experiments.evaluation.metrics import (
     BLEU,
@@ -20,8 +21,10 @@ from posenc_experiments.evaluation.paper_table import TableRow
 from posenc_experiments.evaluation.pooling import groups_of, metrics_of, pooled_seeds
 from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.evaluation.tables import metric_columns, notes
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.training.train import TrainStage
 
 #: a row of a paper's table with its scores so far: the columns of its file, those that `pooled_seeds` makes, "score" in
 #: the paper's metric, "difference" (from the paper) and "missing" (which scores are missing, and why)
@@ -44,11 +47,11 @@ def make_line(row: TableRow, experiments: Sequence[Experiment], failed: Collecti
 
 
 def _why_missing(experiment: Experiment, failed: Collection[Path]) -> str:
-    if experiment.is_done("score"):
+    if is_done(experiment.directory, "score", ScoreStage().inputs(experiment)):
         return ""
     if experiment.directory in failed:
         return "failed"
-    if experiment.is_done("train"):
+    if TrainStage().is_done(experiment):
         return "not scored"
     return "not trained" if not experiment.train_log.is_file() else "training not finished"
 

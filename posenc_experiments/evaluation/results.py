@@ -21,6 +21,7 @@ from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.evaluation.differences import apart
 from posenc_experiments.evaluation.kept import note, original, unpacked
 from posenc_experiments.evaluation.metrics import BLEU, OWN, SACREBLEU_NAMES, TOKENIZED
+from posenc_experiments.experiment.fairseq_flags import effects
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
     HYPOTHESES,
@@ -216,10 +217,9 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
             texts[DOCUMENTS] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{DOCUMENTS}")
         own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
         hashes = {kind: [_hash_of(texts[kind], kind, one) for one in own][-1] for kind in SCORED}
-        # Results also depend on the search and on a batch for the hardware, which are not in the fingerprint; earlier
-        # records also have the precision here.
+        # Results also depend on the search and on what effects.py says is recorded beside the fingerprint.
         others: dict[str, Any] = {"translation": metrics[BLEU].translation}
-        others |= {name: about["environment"].get(name) for name in ("batch", "precision")}
+        others |= {name: about["environment"].get(name) for name in effects.RECORDED}
         known = {key: value for key, value in others.items() if value is not None}
         of_test = {
             "depends_on": about["made_from"] | known,

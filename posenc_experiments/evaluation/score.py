@@ -3,13 +3,15 @@
 If the recipe says so, it also compares the references with SacreBLEU's own test set, and computes the historical score.
 """
 
+import importlib.metadata
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.files import file_hash, write_json
-from posenc_experiments.base.languages import has_asian_ter, local_reference
+from posenc_experiments.base.files import file_hash, not_default, write_json
+from posenc_experiments.base.languages import has_asian_ter, local_reference, require_tokenizer
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, SACREBLEU_NAMES, make_metric
@@ -22,7 +24,16 @@ from posenc_experiments.experiment.step import Step
 
 class ScoreStage(Step):
     name = "score"
-    after = TranslateStage()
+    reads = TranslateStage()
+
+    def settings(self, experiment: Experiment) -> list[Any]:
+        run, tokenizer = experiment.run, experiment.run.tokenizer
+        require_tokenizer(tokenizer)
+        scoring = replace(run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
+        tools = ["sacrebleu", *(["sacremoses"] if scoring.tokenized else [])]
+        versions = [importlib.metadata.version(tool) for tool in tools]
+        local = {test: local_reference(name, run.pair) is not None for test, name in scoring.testsets.items()}
+        return [versions, not_default(scoring), local]
 
     def dry_run(self, experiment: Experiment) -> None:
         run = experiment.run

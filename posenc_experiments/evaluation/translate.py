@@ -8,12 +8,13 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 from posenc_experiments.base.done import forget
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import atomic_path, empty_directory, read_json, write_text
 from posenc_experiments.base.subprocesses import run_command, time_left, write_command
-from posenc_experiments.data import context, prepare, subwords, text
+from posenc_experiments.data import context, prepare, prepared, subwords, text
 from posenc_experiments.data.prepared import binarized_dir, prepared_dir
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
@@ -27,7 +28,7 @@ from posenc_experiments.experiment.layout import (
     SOURCES,
 )
 from posenc_experiments.experiment.step import Step
-from posenc_experiments.training.average import AverageStage
+from posenc_experiments.training.train import AverageStage
 
 SHOWN_EVERY = 60  # seconds
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
@@ -35,8 +36,11 @@ HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 class TranslateStage(Step):
     name = "translate"
-    after = AverageStage()
+    reads = AverageStage()
     reads_data = True
+
+    def settings(self, experiment: Experiment) -> list[Any]:
+        return [experiment.translation(), pair_tests(experiment.run), prepared.test_inputs(experiment.run)]
 
     def dry_run(self, experiment: Experiment) -> None:
         for test in pair_tests(experiment.run):

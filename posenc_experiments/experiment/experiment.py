@@ -2,13 +2,11 @@
 
 Its identity is all that its result depends on but the seed, as it was given: the architecture, the flags with
 normalized values, the settings of the preparation, the text and the content of files. Its SHA-256 is the fingerprint,
-which names its directory. It leaves out flags that only affect where and how fast a training runs
-(fairseq_posenc/hardware.py), the commit, and the versions of fairseq and torch, which are recorded separately. Tables
-pool seeds only if their search and batch are equal, too (evaluation/results.py). A change of the code that changes
-results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
+which names its directory. fairseq_posenc/effects.py says which flags count, and what else pooled seeds share. The
+commit and the versions of fairseq and torch do not count; they are recorded separately. A change of the code that
+changes results must raise a number: ``COMPUTATION`` in fairseq_posenc, or the ``initial_values`` of an encoding.
 """
 
-import importlib.metadata
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,17 +15,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
-from posenc_experiments.base.done import is_done
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, fingerprint, not_default
 from posenc_experiments.base.flags import Flags, parse_flags
-from posenc_experiments.base.languages import local_reference, require_tokenizer
 from posenc_experiments.base.recipe import SAVE_INTERVAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import prepared, subwords
-from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.fairseq_flags import (
+    DERIVED,
     normalized,
     precision,
     value_of,
@@ -177,9 +173,9 @@ class Experiment(ExperimentDirectory):
             prepare.pop("eval_max_tokens", None)  # only cuts validation and test sets
         if recipe.prepare.subwords == "none":  # no subwords are learnt
             prepare = {key: value for key, value in prepare.items() if key not in ("vocabulary", "sample")}
-        # Flags that count although they are of hardware: the interval between checkpoints decides which are averaged.
+        # Flags that may count: the interval between checkpoints decides which are averaged.
         kept = {SAVE_INTERVAL[recipe.generate.average_by]}
-        kept |= set() if recipe.train.batch_tokens else {"max-tokens", "update-freq"}
+        kept |= set() if recipe.train.batch_tokens else set(DERIVED)
         kept |= VALIDATED_BY if validated else set()
         counted = without_hardware(flags) | {name: flags[name] for name in kept & flags.keys()}
         corpus = recipe.corpus
@@ -210,7 +206,7 @@ class Experiment(ExperimentDirectory):
         """
         name = self.train_flags[flag]
         if flag == "finetune-from-model" and self.start is not None:
-            return f"experiment:{fingerprint([self.start.made_from, self._averaging])}"
+            return f"experiment:{fingerprint([self.start.made_from, self.averaging])}"
         if not Path(name).is_file():
             raise RecipeError(f"--{flag} {name}: there is no such file; name another, or leave the flag out.")
         return _hash_of(Path(name))
@@ -221,7 +217,7 @@ class Experiment(ExperimentDirectory):
         return fingerprint(self.made_from)
 
     @property
-    def _averaging(self) -> dict[str, Any]:
+    def averaging(self) -> dict[str, Any]:
         """The settings of averaging; empty if only the last checkpoint is used."""
         generate = self.run.recipe.generate
         by = {} if generate.average_by == "epochs" else {"average_by": generate.average_by}
@@ -238,30 +234,7 @@ class Experiment(ExperimentDirectory):
             flags["length_penalty"] = recipe.generate.length_penalty
         limit = {key: value for key, value in not_default(recipe.prepare).items() if key == "eval_max_tokens"}
         joined = subwords.detokenization(self.run.target, recipe.prepare)
-        return {**self._averaging, **flags, **limit, **joined}
-
-    def inputs(self, stage: str) -> str:
-        """The fingerprint of all that the outputs of a stage depend on, the earlier stages included."""
-        found = fingerprint([self.fingerprint, self.seed])
-        if stage != "train":
-            found = fingerprint([found, self._averaging])
-        if stage in ("translate", "score"):
-            found = fingerprint([found, self.translation(), pair_tests(self.run), prepared.test_inputs(self.run)])
-        return fingerprint([found, *self._scoring()]) if stage == "score" else found
-
-    def _scoring(self) -> list[Any]:
-        """What scores depend on beside the translations, including which of SacreBLEU's test sets are local."""
-        tokenizer = self.run.tokenizer
-        require_tokenizer(tokenizer)
-        scoring = replace(self.run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
-        tools = ["sacrebleu", *(["sacremoses"] if scoring.tokenized else [])]
-        versions = [importlib.metadata.version(tool) for tool in tools]
-        local = {test: local_reference(name, self.run.pair) is not None for test, name in scoring.testsets.items()}
-        return [versions, not_default(scoring), local]
-
-    def is_done(self, stage: str) -> bool:
-        """Whether a stage finished with the current inputs, and its outputs exist."""
-        return is_done(self.directory, stage, self.inputs(stage))
+        return {**self.averaging, **flags, **limit, **joined}
 
 
 def _hash_of(path: Path) -> str:

@@ -8,6 +8,7 @@ import re
 import runpy
 from collections.abc import Collection, Mapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from posenc_experiments.base.errors import RecipeError, meant
@@ -17,30 +18,26 @@ from posenc_experiments.base.run import ROOT
 PLUGIN = ROOT / "fairseq_posenc"  # for --user-dir
 
 
-@cache
-def _hardware() -> dict[str, Any]:
-    # Executed as a file, because importing its package imports torch, which would slow down --help.
-    return runpy.run_path(str(PLUGIN / "hardware.py"))
+# Executed as a file, because importing its package imports torch, which would slow down --help.
+effects = SimpleNamespace(**runpy.run_path(str(PLUGIN / "effects.py")))
+#: the flags that `derive_batch` derives from train.batch-tokens
+DERIVED = ("max-tokens", "update-freq")
 
 
 def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that results depend on: all but those of hardware."""
-    return {name: value for name, value in flags.items() if not _hardware()["is_hardware"](name)}
+    """The flags that change results, but those that may follow from train.batch-tokens."""
+    ignored = ("speed", "report")
+    return {name: value for name, value in flags.items() if name not in DERIVED and effects.effect(name) not in ignored}
 
 
 def precision(flags: Collection[str]) -> str:
     """The precision of a training with these flags: fp32, or the flag of another one."""
-    return next((name for name in _hardware()["PRECISIONS"] if name in flags), "fp32")
-
-
-def needs_gpu(flags: Collection[str]) -> bool:
-    """Whether a training with these flags needs a GPU."""
-    return bool(_hardware()["needs_gpu"](set(flags)))
+    return next((name for name in effects.PRECISIONS if name in flags), "fp32")
 
 
 def with_precision(flags: Mapping[str, Any], chosen: str) -> dict[str, Any]:
     """The flags with this precision in place of others; a memory-efficient variant of it stays."""
-    others = [name for name in _hardware()["PRECISIONS"] if not name.endswith(chosen)]
+    others = [name for name in effects.PRECISIONS if not name.endswith(chosen)]
     kept = {name: value for name, value in flags.items() if name not in others}
     return kept if chosen == "fp32" or precision(kept) != "fp32" else {**kept, chosen: ""}
 

@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from posenc_experiments.base.done import forget, locked, set_done
+from posenc_experiments.base.done import forget, is_done, locked, set_done
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import fingerprint
 from posenc_experiments.data import prepared
 from posenc_experiments.experiment.experiment import Experiment
 
@@ -15,10 +16,19 @@ class Step(ABC):
     """A step, the same for all experiments: the stages `train`, `average`, `translate` and `score`."""
 
     name: str
-    #: the step whose outputs this one reads
-    after: ClassVar["Step | None"] = None
+    #: the step whose outputs this one reads; the order of all steps follows from it
+    reads: ClassVar["Step | None"] = None
     #: whether it reads prepared data
     reads_data: ClassVar[bool] = False
+
+    @property
+    def chain(self) -> list["Step"]:
+        """All steps up to this one, in order."""
+        return [*(self.reads.chain if self.reads else []), self]
+
+    @abstractmethod
+    def settings(self, experiment: Experiment) -> list[Any]:
+        """What its outputs depend on beside those that it reads."""
 
     @abstractmethod
     def dry_run(self, experiment: Experiment) -> None:
@@ -28,9 +38,13 @@ class Step(ABC):
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> Iterable[Path]:
         """Makes the outputs and returns their paths; the commands that it runs inherit the `locks`."""
 
+    def inputs(self, experiment: Experiment) -> str:
+        """The fingerprint of all that its outputs depend on, the earlier steps included."""
+        return fingerprint([*([self.reads.inputs(experiment)] if self.reads else []), *self.settings(experiment)])
+
     def is_done(self, experiment: Experiment) -> bool:
         """Whether the step finished with the current inputs, and its outputs exist."""
-        return experiment.is_done(self.name)
+        return is_done(experiment.directory, self.name, self.inputs(experiment))
 
     def say(self, experiment: Experiment, text: str) -> None:
         """Prints a line about the step."""
@@ -47,14 +61,14 @@ class Step(ABC):
             return
         if self.is_done(experiment):
             return
-        if self.after is not None and not self.after.is_done(experiment):
+        if self.reads is not None and not self.reads.is_done(experiment):
             raise RecipeError(
-                f"{experiment.title}: the stage {self.after.name} is not done (or its settings changed since): run the "
-                f"stage {self.after.name}."
+                f"{experiment.title}: the stage {self.reads.name} is not done (or its settings changed since): run the "
+                f"stage {self.reads.name}."
             )
         if self.reads_data:
             prepared.require(experiment.run)
         with locked(experiment.directory) as lock:
             if not self.is_done(experiment):  # by another call meanwhile
                 forget(experiment.directory, self.name)
-                set_done(experiment.directory, self.name, experiment.inputs(self.name), self.make(experiment, (lock,)))
+                set_done(experiment.directory, self.name, self.inputs(experiment), self.make(experiment, (lock,)))

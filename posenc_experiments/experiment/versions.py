@@ -22,7 +22,7 @@ def environment() -> dict[str, Any]:
     import torch
 
     # Only if git tracks the plugin: it may be installed inside a checkout of something else.
-    commit = _git("rev-parse", "HEAD") if _git("ls-files", "hardware.py") else ""
+    commit = _git("rev-parse", "HEAD") if _git("ls-files", "effects.py") else ""
     changed = bool(_git("status", "--porcelain", "--", *CODE)) if commit else None
     return {
         "commit": commit or None,

@@ -1,11 +1,14 @@
 """Runs jobs in SLURM's queue, by submitit."""
 
+import pickle
 import shlex
 import shutil
-import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import submitit
@@ -32,21 +35,18 @@ OWN = {
 SlurmJob.watcher = SlurmInfoWatcher(delay_s=60)  # asks sacct once a minute, not in ten
 
 
-class Command(Checkpointable):
-    """The function of a job in the queue: runs a command, which resumes if submitit requeues the job."""
+class Work(Checkpointable):
+    """The function of a job in the queue: runs its work in a process, which resumes if submitit requeues the job."""
 
-    def __init__(self, words: list[str]) -> None:
-        self.words = words
+    def __init__(self, work: Callable[[str], None]) -> None:
+        self.work, self.directory = work, Path.cwd()  # which paths of a recipe may be relative to
 
     def __call__(self) -> int:
-        """The exit status of the command, whose own message is the last error in the log."""
-        return subprocess.run(self.words, stdin=subprocess.DEVNULL, preexec_fn=_prepare_child, check=False).returncode
-
-
-def _prepare_child() -> None:
-    # SLURM signals every process of a step before time is up; submitit handles the signal, others must ignore it.
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    die_with_parent()
+        """The exit status of the process, whose own message is the last error in the log."""
+        words = [sys.executable, "-P", "-m", "posenc_experiments.jobs.work"]
+        given = pickle.dumps(self.work)
+        run = subprocess.run(words, input=given, cwd=self.directory, preexec_fn=die_with_parent, check=False)
+        return run.returncode
 
 
 class Slurm(Scheduler):
@@ -61,11 +61,9 @@ class Slurm(Scheduler):
             )
         return locked(self.call.jobs_dir)  # two calls at a time would both submit the same jobs
 
-    def dry_run(self, job: Job) -> None:
+    def place(self, job: Job) -> str:
         found = {name.removeprefix("slurm_"): value for name, value in self.parameters(job).items()}
-        place = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
-        self.call.say(f"# {job.title}: as a SLURM job with {place}")
-        self.call.dry(job.command)
+        return f": as a SLURM job with {', '.join(f'{name}={value}' for name, value in sorted(found.items()))}"
 
     def run(self, job: Job, slot: str, show: Show) -> None:
         """Submits a job, unless it is in the queue, and waits until it has ended; RecipeError if it failed."""
@@ -74,12 +72,13 @@ class Slurm(Scheduler):
             show(f"{running.state.lower()} as {running.job_id}, log {running.paths.stdout}")
             if self.call.session.stop.wait(POLL_SECONDS):
                 raise Stopped
+        # Prepared data is done even if the flags of its experiments were refused then.
+        status = None if running.exception() else running.result()
         # A network file system may show late what the job wrote.
-        ended_well = running.exception() is None and running.result() == 0
-        deadline = time.monotonic() + (NFS_SECONDS if ended_well else 0)
+        deadline = time.monotonic() + (NFS_SECONDS if status == 0 else 0)
         while not (done := job.is_done()) and time.monotonic() < deadline:
             time.sleep(1)
-        if not done:
+        if status or not done:
             said = last_words(log) if (log := running.paths.stdout).is_file() else "it did not start"
             raise RecipeError(f"{job.title} failed: {said}; the log of the job is {log}.")
 
@@ -110,7 +109,7 @@ class Slurm(Scheduler):
         executor.update_parameters(**self.parameters(job))
         try:
             with clean_env():  # this process may be of a job, too
-                return executor.submit(Command(job.command))
+                return executor.submit(Work(job.work))
         except (FailedJobError, FailedSubmissionError, subprocess.SubprocessError, OSError) as error:
             said = str(error).strip().split("\n")[-1].strip(" .")
             raise RecipeError(f"SLURM takes no job: {said}; see --slurm and --jobs.") from None

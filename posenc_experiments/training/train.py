@@ -1,8 +1,10 @@
-"""Stage `train`: runs or resumes fairseq-train, and writes its command, log and summary."""
+"""Stage `train`: runs or resumes fairseq-train, and writes its command, log and summary; stage `average`."""
 
 import shutil
+import threading
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import TEMPORARY, atomic_path, read_json, write_json
@@ -12,15 +14,21 @@ from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
-from posenc_experiments.experiment.fairseq_flags import needs_gpu
+from posenc_experiments.experiment.fairseq_flags import effects
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
+
+# Threads must not import fairseq at the same time, and each average takes the memory of two models.
+ONE_AT_A_TIME = threading.Lock()
 
 
 class TrainStage(Step):
     name = "train"
     reads_data = True
+
+    def settings(self, experiment: Experiment) -> list[Any]:
+        return [experiment.fingerprint, experiment.seed]
 
     def dry_run(self, experiment: Experiment) -> None:
         environment = train_environment(experiment.run)
@@ -28,7 +36,7 @@ class TrainStage(Step):
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         run, (_, warning) = experiment.run, derive_batch(experiment)
-        if experiment.start is not None and not experiment.start.is_done("average"):
+        if experiment.start is not None and not AverageStage().is_done(experiment.start):
             raise RecipeError(
                 f"{experiment.title} continues from {experiment.start.name}, which is not trained and averaged yet: "
                 "add it to --experiments, or run its stages train..average."
@@ -65,9 +73,41 @@ class TrainStage(Step):
         return [experiment.summary]
 
 
+class AverageStage(Step):
+    name = "average"
+    reads = TrainStage()
+
+    def settings(self, experiment: Experiment) -> list[Any]:
+        return [experiment.averaging]
+
+    def dry_run(self, experiment: Experiment) -> None:
+        run, generate = experiment.run, experiment.run.recipe.generate
+        # Without averaging, the last state counts; no checkpoint of an epoch has it if training ends within an epoch.
+        several = [f"--last-{generate.average_by}", str(generate.average), experiment.checkpoints]
+        which = [experiment.last_checkpoint] if generate.average == 1 else several
+        run.dry([*run.module("posenc_experiments"), "average", "--output", experiment.averaged, *which])
+
+    def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
+        generate = experiment.run.recipe.generate
+        for left in experiment.directory.glob(f".{experiment.averaged.name}.*{TEMPORARY}"):  # by a killed call
+            left.unlink()
+        with ONE_AT_A_TIME:
+            # Imported here, because it imports torch and fairseq, which would slow down --help.
+            from fairseq_posenc import checkpoints
+
+            paths = [experiment.last_checkpoint]
+            if generate.average > 1:
+                unit = generate.average_by.removesuffix("s")
+                paths = checkpoints.last_checkpoints(experiment.checkpoints, generate.average, unit)
+            # The directory's fingerprint guarantees one training; its data may have another path since a resume.
+            checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
+        self.say(experiment, " ".join(path.name for path in paths))
+        return [experiment.averaged]
+
+
 def require_same_batch(experiment: Experiment) -> None:
     """RecipeError if the training is done, but with other batches than this call would use."""
-    if not experiment.about.is_file() or not experiment.is_done("train"):
+    if not experiment.about.is_file() or not TrainStage().is_done(experiment):
         return
     trained = versions.as_list(read_json(experiment.about)["environment"].get("batch"))
     if experiment.batch not in trained:
@@ -83,7 +123,7 @@ def require_same_batch(experiment: Experiment) -> None:
 
 def require_gpu_of_precision(experiment: Experiment) -> None:
     """RecipeError if the training would run on a CPU with --fp16, which needs a GPU."""
-    if not experiment.run.hardware.gpus and needs_gpu(experiment.train_flags):
+    if not experiment.run.hardware.gpus and effects.needs_gpu(set(experiment.train_flags)):
         raise RecipeError(
             f"{experiment.title}: --fp16 needs a GPU, and this call trains on a CPU: give --precision bf16 or fp32."
         )

@@ -10,7 +10,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.check_flags import check_flags
-from posenc_experiments.jobs.job import Job, Local, Scheduler
+from posenc_experiments.jobs.job import Job, Scheduler
 from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.slurm import Slurm
 from posenc_experiments.training.nodes import forget_attempts, join
@@ -23,24 +23,24 @@ GRACE_SECONDS = 20  # time for an interrupted call to clean up before it is kill
 def run_plan(plan: Plan) -> dict[Job, str]:
     """Runs the jobs that are not done; returns those that failed, and why. Nodes other than 0 only join trainings."""
     run = plan.experiments[0].run
-    local, hardware = Local(run), run.hardware
+    local, hardware = Scheduler(run), run.hardware
     scheduler = local if hardware.slurm is None else Slurm(run)
     if hardware.node_rank and not run.dry_run:
-        for experiment in plan.experiments if "train" in plan.stages else []:
-            join(experiment)
+        for experiment in plan.experiments if "train" in plan.steps else []:
+            join(plan.steps["train"], experiment)
         return {}
     _say_missing_tests(plan)
     with _interruptible(run, scheduler):
-        for experiment in plan.experiments if "train" in plan.stages else []:
+        for experiment in plan.experiments if "train" in plan.steps else []:
             require_same_batch(experiment)
-        for experiment in plan.waiting if "train" in plan.stages and not run.dry_run else []:
+        for experiment in plan.waiting if "train" in plan.steps and not run.dry_run else []:
             require_gpu_of_precision(experiment)
-        check_flags(plan.waiting, plan.stages)
+        check_flags(plan.waiting, plan.steps.values())
         if run.dry_run:
             for job in [*plan.data, *plan.experiment_jobs.values()]:
                 (local if job.here else scheduler).dry_run(job)
             return {}
-        if hardware.nodes > 1 and "train" in plan.stages:
+        if hardware.nodes > 1 and "train" in plan.steps:
             forget_attempts(plan.experiments)
         for directory in (run.data_dir, run.output_dir):
             directory.mkdir(parents=True, exist_ok=True)

@@ -48,12 +48,6 @@ def choose_experiments(recipe: Recipe, texts: Sequence[str]) -> tuple[Recipe, li
     return replace(recipe, experiments=rows, origins=origins), list(dict.fromkeys(names))
 
 
-def as_option(recipe: Recipe, name: str) -> str:
-    """The value of `--experiments` for this experiment alone."""
-    typed = recipe.origins.get(("experiments", name))
-    return typed if isinstance(typed, str) else name
-
-
 def _names(recipe: Recipe, text: str) -> list[str]:
     names = words(text)
     for name in names:

@@ -188,6 +188,7 @@ RESUMED = {
     **{"save_dir": "/elsewhere", "max_update": 9, "patience": 4, "save_interval": 5, "num_workers": 3},
     **{"distributed_world_size": 4, "update_freq": [2], "max_tokens": 25},  # 1 x 1 x 200
     **{"checkpoint_activations": True, "attention_backend": "blocks", "restore_file": "checkpoint2.pt"},
+    **{"min_loss_scale": 1e-3, "validate_interval": 2, "nprocs_per_node": 4, "all_gather_list_size": 32768},
     "some_flag_of_tomorrow": None,
 }
 
@@ -234,6 +235,8 @@ def test_a_resumed_training_is_the_same(
         (setting(), setting(seed=7, lr=[0.5]), "lr is [0.5] and [0.01]; seed is 7 and 1"),
         (setting(), setting(distributed_world_size=2), "max_tokens x update_freq x processes is [400] and [200]"),
         (setting(), setting(bf16=True), "bf16 is True and False"),
+        (setting(), setting(fp16_init_scale=4), "fp16_init_scale is 4 and 128"),
+        (setting(), setting(grouped_shuffling=True), "grouped_shuffling is True and False"),
         (setting(), setting(adam_betas=[0.9, 0.98]), "adam_betas is [0.9, 0.98] and [0.9, 0.999]"),
         (setting(), setting(train_subset="train1"), "train_subset is train1 and train"),
         (setting(), setting(data="/elsewhere"), "data is /elsewhere and "),

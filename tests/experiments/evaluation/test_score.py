@@ -18,6 +18,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.historical import historical_bleu, tokenize
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.workflow.plan import STEPS
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 TESTSET = CONF + "\nscore:\n  testsets: {test: wmt14/full}\n"
@@ -31,7 +32,9 @@ def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf
     for kind, lines in (("src", reference), ("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
     write_json(experiment.about, experiment.description())
-    set_done(experiment.directory, "translate", experiment.inputs("translate"), [experiment.test_file("test", "hyp")])
+    set_done(
+        experiment.directory, "translate", STEPS["translate"].inputs(experiment), [experiment.test_file("test", "hyp")]
+    )
     return experiment
 
 
@@ -57,9 +60,9 @@ def test_a_local_test_set_confirms_the_scores(tmp_path: Path, monkeypatch: pytes
     bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
     assert bleu["reference"] == chrf["reference"] == "sacrebleu -t wmt14/full -l en-de (same scores from both files)"
     assert 0 < bleu["score"] < 100
-    before = experiment.inputs("score")
+    before = STEPS["score"].inputs(experiment)
     (tmp_path / "cache/wmt14/full/wmt14_full.en-de.docid").unlink()
-    assert experiment.inputs("score") != before  # scored again, because the test set is local now
+    assert STEPS["score"].inputs(experiment) != before  # scored again, because the test set is local now
 
 
 def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +71,7 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct score.testsets"):
         score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
-    assert not is_done(experiment.directory, "score", experiment.inputs("score"))
+    assert not is_done(experiment.directory, "score", STEPS["score"].inputs(experiment))
 
 
 def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:

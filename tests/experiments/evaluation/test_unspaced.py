@@ -17,6 +17,7 @@ from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.together import parts_of_tests
 from posenc_experiments.experiment.experiment import Experiment
+from posenc_experiments.workflow.plan import STEPS
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 JAPANESE = {
@@ -62,7 +63,7 @@ def unspaced(
             experiment.test_file(test, kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     write_json(experiment.about, experiment.description())
     files = [experiment.test_file(test, "hyp") for test in texts]
-    set_done(experiment.directory, "translate", experiment.inputs("translate"), files)
+    set_done(experiment.directory, "translate", STEPS["translate"].inputs(experiment), files)
     return experiment
 
 

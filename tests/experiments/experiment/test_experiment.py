@@ -12,17 +12,19 @@ import pytest
 from rich.console import Console
 
 import fairseq_posenc
+from fairseq_posenc.effects import PRECISIONS
 from fairseq_posenc.encodings import ENCODINGS
-from fairseq_posenc.hardware import PRECISIONS
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run, Session
 from posenc_experiments.data.prepared import prepared_dir
+from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
 from posenc_experiments.training import train
 from posenc_experiments.training.train_log import TrainLog
+from posenc_experiments.workflow.plan import STEPS
 from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
@@ -72,7 +74,7 @@ def test_the_batch_changes_no_experiment_and_an_inexact_one_is_warned_of(
     assert value(train_command(other), "--max-tokens") == max_tokens
     assert train_command(other).count("--max-tokens") == 1
     assert one.directory == other.directory
-    assert one.inputs("train") == other.inputs("train")
+    assert STEPS["train"].inputs(one) == STEPS["train"].inputs(other)
 
 
 @pytest.mark.parametrize(("flag", "refusal"), [("update-freq", "follows from .*batch-tokens"), ("max-tokens", "many")])
@@ -142,7 +144,7 @@ def test_text_by_another_version_of_its_library_is_other_text(
     def identities() -> set[object]:
         one = experiment(tmp_path, conf=CONF.replace("subwords: none", f"subwords: {setting}"))
         assert one.description()["environment"][library] == importlib.metadata.version(library)
-        return {one.fingerprint, prepared_dir(one.run), one.inputs("translate")}
+        return {one.fingerprint, prepared_dir(one.run), STEPS["translate"].inputs(one)}
 
     version, before = importlib.metadata.version, identities()
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "9.9" if name == library else version(name))
@@ -167,6 +169,12 @@ def test_kept_results_have_the_fingerprints_of_today() -> None:
     assert checked > 70
 
 
+def test_kept_results_are_pooled_by_their_fingerprints() -> None:
+    kept = read_results([ROOT / "results"])
+    whole = kept["depends_on"].map(fingerprint)
+    assert kept["fingerprint"].nunique() == whole.nunique() == (kept["fingerprint"] + whole).nunique() > 120
+
+
 def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path: Path) -> None:
     one, other = experiment(tmp_path), experiment(tmp_path, extra={"dropout": "0.5"})
     assert one.directory.parts[-4:] == ("tiny", "en-de", f"shaw-k2-{one.fingerprint[:8]}", "seed1")
@@ -185,7 +193,7 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
         "seed": 1,
         "name": "shaw-k2 --dropout 0.5",
     }
-    assert one.inputs("train") != other.inputs("train")
+    assert STEPS["train"].inputs(one) != STEPS["train"].inputs(other)
 
 
 @pytest.mark.parametrize(
@@ -207,12 +215,16 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
         ("subwords: none", "subwords: none\n  lowercase: true", "train"),
         ("subwords: none", "subwords: none\n  lowercase: false\n  normalize-punctuation: false", None),
         ("num-workers: 0", "num-workers: 1", None),
+        ("num-workers: 0", "all-gather-list-size: 32768", None),
+        ("num-workers: 0", "fp16-init-scale: 4", "train"),
+        ("max-tokens: 200", "max-tokens: 100", None),  # of batch-tokens
+        ("num-workers: 0", "batch-size: 8", "train"),
     ],
 )
 def test_a_setting_repeats_the_stages_that_depend_on_it(tmp_path: Path, old: str, new: str, first: str | None) -> None:
     stages = ["train", "average", "translate", "score"]
     one, other = experiment(tmp_path), experiment(tmp_path, conf=CONF.replace(old, new))
-    repeated = [stage for stage in stages if one.inputs(stage) != other.inputs(stage)]
+    repeated = [stage for stage in stages if STEPS[stage].inputs(one) != STEPS[stage].inputs(other)]
     assert repeated == ([] if first is None else stages[stages.index(first) :])
 
 
@@ -238,12 +250,12 @@ def test_an_additional_test_set_repeats_no_training() -> None:
         return Experiment(replace(run, recipe=read_recipe(conf, [f"corpus.tests={' '.join(tests)}"])), "sinusoidal", 1)
 
     one, two = made("en-de", "test_2016_flickr"), made("en-de", "test_2016_flickr", "test_2017_flickr")
-    assert one.inputs("train") == two.inputs("train")
-    assert one.inputs("average") == two.inputs("average")
-    assert one.inputs("translate") != two.inputs("translate")
+    assert STEPS["train"].inputs(one) == STEPS["train"].inputs(two)
+    assert STEPS["average"].inputs(one) == STEPS["average"].inputs(two)
+    assert STEPS["translate"].inputs(one) != STEPS["translate"].inputs(two)
     # Test sets that the pair lacks have no effect.
     one, two = made("en-cs", "test_2016_flickr"), made("en-cs", "test_2016_flickr", "test_2017_flickr")
-    assert one.inputs("score") == two.inputs("score")
+    assert STEPS["score"].inputs(one) == STEPS["score"].inputs(two)
 
 
 def test_a_value_of_set_makes_a_separate_experiment(tmp_path: Path) -> None:
@@ -277,7 +289,7 @@ def test_several_processes_use_torchrun_and_one_does_not(tmp_path: Path) -> None
 def test_hardware_and_reporting_do_not_change_the_experiment(tmp_path: Path) -> None:
     one = experiment(tmp_path)
     other = experiment(tmp_path, gpus=2, tensorboard=True, wandb="posenc")
-    assert one.inputs("train") == other.inputs("train")
+    assert STEPS["train"].inputs(one) == STEPS["train"].inputs(other)
     assert one.directory == other.directory
     words = train_command(other)
     assert value(words, "--wandb-project") == "posenc"

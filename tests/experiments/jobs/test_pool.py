@@ -10,7 +10,7 @@ from rich.console import Console
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run, Session
-from posenc_experiments.jobs.job import Job, Local
+from posenc_experiments.jobs.job import Job, Scheduler
 from posenc_experiments.jobs.pool import run_jobs
 from tests.experiments.tiny import make_run
 
@@ -25,14 +25,14 @@ def shell_job(directory: Path, name: str, script: str, *needs: Job) -> Job:
         if process.returncode != 0:
             raise RecipeError(process.stdout.decode().strip())
 
-    return Job(name, work, [], made.is_file, directory / name, needs=list(needs))
+    return Job(name, work, made.is_file, directory / name, needs=list(needs))
 
 
 def run(jobs: list[Job], call: Run, slots: int = 4, nodes: int = 1) -> str:
     """Runs the jobs; returns what is printed, and then a line for each failure."""
     console = Console(record=True, width=1000, file=open(os.devnull, "w"))  # noqa: SIM115
     hardware = replace(call.hardware, slots=tuple(map(str, range(slots))), nodes=nodes)
-    failures = run_jobs(jobs, Local(replace(call, hardware=hardware, session=Session(console))))
+    failures = run_jobs(jobs, Scheduler(replace(call, hardware=hardware, session=Session(console))))
     return console.export_text() + "".join(f"{job.title}! {reason}\n" for job, reason in failures.items())
 
 

@@ -23,7 +23,6 @@ def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
     words = ("partition=gpu", "time=90", "reservation=mine", "srun-args=--cpu-bind=none", "exclusive=true")
     made = plan(recipe, executor="slurm", gpus=None, gpus_per_job=2, cpus=6, slurm_words=words)
     (job,), run = made.experiment_jobs.values(), made.experiments[0].run
-    assert job.command[-4:] == ["--gpus", "2", "--gpus-per-job", "2"]  # all that it reserves
     found = {name.removeprefix("slurm_"): value for name, value in Slurm(run).parameters(job).items()}
     found["ntasks_per_node"] = found.pop("tasks_per_node")
     found["job_name"] = found.pop("name")
@@ -90,6 +89,14 @@ def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: P
     assert len([*queue.glob("*.id")]) == 2  # the data and the training
     score = read_json(experiment.test_file("test", "sacrebleu.json"))[0]
     assert re.search(rf"K = 2 +{score['score']:.2f}.* 25.80 ", process.stdout)
+
+
+def test_flags_that_do_not_fit_the_prepared_data_fail_its_job(recipe: Path, queue: Path) -> None:
+    words = ["--conf", recipe / "tiny.yaml", "--source", recipe.parent / "corpus", "--set", "train.max-tokens=4"]
+    process = forked.run_command(command("run", *words, "--executor", "slurm", *directories(recipe.parent)))
+    assert process.returncode == 1
+    assert re.match(r"Error: prepare en-de failed: --set train.max-tokens: .* is below the longest", process.stderr)
+    assert len([*queue.glob("*.id")]) == 1
 
 
 def test_failed_jobs_of_the_queue_are_reported(recipe: Path, queue: Path) -> None:

@@ -9,8 +9,7 @@ import torch
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import read_json
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.training.average import AverageStage
-from posenc_experiments.training.train import TrainStage
+from posenc_experiments.training.train import AverageStage, TrainStage
 from tests.experiments.tiny import CONF, forked_commands, make_recipe, make_run, prepare_data
 
 ROWS = CONF + "  after: shaw --clipping-distance 2 --finetune-from-model sinusoidal --max-epoch 2 --lr 1e-7\n"
@@ -42,4 +41,4 @@ def test_each_seed_continues_from_its_own_model(tmp_path: Path) -> None:
         ).fingerprint
     # Another model to continue from is another experiment.
     conf.write_text(ROWS.replace("sinusoidal: sinusoidal", "sinusoidal: sinusoidal --dropout 0.2"))
-    assert not Experiment(make_run(tmp_path, conf, corpus), "after", 1).is_done("train")
+    assert not TrainStage().is_done(Experiment(make_run(tmp_path, conf, corpus), "after", 1))

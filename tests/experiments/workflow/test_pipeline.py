@@ -22,9 +22,8 @@ from posenc_experiments.evaluation.score import ScoreStage
 from posenc_experiments.evaluation.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
-from posenc_experiments.jobs.job import Local
-from posenc_experiments.training.average import AverageStage
-from posenc_experiments.training.train import TrainStage
+from posenc_experiments.jobs.job import Scheduler
+from posenc_experiments.training.train import AverageStage, TrainStage
 from posenc_experiments.workflow import pipeline
 from tests import forked
 from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, write_sources
@@ -287,7 +286,7 @@ def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, nu
     run = make_run(tmp_path, conf, corpus)
 
     def work() -> None:
-        with pipeline._interruptible(run, Local(run)):
+        with pipeline._interruptible(run, Scheduler(run)):
             with suppress(KeyboardInterrupt):  # as the import of a compiled module may
                 signal.raise_signal(number)
             run_command(run, ["sleep", "60"], tmp_path / "log", "sleep")

@@ -1,10 +1,10 @@
 """The plan of a table: its data and trainings, each once."""
 
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from posenc_experiments.cli import group
 from tests.experiments.tables import HEADER, ROW, plan, write_table
 from tests.experiments.tiny import CONF
 
@@ -21,18 +21,16 @@ def test_the_same_setting_is_trained_once(recipe: Path) -> None:
     assert other.directory == first.directory
 
 
-def test_a_job_is_a_command_line_of_the_pipeline(recipe: Path) -> None:
+def test_a_job_does_the_same_in_another_process(recipe: Path) -> None:
     write_table(recipe, HEADER, ROW)
-    made = plan(recipe, cpus=3, overrides=("train.max-epoch=5",), extra=("--dropout", "0.1"))
+    made = plan(recipe, cpus=3, overrides=("train.max-epoch=5",), extra=("--dropout", "0.1"), dry_run=True)
     (job,) = made.experiment_jobs.values()
-    assert job.command[2:5] == ["-m", "posenc_experiments", "run"]
-    words = job.command[4:]
-    result = CliRunner().invoke(group, [*words[: words.index("--")], "--dry-run", *words[words.index("--") :]])
-    assert result.exit_code == 0, result.output
-    assert "--max-epoch 5" in result.output
-    assert "--dropout 0.1" in result.output
-    assert str(made.experiments[0].directory) in result.output
-    assert "fairseq_cli.preprocess" not in result.output
+    words = [sys.executable, "-m", "posenc_experiments.jobs.work"]
+    said = subprocess.run(words, input=pickle.dumps(job.work), capture_output=True, check=True).stdout.decode()
+    assert "--max-epoch 5" in said
+    assert "--dropout 0.1" in said
+    assert str(made.experiments[0].directory) in said
+    assert "fairseq_cli.preprocess" not in said
 
 
 def test_recipes_with_other_settings_have_directories_of_their_own(recipe: Path) -> None:

@@ -11,7 +11,8 @@ from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.base.run import Run
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.workflow.sweep import as_option, choose_experiments
+from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 ROWS = """
@@ -85,15 +86,6 @@ def test_values_may_hold_brackets_quotes_and_spaces(recipe: Recipe, typed: str, 
     words = "sinusoidal --a" if typed == "--a" else f"sinusoidal --a {typed}"
     found, (name,) = choose_experiments(recipe, [words])
     assert parse_flags(found.experiments[name][1:], "") == {"a": value}
-    # The option for another process gives the same experiment.
-    again, names = choose_experiments(recipe, [as_option(found, name)])
-    assert (names, again.experiments[name]) == ([name], found.experiments[name])
-
-
-def test_the_option_for_one_experiment(recipe: Recipe) -> None:
-    found, names = choose_experiments(recipe, ["shaw --clipping-distance 2,3", "shaw-keys --a 1,2"])
-    typed = ["shaw-k2", "shaw --clipping-distance 3", "shaw-keys --a 1", "shaw-keys --a 2"]
-    assert [as_option(found, name) for name in names] == typed
 
 
 def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
@@ -107,7 +99,7 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path) -> None:
         swept = replace(chosen(make_run(tmp_path, conf, None), typed)[0], seed=row.seed)
         row.directory.mkdir(parents=True)  # under whichever name it was trained
         assert swept.directory == row.directory
-        assert swept.inputs("score") == row.inputs("score")
+        assert STEPS["score"].inputs(swept) == STEPS["score"].inputs(row)
         assert swept.description()["fingerprint"] == row.description()["fingerprint"]
 
 
