@@ -12,8 +12,8 @@ from typing import Any
 from posenc_experiments.analysis.data import Data, script_words
 from posenc_experiments.analysis.texts import COMPUTE, by_length, read_texts
 from posenc_experiments.base.files import file_hash, fingerprint, write_json
-from posenc_experiments.base.languages import unit
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
+from posenc_experiments.base.languages import tokenizer_of, unit
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE
 from posenc_experiments.evaluation.results import Result
 from posenc_experiments.evaluation.significance import SAMPLES
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory

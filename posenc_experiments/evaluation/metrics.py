@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from posenc_experiments.base.languages import AT_BLANKS, HYPHENATED, require_tokenizer
+from posenc_experiments.base.languages import AT_BLANKS, require_tokenizer, tokenizer_of
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
@@ -43,12 +43,6 @@ def csv_name(column: str) -> str:
     if column.startswith(OTHER):
         return column
     return column.replace(TOKENIZED, "tokenized BLEU historical").replace(" ", "_").lower()
-
-
-def tokenizer_of(signature: str) -> str:
-    """SacreBLEU's tokenizer in a signature of BLEU, which may add a version: `tok:ja-mecab-0.996-IPA`."""
-    found = dict(fact.partition(":")[::2] for fact in signature.split("|")).get("tok", "13a")
-    return next((name for name in HYPHENATED if found.startswith(f"{name}-")), found)
 
 
 def splits_at_blanks(name: str, signature: str) -> bool:

@@ -104,7 +104,9 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
 
     The command itself of version 2.6.0 fails if some samples score exactly 0, as those of a weak model do.
     """
-    # Imported here, because it would slow down --help and --dry-run.
+    # Imported here, because they would slow down --help and --dry-run.
+    from sacrebleu.metrics.base import Score
+
     from posenc_experiments.evaluation.significance import SAMPLES, resample_lines
 
     run = experiment.run
@@ -115,7 +117,7 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
         # With case, perfect lowercase translations would get a BLEU of only 23 to 27 on Multi30k's German test sets.
         metric = make_metric(name, run.recipe.prepare.lowercase, run.tokenizer, has_asian_ter(run.target))
         score, resampled = metric.corpus_score(hypotheses, [references]), resample_lines(metric, hypotheses, references)
-        score._mean, score._ci = resampled.samples.mean(), resampled.interval
+        score.estimate_ci([Score(name, one) for one in resampled.samples.tolist()])
         metric.n_bootstrap, metric.seed = SAMPLES, BOOTSTRAP_SEED  # for its signature
         result.append(json.loads(score.format(signature=metric.get_signature().format(), is_json=True)))
     return result

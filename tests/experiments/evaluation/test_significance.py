@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from calibration import Sources, false_verdict, simulate
 from click.testing import CliRunner, Result
-from sacrebleu.metrics import bleu
+from sacrebleu.metrics import bleu, chrf, ter
 from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
@@ -283,6 +283,15 @@ def test_samples_are_those_of_sacrebleu(made: Path) -> None:
         hypotheses, references = ([lines[one] for one in sentences[number]] for lines in texts)
         wanted = bleu.BLEU().corpus_score(hypotheses, [references]).score
         assert found.samples[number] == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("metric", [bleu.BLEU, chrf.CHRF, ter.TER])
+@pytest.mark.parametrize("name", ["_extract_corpus_statistics", "_compute_score_from_stats"])
+def test_sacrebleu_has_the_private_functions_that_significance_calls(metric: type, name: str) -> None:
+    assert callable(getattr(metric, name, None)), (
+        f"this SacreBLEU has no {metric.__name__}.{name}: `extract` and `compute_with` of significance.py need another "
+        "one, or there are no intervals, tests, parts of test sets, and scores by length of `analyse`"
+    )
 
 
 def test_equal_translations_do_not_differ(made: Path) -> None:
