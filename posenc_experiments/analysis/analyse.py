@@ -62,12 +62,13 @@ def analyse(
     if directories:
         every = read_results(directories)
         results = _of_test(every, test)
-        rows = pool(results)
+        [rows] = pool(results)
         if baseline is not None:
-            first = find_baselines([rows], baseline)[0]
+            [named] = find_baselines([rows], baseline)
+            first = next(number for number, row in enumerate(rows) if row is named)
         of_models = results["test"].iloc[0] if models else None
-        for name, own in zip(rows["shown"], rows["directories"], strict=True):
-            subjects += [_experiment(name, every, one, of_models, binarized, output) for one in own]
+        for row in rows:
+            subjects += [_experiment(row.shown, every, one, of_models, binarized, output) for one in row.directories]
     if checkpoints:
         source, _, target = (pair or "").partition("-")
         if not (binarized and source and target):

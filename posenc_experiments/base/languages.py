@@ -54,7 +54,7 @@ def length(sentence: str, language: str) -> int:
 
 def default_tokenizer(language: str) -> str:
     """SacreBLEU's own tokenizer of a target language; RecipeError if what it needs is not on this machine."""
-    return _make_tokenizer("trg_lang", _code(language))
+    return _make_tokenizer(None, _code(language))
 
 
 def tokenizer_of(signature: str) -> str:
@@ -72,20 +72,21 @@ def has_asian_ter(language: str) -> bool:
 
 def require_tokenizer(name: str) -> None:
     """RecipeError unless what a tokenizer of SacreBLEU needs is on this machine; nothing is downloaded."""
-    _make_tokenizer("tokenize", name)
+    _make_tokenizer(name)
 
 
-def _make_tokenizer(option: str, value: str) -> str:
-    """The name of the tokenizer that BLEU has with an option, `tokenize` or `trg_lang`."""
+def _make_tokenizer(name: str | None, language: str = "") -> str:
+    """The name of BLEU's tokenizer, which is SacreBLEU's own of the target language where none is named."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
     try:
-        if value in SPM_MODELS:  # which BLEU would download
-            (sacrebleu_dir() / "models" / SPM_MODELS[value]["url"].rpartition("/")[2]).stat()
-            return value
-        return tokenizer_of(f"tok:{BLEU(**{option: value}).tokenizer_signature}")
+        if name in SPM_MODELS:  # which BLEU would download
+            (sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]).stat()
+            return name
+        return tokenizer_of(f"tok:{BLEU(tokenize=name, trg_lang=language).tokenizer_signature}")
     except (OSError, RuntimeError) as error:
+        option, value = ("tokenize", name) if name else ("trg_lang", language)
         raise RecipeError(
             f"SacreBLEU's tokenizer {value} cannot be used ({' '.join(str(error).split())}): install what it needs, or "
             f"have it downloaded by `python -c \"from sacrebleu.metrics import BLEU; BLEU({option}='{value}')\"`, or "

@@ -23,9 +23,9 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
     from posenc_experiments.evaluation.results import read_results
     from posenc_experiments.evaluation.tables import report
 
-    rows = pool(read_results(directories))
-    text = report(rows).format("text")
+    tables = pool(read_results(directories))
+    text = report(tables).format("text")
     write_text(folder / "compare.txt", text)
-    picture = plot(rows, folder / "compare.png")
+    picture = plot(tables, folder / "compare.png")
     run.say("\n" + text)
     run.say(f"Plot: {picture}")

@@ -2,203 +2,233 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
-from posenc_experiments.evaluation.pooling import full_name, groups_of, long_name, metrics_of, pool, title
+from posenc_experiments.evaluation.pooling import PooledRow, Setting, metrics_of, pool
 from posenc_experiments.evaluation.questions import Question, Questions
 from posenc_experiments.evaluation.significance import (
     Jackknifed,
+    PooledVariance,
     all_differences,
     jackknife,
     resample,
     sacrebleu_p,
 )
 
-#: the figures of a test against a baseline
-COMPARED = ["difference", "difference_low", "difference_high", "p_value", "margin_p_value", "comparisons"]
-COMPARED += ["verdict", "verdict_low", "verdict_high", "one_seed_p_value"]
-#: all columns that `compared` adds to rows
-ADDED = (*COMPARED, "documents", "pooled_variance", "is_baseline", "baseline", "comparison")
-
 
 @dataclass(frozen=True)
 class Comparison:
     """How the rows of a table are tested against its baseline; docs/scoring.md explains it."""
 
-    baseline: str
     metric: str = BLEU
     pool_variance: bool = False  # take the variance over seeds as equal in all rows
     margin: float | None = None  # the largest difference that does not matter
     questions: Questions | None = None  # only their comparisons have a verdict; without them the table is one question
 
 
-def compared_with_baseline(results: pd.DataFrame, test: Comparison) -> pd.DataFrame:
-    """Pools results, and compares the rows of each table with its baseline.
+@dataclass(frozen=True)
+class ComparedRow:
+    """A pooled row and its test against the baseline; None is what no test says."""
+
+    row: PooledRow
+    difference: float | None = None  # of the means
+    difference_low: float | None = None  # the 95 % interval, for this comparison alone
+    difference_high: float | None = None
+    p_value: float | None = None  # of no difference
+    margin_p_value: float | None = None  # of a difference as large as the margin
+    comparisons: int | None = None  # how many the question has
+    verdict: str | None = None  # None if no question compares the rows
+    verdict_low: float | None = None  # the interval that decides it, corrected for all comparisons of the question
+    verdict_high: float | None = None
+    one_seed_p_value: float | None = None  # SacreBLEU's, of the first seed of both, if one of them has one seed
+
+
+#: the figures of a test against a baseline
+FIGURES = [one.name for one in fields(ComparedRow)][1:]
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """Comparable rows with their tests against a baseline; without a baseline they have none."""
+
+    rows: Sequence[ComparedRow]
+    how: Comparison = Comparison()
+    baseline: PooledRow | None = None
+    documents: int | None = None  # of the test set, if they are known
+    pooled_variance: PooledVariance | None = None
+
+    def is_baseline(self, row: ComparedRow) -> bool:
+        return self.baseline is not None and row.row.setting == self.baseline.setting
+
+    @property
+    def tested(self) -> list[ComparedRow]:
+        """The rows with a test of the settings, which needs several seeds of both."""
+        return [row for row in self.rows if row.p_value is not None]
+
+
+def compared_with_baseline(results: pd.DataFrame, baseline: str, how: Comparison = Comparison()) -> list[ComparedTable]:
+    """Pools results, and compares the rows of each table that has the baseline with it.
 
     Args:
-        test: its baseline is a name, or any part of a name that one row alone has.
-
-    Returns:
-        The rows of `pool` with the columns that `compared` adds, which are None in tables without the baseline.
+        baseline: a name, or any part of a name that one row alone has.
 
     Raises:
         RecipeError: results are not comparable, or there is no such baseline or metric.
     """
-    groups = groups_of(pool(results))
-    for number, baseline in find_baselines(groups, test.baseline).items():
-        named = replace(test, baseline=groups[number]["shown"][baseline])
-        groups[number] = compared(results, groups[number], baseline, named)
-    rows = pd.concat(groups, ignore_index=True).astype(object)
-    return rows.where(rows.notna(), None)
+    tables = pool(results)
+    return [
+        untested(rows) if row is None else compared(results, rows, row, how)
+        for rows, row in zip(tables, find_baselines(tables, baseline), strict=True)
+    ]
 
 
-def find_baselines(groups: Sequence[pd.DataFrame], name: str) -> dict[int, int]:
-    """The number of the row with this name in each group of comparable rows that has one, by the group's number.
+def untested(rows: Sequence[PooledRow]) -> ComparedTable:
+    """A table without a baseline."""
+    return ComparedTable(list(map(ComparedRow, rows)))
+
+
+def find_baselines(tables: Sequence[Sequence[PooledRow]], name: str) -> list[PooledRow | None]:
+    """The row with this name in each table that has one.
 
     If no row has it, its name may be any part of the name that tables show, if no other row has that part.
 
     Raises:
-        RecipeError: no row has this name, or several of a group have it.
+        RecipeError: no row has this name, or several of a table have it.
     """
-    whole = [pd.Series([name in (row.shown, row.name, long_name(row)) for row in rows.itertuples()]) for rows in groups]
-    part = [rows["shown"].str.contains(name, regex=False) for rows in groups]
-    for named in (whole, part):
-        matches = {at: list(rows.index[named[at]]) for at, rows in enumerate(groups) if named[at].any()}
-        shown = [groups[at]["shown"][number] for at, numbers in matches.items() for number in numbers]
-        if any(len(numbers) > 1 for numbers in matches.values()) or (named is part and len(set(shown)) > 1):
-            several = ", ".join(dict.fromkeys(shown))
+    for whole in (True, False):
+        matches = [
+            [
+                row
+                for row in rows
+                if name in ((row.shown, row.setting.name, row.setting.long_name) if whole else row.shown)
+            ]
+            for rows in tables
+        ]
+        shown = dict.fromkeys(row.shown for rows in matches for row in rows)
+        if any(len(rows) > 1 for rows in matches) or (not whole and len(shown) > 1):
+            several = ", ".join(shown)
             raise RecipeError(f"--baseline {name}: several rows have this in their name; name one of {several}.")
-        if matches:
-            return {at: number for at, (number,) in matches.items()}
-    names = list(dict.fromkeys(one for rows in groups for one in rows["shown"]))
+        if shown:
+            return [rows[0] if rows else None for rows in matches]
+    names = list(dict.fromkeys(row.shown for rows in tables for row in rows))
     raise RecipeError(
         f"--baseline {name}: there is no such experiment here{meant(name, names)}; there are {', '.join(names)}."
     )
 
 
-def jackknifed(results: pd.DataFrame, rows: pd.DataFrame, metric: str) -> dict[int, list[Jackknifed]]:
-    """A metric of the seeds of comparable rows, by the row's number, without rows of which a seed lacks it.
+def jackknifed(results: pd.DataFrame, rows: Sequence[PooledRow], metric: str) -> dict[Setting, list[Jackknifed]]:
+    """A metric of the seeds of comparable rows, without rows of which a seed lacks it.
 
     Raises:
         RecipeError: a file is missing.
     """
-    test = rows["test"].iloc[0]
-    scored = results[(results["metric"] == metric) & (results["test"] == test)]
-    known = {directory for directory in scored["directory"] if metric != TOKENIZED}  # which has no sentences' scores
     return {
-        number: [jackknife(results, directory, test, metric) for directory in directories]
-        for number, directories in rows["directories"].items()
-        if known.issuperset(directories)
+        row.setting: [jackknife(results, directory, row.setting.test, metric) for directory in row.directories]
+        for row in rows
+        if metric != TOKENIZED  # which has no sentences' scores
+        and metric in row.scores
+        and row.scores[metric].seeds == len(row.seeds)
     }
 
 
 def compared(
     results: pd.DataFrame,
-    rows: pd.DataFrame,
-    baseline: int,
-    test: Comparison,
-    seeds: Mapping[int, list[Jackknifed]] | None = None,
-) -> pd.DataFrame:
-    """Comparable rows with their tests against one of them.
+    rows: Sequence[PooledRow],
+    baseline: PooledRow,
+    how: Comparison,
+    seeds: Mapping[Setting, list[Jackknifed]] | None = None,
+) -> ComparedTable:
+    """Tests comparable rows against one of them.
 
     Rows of which a seed lacks the metric are not tested. Where the row or the baseline has one seed, no test of the
-    settings is possible: there is only SacreBLEU's p-value, of the first seed of both.
+    settings is possible: there is only SacreBLEU's p-value.
 
     Args:
         seeds: what `jackknifed` makes of the rows, if it is known.
 
-    Returns:
-        The rows with the columns
-
-        - difference (of the means; None without a test), difference_low and difference_high (its 95 % interval, for
-          this comparison alone), p_value (of no difference), margin_p_value (of one as large as the margin);
-        - comparisons (how many the question has), verdict, verdict_low, verdict_high (the interval that decides it,
-          corrected for all comparisons of the question); None where no question compares the rows;
-        - one_seed_p_value, documents (how many the test set has; None if they are not known), pooled_variance (if it
-          was asked for), is_baseline, baseline (its full name), comparison (the test).
-
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
     """
-    metric = test.metric
+    metric, test = how.metric, baseline.setting.test
     seeds = jackknifed(results, rows, metric) if seeds is None else seeds
-    if baseline not in seeds:
+    if baseline.setting not in seeds:
         names = [name for name in metrics_of(rows) if name != TOKENIZED]
         raise RecipeError(
-            f"--metric {metric}: not all seeds of {test.baseline} have this score of sentences on {rows['test'][0]}; "
+            f"--metric {metric}: not all seeds of {baseline.shown} have this score of sentences on {test}; "
             f"there are {', '.join(names)}."
         )
-    others = [number for number in seeds if number != baseline]
-    several = [number for number in others if min(len(seeds[number]), len(seeds[baseline])) > 1]
-    differences, pooled = all_differences(seeds[baseline], [seeds[number] for number in several], test.pool_variance)
-    tests: list[dict[str, Any]] = [{} for _ in range(len(rows))]
+    own = seeds[baseline.setting]
+    others = [row.setting for row in rows if row.setting in seeds and row.setting != baseline.setting]
+    several = [one for one in others if min(len(seeds[one]), len(own)) > 1]
+    differences, pooled = all_differences(own, [seeds[one] for one in several], how.pool_variance)
+    by_setting = dict(zip(several, differences, strict=True))
     sizes = dict.fromkeys(several, len(several))
-    if several and test.questions is not None:
-        sizes = _sizes(rows, baseline, test.questions)
-    for number, one in zip(several, differences, strict=True):
-        low, high = one.interval()
-        tests[number] = {"difference": one.value, "difference_low": low, "difference_high": high}
-        tests[number] |= {"p_value": one.p_value, "pooled_variance": pooled}
-        tests[number] |= {} if test.margin is None else {"margin_p_value": one.margin_p_value(test.margin)}
-        if comparisons := sizes.get(number):
-            word, low, high = one.verdict(comparisons, test.margin)
-            tests[number] |= {"verdict": word, "verdict_low": low, "verdict_high": high, "comparisons": comparisons}
-    for number in set(others) - set(several):
-        means = [statistics.fmean(one.score for one in seeds[row]) for row in (baseline, number)]
-        p_value_of_first = None
-        if rows["test"][0] != BY_LENGTH:
-            first = [rows["directories"][row][0] for row in (baseline, number)]
-            samples = (resample(results, directory, rows["test"][0], metric) for directory in first)
-            p_value_of_first = sacrebleu_p(*samples)
-        tests[number] = {"difference": means[1] - means[0], "one_seed_p_value": p_value_of_first}
-    columns = pd.DataFrame(tests, columns=[*COMPARED, "pooled_variance"], dtype=object)
-    return rows.assign(
-        **columns.where(columns.notna(), None),
-        is_baseline=rows.index == baseline,
-        baseline=full_name(next(rows[baseline : baseline + 1].itertuples())),
-        comparison=test,
-        documents=seeds[baseline][0].documents,
-    )
+    if several and how.questions is not None:
+        sizes = _sizes(rows, baseline, how.questions)
+
+    def tested(row: PooledRow) -> ComparedRow:
+        if row.setting not in others:
+            return ComparedRow(row)
+        if row.setting not in by_setting:
+            means = [statistics.fmean(one.score for one in row_seeds) for row_seeds in (own, seeds[row.setting])]
+            p_value = None
+            if test != BY_LENGTH:
+                p_value = sacrebleu_p(*(resample(results, one.directories[0], test, metric) for one in (baseline, row)))
+            return ComparedRow(row, means[1] - means[0], one_seed_p_value=p_value)
+        one = by_setting[row.setting]
+        margin_p_value = None if how.margin is None else one.margin_p_value(how.margin)
+        alone = ComparedRow(row, one.value, *one.interval(), one.p_value, margin_p_value)
+        if comparisons := sizes.get(row.setting):
+            word, low, high = one.verdict(comparisons, how.margin)
+            return replace(alone, comparisons=comparisons, verdict=word, verdict_low=low, verdict_high=high)
+        return alone
+
+    return ComparedTable(list(map(tested, rows)), how, baseline, own[0].documents, pooled)
 
 
-def _sizes(rows: pd.DataFrame, baseline: int, questions: Questions) -> dict[int, int]:
+def _sizes(rows: Sequence[PooledRow], baseline: PooledRow, questions: Questions) -> dict[Setting, int]:
     """For each row that a question compares with the baseline, the number of comparisons of that question."""
-    numbers, table = numbers_of(rows, questions), title(rows)
-    names = [name for name, number in numbers.items() if number == baseline]
-    pairs = ((number, questions.of(table, name, of)) for name, number in numbers.items() for of in names)
-    return {number: question.size for number, question in pairs if question is not None}
+    named = rows_by_name(rows, questions)
+    names = [name for name, row in named.items() if row.setting == baseline.setting]
+    pairs = (
+        (row.setting, questions.comparing(row.setting.title, name, other))
+        for name, row in named.items()
+        for other in names
+    )
+    return {setting: question.size for setting, question in pairs if question is not None}
 
 
-def numbers_of(rows: pd.DataFrame, questions: Questions) -> dict[str, int]:
-    """The number of each comparable row that questions compare, by its name there.
+def rows_by_name(rows: Sequence[PooledRow], questions: Questions) -> dict[str, PooledRow]:
+    """The comparable rows that questions compare, by their names there.
 
     Names are whole, with all flags, so that it does not matter which other rows are compared.
 
     Raises:
         RecipeError: several rows have a name.
     """
-    wanted, found = questions.names(title(rows)), dict[str, int]()
-    for number, row in enumerate(rows.itertuples()):
-        for name in sorted(wanted & {str(row.name), full_name(row), long_name(row)}):
-            if name in found:
-                several = " and ".join(map(long_name, rows.loc[[found[name], number]].itertuples()))
+    wanted, named = questions.names(rows[0].setting.title), dict[str, PooledRow]()
+    for row in rows:
+        own = row.setting
+        for name in sorted(wanted & {own.name, own.full_name, own.long_name}):
+            if name in named:
+                several = f"{named[name].setting.long_name} and {own.long_name}"
                 raise RecipeError(f"--questions: '{name}' is the name of {several}: write one of these in the file.")
-            found[name] = number
-    return found
+            named[name] = row
+    return named
 
 
 class Answer(NamedTuple):
-    """What is known of a question: its compared rows, all of its rows, and the names that no experiment has."""
+    """What is known of a question."""
 
     question: Question
-    compared: pd.DataFrame
-    rows: pd.DataFrame
-    missing: list[str]
+    compared: list[ComparedTable]  # without their baselines
+    rows: list[list[PooledRow]]  # all of its rows, by table
+    missing: list[str]  # the names that no experiment has
 
 
 def answered(results: pd.DataFrame, questions: Questions) -> list[Answer]:
@@ -207,33 +237,30 @@ def answered(results: pd.DataFrame, questions: Questions) -> list[Answer]:
     Raises:
         RecipeError: no question has one, or a baseline lacks the metric, or several rows have a name.
     """
-    groups = {title(rows): rows for rows in groups_of(pool(results))}
-    answers = []
+    tables, answers = {rows[0].setting.title: rows for rows in pool(results)}, []
+    how = Comparison(questions.metric, margin=questions.margin, questions=questions)
     for question in questions.questions:
-        parts, own, missing = [pd.DataFrame()], [pd.DataFrame()], [one for one in question.tables if one not in groups]
-        for table in (one for one in question.tables if one in groups):
-            rows = groups[table]
-            numbers = numbers_of(rows, questions)
-            named = dict.fromkeys(one for pair in question.comparisons.items() for one in (pair[0], *pair[1]))
-            missing += [name for name in named if name not in numbers]
-            own.append(rows.loc[[numbers[name] for name in named if name in numbers]])
-            seeds = jackknifed(results, own[-1], questions.metric) if len(own[-1]) else {}
+        known = [tables[title] for title in question.tables if title in tables]
+        answer = Answer(question, [], [], [title for title in question.tables if title not in tables])
+        for rows in known:
+            named = rows_by_name(rows, questions)
+            names = dict.fromkeys(one for pair in question.comparisons.items() for one in (pair[0], *pair[1]))
+            answer.missing.extend(name for name in names if name not in named)
+            answer.rows.append([named[name] for name in names if name in named])
+            seeds = jackknifed(results, answer.rows[-1], questions.metric)
+            # alone, names are whole
+            named = {name: replace(row, shown=row.setting.full_name) for name, row in named.items()}
             for baseline, others in question.comparisons.items():
-                if baseline not in numbers:
-                    continue
-                chosen = [numbers[one] for one in (baseline, *others) if one in numbers]
-                test = Comparison(baseline, questions.metric, margin=questions.margin, questions=questions)
-                known = {place: seeds[number] for place, number in enumerate(chosen) if number in seeds}
-                parts.append(compared(results, rows.loc[chosen].reset_index(drop=True), 0, test, known)[1:])
-        if own[1:]:
-            tested = pd.concat(parts, ignore_index=True)
-            if len(tested):
-                tested["shown"] = list(map(full_name, tested.itertuples()))
-            answers.append(Answer(question, tested, pd.concat(own, ignore_index=True), list(dict.fromkeys(missing))))
+                if baseline in named:
+                    chosen = [named[one] for one in (baseline, *others) if one in named]
+                    table = compared(results, chosen, chosen[0], how, seeds)
+                    answer.compared.append(replace(table, rows=table.rows[1:]))
+        if known:
+            answers.append(answer._replace(missing=list(dict.fromkeys(answer.missing))))
     if not answers:
-        tables = ", ".join(dict.fromkeys(table for question in questions.questions for table in question.tables))
+        named_tables = ", ".join(dict.fromkeys(table for question in questions.questions for table in question.tables))
         raise RecipeError(
-            f"--questions: no experiment here is of their tables ({tables or 'they have none'}); there are "
-            f"{', '.join(groups)}. --all-tests and --by-length make tables of all test sets."
+            f"--questions: no experiment here is of their tables ({named_tables or 'they have none'}); there are "
+            f"{', '.join(tables)}. --all-tests and --by-length make tables of all test sets."
         )
     return answers

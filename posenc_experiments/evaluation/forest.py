@@ -2,14 +2,15 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.plot import STYLE, save, title_in_words
-from posenc_experiments.evaluation.results import GROUP
+from posenc_experiments.evaluation.comparison import ComparedRow, ComparedTable, Comparison
+from posenc_experiments.evaluation.plot import STYLE, save
 from posenc_experiments.evaluation.significance import ABOVE, BELOW, EQUIVALENT, UNDECIDED
 
 #: colour, marker, and whether it is filled, of each verdict; in print the marker tells
@@ -25,11 +26,46 @@ MARGIN: dict[str, Any] = {"color": STYLES[EQUIVALENT][0], "alpha": 0.12}  # the 
 NAME, TITLE = 34, 80  # the longest lines of names and of titles
 
 
-def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
-    """Writes a plot of differences, with a panel for each group of comparisons.
+@dataclass(frozen=True)
+class Panel:
+    """A group of comparisons, all in one way."""
 
-    Args:
-        groups: rows that `compared` or `answered` made; a column `panel` has the panel's title.
+    title: str
+    tables: Sequence[ComparedTable]
+
+    @property
+    def how(self) -> Comparison:
+        return self.tables[0].how
+
+    @property
+    def rows(self) -> list[tuple[str, ComparedRow]]:
+        """The rows with a difference, each with its baseline's name: by baseline, the highest difference first, from
+        below.
+        """
+        rows = [
+            (table.baseline.setting.full_name, row)
+            for table in self.tables
+            for row in table.rows
+            if table.baseline is not None and row.difference is not None
+        ]
+        order = list(dict.fromkeys(baseline for baseline, _ in rows))
+        return sorted(rows, key=lambda pair: (-order.index(pair[0]), pair[1].difference))
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the rows, with baseline and table where these differ, in lines that are not too long."""
+        rows, settings = self.rows, [row.row.setting for _, row in self.rows]
+        several = len({baseline for baseline, _ in rows}) > 1
+        names = [row.row.shown + (f" − {baseline}" if several else "") for baseline, row in rows]
+        for key in ("corpus", "pair", "test"):
+            values = [getattr(setting, key) for setting in settings]
+            if len(set(values)) > 1:
+                names = [f"{name}, {value}" for name, value in zip(names, values, strict=True)]
+        return list(map(_short, names))
+
+
+def draw_forest(panels: Sequence[Panel], path: Path) -> Path:
+    """Writes a plot of differences.
 
     Raises:
         RecipeError: there is no difference.
@@ -37,78 +73,67 @@ def draw_forest(groups: Sequence[pd.DataFrame], path: Path) -> Path:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    known = [rows[rows["difference"].notna()] for rows in groups if len(rows)]
-    drawn = [rows for rows in known if len(rows)]
+    drawn = [panel for panel in panels if panel.rows]
     if not drawn:
         raise RecipeError("--plot: there is no difference to draw: name a --baseline that other rows differ from.")
-    heights = [AROUND + ROW * sum(1 + name.count("\n") for name in _names(rows)) for rows in drawn]
+    heights = [AROUND + ROW * sum(1 + label.count("\n") for label in panel.labels) for panel in drawn]
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
-        panels = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-        for axes, rows in zip(panels, drawn, strict=True):
-            draw(axes, rows)
+        parts = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+        for axes, panel in zip(parts, drawn, strict=True):
+            draw(axes, panel)
         figure.legend(handles=_legend(drawn), loc="outside lower center", ncols=3, frameon=False)
         return save(figure, path)
 
 
-def draw(axes: Any, rows: pd.DataFrame) -> None:
-    """Draws comparisons into matplotlib's axes: for each baseline in its order, the highest difference first."""
-    order = list(dict.fromkeys(rows["baseline"]))
-    places = rows["baseline"].map(lambda name: -order.index(name))
-    rows = rows.assign(place=places).sort_values(["place", "difference"], kind="stable").reset_index(drop=True)
+def draw(axes: Any, panel: Panel) -> None:
+    """Draws comparisons into matplotlib's axes."""
+    rows = [row for _, row in panel.rows]
     low, high = limits(rows)
-    test = rows["comparison"][0]
-    if test.margin is not None:
-        axes.axvspan(-test.margin, test.margin, linewidth=0, **MARGIN)
+    margin = panel.how.margin
+    if margin is not None:
+        axes.axvspan(-margin, margin, linewidth=0, **MARGIN)
     axes.axvline(0, color="black", linewidth=0.8)
-    for place, row in rows.iterrows():
-        word = row["verdict"] or ""
+    for place, row in enumerate(rows):
+        word = row.verdict or ""
         colour, marker, filled = STYLES[_kind(word)]
-        if not low <= row["difference"] <= high:
-            edge, side = (low, "<") if row["difference"] < low else (high, ">")
+        value = row.difference or 0.0
+        if not low <= value <= high:
+            edge, side = (low, "<") if value < low else (high, ">")
             axes.plot(edge + (0.02 * (high - low) if side == "<" else 0), place, marker=side, color=colour)
         else:
-            for kind, width in (("verdict", 1), ("difference", 3)):
-                if row[f"{kind}_low"] is not None:
-                    ends = [row[f"{kind}_low"], row[f"{kind}_high"]]
+            intervals = ((row.verdict_low, row.verdict_high), (row.difference_low, row.difference_high))
+            for ends, width in zip(intervals, (1, 3), strict=True):
+                if ends[0] is not None:
                     axes.plot(ends, [place] * 2, color=colour, linewidth=width, solid_capstyle="butt")
             face = colour if filled else "white"
-            axes.plot(row["difference"], place, marker=marker, color=colour, markerfacecolor=face, markersize=6.5)
-        said = word or ("one seed" if row["p_value"] is None else "no verdict")
-        axes.text(1.01, place, f"{row['difference']:+.2f}  {said}", transform=axes.get_yaxis_transform(), va="center")
+            axes.plot(value, place, marker=marker, color=colour, markerfacecolor=face, markersize=6.5)
+        said = word or ("one seed" if row.p_value is None else "no verdict")
+        axes.text(1.01, place, f"{value:+.2f}  {said}", transform=axes.get_yaxis_transform(), va="center")
     axes.set_xlim(low, high)
     axes.set_ylim(-0.7, len(rows) - 0.3)
-    axes.set_yticks(range(len(rows)), _names(rows), parse_math=False)
+    axes.set_yticks(range(len(rows)), panel.labels, parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    of_baseline = "" if order[1:] else f" from {order[0]}"
-    axes.set_xlabel(_short(f"difference in {test.metric}{of_baseline}"), parse_math=False)
-    heading = rows["panel"][0].replace("`", "") if "panel" in rows else title_in_words(rows)
-    axes.set_title(textwrap.fill(heading, TITLE), loc="left", parse_math=False)
+    baselines = {baseline for baseline, _ in panel.rows}
+    from_one = "" if len(baselines) > 1 else f" from {baselines.pop()}"
+    axes.set_xlabel(_short(f"difference in {panel.how.metric}{from_one}"), parse_math=False)
+    axes.set_title(textwrap.fill(panel.title.replace("`", ""), TITLE), loc="left", parse_math=False)
 
 
-def _names(rows: pd.DataFrame) -> list[str]:
-    """The labels of comparisons, with baseline and table where these differ, in lines that are not too long."""
-    names = rows["shown"]
-    if rows["baseline"].nunique() > 1:
-        names = names + " − " + rows["baseline"]
-    different = [key for key in GROUP if rows[key].nunique() > 1]
-    return [_short(", ".join(name)) for name in zip(names, *(rows[key] for key in different), strict=True)]
-
-
-def limits(rows: pd.DataFrame) -> tuple[float, float]:
+def limits(rows: Sequence[ComparedRow]) -> tuple[float, float]:
     """The ends of the axis: those of all intervals, unless few differences would take more than half of it."""
-    kinds = [f"{kind}_{end}" for kind in ("difference", "verdict") for end in ("low", "high")]
-    ends = rows[["difference", *kinds]].astype(float)
-    values = ends["difference"]
-    first, third = values.quantile(0.25), values.quantile(0.75)
-    near = ends[values.between(first - 3 * (third - first), third + 3 * (third - first))]
-    (low, high), (least, most) = ((min(one.min().min(), 0.0), max(one.max().max(), 0.0)) for one in (near, ends))
+    kinds = ("difference", "difference_low", "difference_high", "verdict_low", "verdict_high")
+    ends = np.array([[getattr(row, kind) for kind in kinds] for row in rows], dtype=float)  # None becomes NaN
+    first, third = np.quantile(ends[:, 0], [0.25, 0.75])
+    far = 3 * (third - first)
+    near = ends[(first - far <= ends[:, 0]) & (ends[:, 0] <= third + far)]
+    (low, high), (least, most) = ((min(np.nanmin(one), 0.0), max(np.nanmax(one), 0.0)) for one in (near, ends))
     if most - least < 2.5 * (high - low):
         low, high = least, most
     room = 0.06 * (high - low)
-    return low - room, high + room
+    return float(low - room), float(high + room)
 
 
 def _kind(verdict: str) -> str:
@@ -121,23 +146,24 @@ def _short(name: str) -> str:
     return "\n".join(textwrap.wrap(name, NAME, break_long_words=False, break_on_hyphens=False))
 
 
-def _legend(groups: Sequence[pd.DataFrame]) -> list[Any]:
+def _legend(panels: Sequence[Panel]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    words = {_kind(word) for rows in groups for word in rows["verdict"].dropna()}
+    verdicts = [row.verdict for panel in panels for _, row in panel.rows]
+    words = {_kind(word) for word in verdicts if word}
     handles: list[Any] = [
         Line2D([], [], color=colour, marker=marker, markerfacecolor=colour if filled else "white", label=word)
         for word, (colour, marker, filled) in STYLES.items()
         if word in words
     ]
-    if any(rows["verdict"].isna().any() for rows in groups):
+    if None in verdicts:
         colour, marker, _ = STYLES[""]
         label = "in no question, or one seed"
         handles.append(Line2D([], [], color=colour, marker=marker, markerfacecolor="white", linestyle="", label=label))
     handles.append(Line2D([], [], color="black", linewidth=3, label="95 % interval, by itself"))
     if words:
         handles.append(Line2D([], [], color="black", linewidth=1, label="the interval that decides"))
-    margins = {test.margin for rows in groups for test in rows["comparison"]} - {None}
+    margins = {panel.how.margin for panel in panels} - {None}
     handles += [Patch(**MARGIN, label=f"less than {margin:g} apart") for margin in margins]
     return handles

@@ -2,20 +2,20 @@
 
 import itertools
 import math
+import re
+import statistics
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import atomic_path
 from posenc_experiments.base.languages import language_name
 from posenc_experiments.evaluation.colours import Style, encoding_in, styles
-from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import groups_of
+from posenc_experiments.evaluation.pooling import PooledRow, Setting, split_shared
 
 #: the flag of the clipping distance, with K
 CLIPPING = r"--clipping-distance (\d+) ?"
@@ -31,7 +31,25 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def plot(rows: pd.DataFrame, path: Path) -> Path:
+@dataclass(frozen=True)
+class Point:
+    """A row as a panel shows it."""
+
+    row: PooledRow
+    distance: float | None  # the clipping distance, if it has one
+    series: str  # its name in the legend; rows that differ in the clipping distance only are one series
+    is_curve: bool  # whether the series has several distances
+
+    @property
+    def score(self) -> float:
+        return self.row.bleu.mean
+
+    @property
+    def error(self) -> float:
+        return self.row.bleu.error or 0.0
+
+
+def plot(tables: Sequence[Sequence[PooledRow]], path: Path) -> Path:
     """Writes a plot of BLEU against clipping distance, with one panel for each corpus, pair and test set.
 
     Encodings without a clipping distance are horizontal lines or, if they are many, points beside the curves.
@@ -39,7 +57,7 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    panels = [with_series(group) for group in groups_of(rows)]
+    panels = list(map(points_of, tables))
     series = series_styles(panels)
     places = max(_places(panel) for panel in panels)
     count = len(panels)
@@ -49,7 +67,7 @@ def plot(rows: pd.DataFrame, path: Path) -> Path:
     with rc_context(STYLE):
         figure = Figure(figsize=(width, lines * (4.4 if places or count == 1 else 3.1) + 0.4), layout="constrained")
         handles: dict[str, Any] = {}
-        titles = [textwrap.wrap(title_in_words(panel), int(width / columns * 12)) for panel in panels]
+        titles = [textwrap.wrap(title_in_words(rows[0].setting), int(width / columns * 12)) for rows in tables]
         parts = figure.subfigures(lines, columns, squeeze=False).flat
         for number, (part, panel, title) in enumerate(zip(parts, panels, titles, strict=False)):
             handles = draw(part, panel, series) | handles
@@ -79,58 +97,49 @@ def require_format(path: Path) -> None:
         raise RecipeError(f"--plot {path}: there is no format '{path.suffix}' of plots: end it in .png, .pdf or .svg.")
 
 
-def series_styles(panels: Sequence[pd.DataFrame]) -> dict[str, Style]:
+def series_styles(panels: Sequence[Sequence[Point]]) -> dict[str, Style]:
     """The style of each series of the panels: first of curves, then of single distances, then of rows without any."""
-    shown = pd.concat(panels, ignore_index=True)
-    order = (shown["K"].isna() * 2 + ~shown["is_curve"]).sort_values(kind="stable").index
-    names = [(row["series"], row["encoding"]) for _, row in shown.iloc[list(order)].iterrows()]
-    return styles((name, encoding_in(name, encoding)) for name, encoding in names)
+    points = [point for panel in panels for point in panel]
+    points.sort(key=lambda point: (point.distance is None, not point.is_curve))
+    return styles((point.series, encoding_in(point.series, point.row.encoding)) for point in points)
 
 
-def with_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """Comparable rows with the columns K (the clipping distance, or none), series (its name in the legend), is_curve
-    (whether the series has several distances), score and error.
-
-    Rows that differ in the clipping distance only are one series.
-    """
-    flags = rows["flags"].fillna("")
-    names = (rows["encoding"] + " " + flags.str.replace(CLIPPING, "", regex=True)).str.strip()
-    names = pd.Series(split_shared(names)[0], rows.index)
-    if rows["setup"].nunique(dropna=False) > 1:
-        names = (rows["setup"].fillna("") + " " + names).str.strip()
-    distances = flags.str.extract(CLIPPING, expand=False).astype(float)
-    distances = distances.where(distances.notna(), rows["encoding"].map(_default_distance).astype(float))
-    alike = distances.groupby([names, rows["arch"]]).transform("count") > 1
-    spread, interval = (rows[f"{BLEU} {what}"] for what in ("spread", "interval"))
-    return rows.assign(
-        K=distances,
-        series=names.where(alike, rows["shown"]),
-        is_curve=alike,
-        error=spread.where(spread.notna(), interval).astype(float).fillna(0.0),
-        score=rows[BLEU].astype(float),
-    )
+def points_of(rows: Sequence[PooledRow]) -> list[Point]:
+    """The points of comparable rows."""
+    names = split_shared(f"{row.encoding} {re.sub(CLIPPING, '', row.flags)}".strip() for row in rows)[0]
+    if len({row.setting.setup for row in rows}) > 1:
+        names = [f"{row.setting.setup or ''} {name}".strip() for row, name in zip(rows, names, strict=True)]
+    distances = [_distance(row) for row in rows]
+    series = [(name, row.arch) for row, name in zip(rows, names, strict=True)]
+    sizes = Counter(one for one, distance in zip(series, distances, strict=True) if distance is not None)
+    return [
+        Point(row, distance, one[0] if sizes[one] > 1 else row.shown, sizes[one] > 1)
+        for row, distance, one in zip(rows, distances, series, strict=True)
+    ]
 
 
-def _default_distance(encoding: str) -> float | None:
-    """The clipping distance of an encoding without the flag; none if it has no such option."""
+def _distance(row: PooledRow) -> float | None:
+    """The clipping distance that flags say, or the encoding's default; none if it has no such option."""
     from fairseq_posenc.encodings import ENCODINGS
 
-    options = ENCODINGS[encoding].options if encoding in ENCODINGS else {}
+    if match := re.search(CLIPPING, row.flags):
+        return float(match[1])
+    options = ENCODINGS[row.encoding].options if row.encoding in ENCODINGS else {}
     return options["clipping_distance"].default if "clipping_distance" in options else None
 
 
-def _places(rows: pd.DataFrame) -> int:
+def _places(points: Sequence[Point]) -> int:
     """How many rows without a clipping distance have places on the x-axis."""
-    others = int(rows["K"].isna().sum())
+    others = sum(point.distance is None for point in points)
     return others if others > MOST_LINES else 0
 
 
-def title_in_words(rows: pd.DataFrame) -> str:
-    """The corpus, languages and test set of comparable rows: `Multi30k, English to German, all tests`."""
-    corpus, pair, test = rows[["corpus", "pair", "test"]].iloc[0]
-    names = [language_name(code) for code in pair.split("-")]
-    parts = [CORPORA.get(corpus, corpus), pair if None in names else " to ".join(filter(None, names))]
-    return ", ".join(parts + ([] if test == "test" else [test.replace("_", " ")]))
+def title_in_words(setting: Setting) -> str:
+    """The corpus, languages and test set of a setting: `Multi30k, English to German, all tests`."""
+    names = [language_name(code) for code in setting.pair.split("-")]
+    corpus = CORPORA.get(setting.corpus, setting.corpus)
+    parts = [corpus, setting.pair if None in names else " to ".join(filter(None, names))]
+    return ", ".join(parts + ([] if setting.test == "test" else [setting.test.replace("_", " ")]))
 
 
 def _at(distance: float) -> float:
@@ -138,69 +147,74 @@ def _at(distance: float) -> float:
     return 0.0 if distance < 1 else 1 + math.log2(distance)
 
 
-def _lowest(rows: pd.DataFrame) -> "pd.Series[bool]":
-    """Which rows score so much lower than all others that the y-axis is broken between them."""
-    tops = (rows["score"] + rows["error"]).sort_values()
-    bottoms = (rows["score"] - rows["error"])[tops.index]
-    gaps = [(bottoms.iloc[n:].min() - tops.iloc[n - 1], n) for n in range(1, len(tops) - 1)]
-    gap, number = max(gaps, default=(0.0, 0))
-    upper = tops.index[number:]
-    is_wide = gap > max(GAP, GAP_PART * (tops[upper].max() - bottoms[upper].min()))
-    return pd.Series(is_wide & ~rows.index.isin(upper), rows.index)
+def _break_at(points: Sequence[Point]) -> float:
+    """The score below which all points are so much lower than the others that the y-axis is broken between them."""
+    ordered = sorted(points, key=lambda point: point.score + point.error)
+    bottoms = [min(one.score - one.error for one in ordered[n:]) for n in range(len(ordered))]
+    tops = [one.score + one.error for one in ordered]
+    gap, number = max(((bottoms[n] - tops[n - 1], n) for n in range(1, len(ordered) - 1)), default=(0.0, 0))
+    return bottoms[number] if gap > max(GAP, GAP_PART * (tops[-1] - bottoms[number])) else -math.inf
 
 
-def draw(figure: Any, rows: pd.DataFrame, series: Mapping[str, Style]) -> dict[str, Any]:
-    """Draws a panel of comparable rows, as `with_series` gives them, into a figure.
+def draw(figure: Any, points: Sequence[Point], series: Mapping[str, Style]) -> dict[str, Any]:
+    """Draws a panel of comparable rows, as `points_of` gives them, into a figure.
 
     Returns:
         The legend's handles by the names of series.
     """
-    rows = rows.assign(low=_lowest(rows).astype(int))  # the part of the panel: 0 above the break, 1 below it
-    heights = [5, 1][: rows["low"].max() + 1]
+    limit = _break_at(points)
+    heights = [5, 1] if limit > -math.inf else [5]
     parts = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
-    clipped, others = rows[rows["K"].notna()], rows[rows["K"].isna()]
-    ticks = {_at(distance): f"{distance:g}" for distance in sorted(set(clipped["K"]))}
+
+    def part(point: Point) -> Any:
+        return parts[0] if point.score >= limit else parts[-1]
+
+    clipped = sorted({point.distance for point in points if point.distance is not None})
+    others = [point for point in points if point.distance is None]
+    ticks = {_at(distance): f"{distance:g}" for distance in clipped}
     handles: dict[str, Any] = {}
-    # beside each other, so that no point hides another
-    number, alike = clipped.groupby("K").cumcount(), clipped.groupby("K")["K"].transform("count")
-    clipped = clipped.assign(x=clipped["K"].map(_at) + (number - (alike - 1) / 2) * (0.7 / alike).clip(upper=0.16))
-    for name, curve in clipped.sort_values("K", kind="stable").groupby("series", sort=False):
+    curves: dict[str, list[tuple[float, Point]]] = {}
+    for distance in clipped:
+        alike = [point for point in points if point.distance == distance]
+        for number, point in enumerate(alike):  # beside each other, so that no point hides another
+            beside = (number - (len(alike) - 1) / 2) * min(0.7 / len(alike), 0.16)
+            curves.setdefault(point.series, []).append((_at(distance) + beside, point))
+    for name, curve in curves.items():
         style = series[name]
         kind = {"color": style.colour, "marker": style.marker, "linestyle": style.line if len(curve) > 1 else "none"}
-        for low, points in curve.groupby("low"):
-            handles[name] = parts[low].errorbar(points["x"], points["score"], points["error"], capsize=3, **kind)
-        _connect(figure, parts, curve, style)
-    if _places(rows):
-        for number, (_, row) in enumerate(others.sort_values("score", ascending=False, kind="stable").iterrows()):
-            at = max(map(_at, clipped["K"]), default=-1.5) + 1.5 + 0.6 * number
-            ticks[at] = row["series"]
-            kind = {"color": series[row["series"]].colour, "marker": "o", "capsize": 2}
-            parts[row["low"]].errorbar(at, row["score"], row["error"], **kind)
+        for axes in parts:
+            if inside := [(x, point.score, point.error) for x, point in curve if part(point) is axes]:
+                handles[name] = axes.errorbar(*zip(*inside, strict=True), capsize=3, **kind)
+        _connect(figure, [(x, point.score, part(point)) for x, point in curve], style)
+    if _places(points):
+        for number, point in enumerate(sorted(others, key=lambda one: -one.score)):
+            at = max(map(_at, clipped), default=-1.5) + 1.5 + 0.6 * number
+            ticks[at] = point.series
+            kind = {"color": series[point.series].colour, "marker": "o", "capsize": 2}
+            part(point).errorbar(at, point.score, point.error, **kind)
     else:
-        for _, row in others.iterrows():
-            axes, style = parts[row["low"]], series[row["series"]]
-            axes.axhspan(row["score"] - row["error"], row["score"] + row["error"], color=style.colour, alpha=0.15, lw=0)
-            handles[row["series"]] = axes.axhline(row["score"], color=style.colour, linestyle=style.line, linewidth=1.8)
+        for point in others:
+            axes, style = part(point), series[point.series]
+            axes.axhspan(point.score - point.error, point.score + point.error, color=style.colour, alpha=0.15, lw=0)
+            handles[point.series] = axes.axhline(point.score, color=style.colour, linestyle=style.line, linewidth=1.8)
     _label(parts, ticks)
-    if len(clipped):
+    if clipped:
         # below the distances, beside which encodings without one may stand
-        middle = sum(map(_at, (clipped["K"].min(), clipped["K"].max()))) / 2
+        middle = (_at(clipped[0]) + _at(clipped[-1])) / 2
         below = {"textcoords": "offset points", "ha": "center", "va": "top"}
         parts[-1].annotate("clipping distance K", (middle, 0), (0, -20), parts[-1].get_xaxis_transform(), **below)
     if len(parts) > 1:
-        _break(parts[0], parts[1], rows["score"][rows["low"] == 1].mean())
+        _break(parts[0], parts[1], statistics.fmean(point.score for point in points if point.score < limit))
     return handles
 
 
-def _connect(figure: Any, parts: Sequence[Any], curve: pd.DataFrame, style: Style) -> None:
-    """Connects two points of a curve across the break of the y-axis."""
+def _connect(figure: Any, curve: Sequence[tuple[float, float, Any]], style: Style) -> None:
+    """Connects two points of a curve, each with its axes, across the break of the y-axis."""
     from matplotlib.patches import ConnectionPatch
 
-    points = list(zip(curve["x"], curve["score"], curve["low"], strict=True))
-    for (x, y, low), (next_x, next_y, next_low) in itertools.pairwise(points):
-        if low != next_low:
-            ends = {"axesA": parts[low], "axesB": parts[next_low]}
-            line = ConnectionPatch((x, y), (next_x, next_y), "data", "data", **ends)
+    for (x, y, axes), (next_x, next_y, next_axes) in itertools.pairwise(curve):
+        if axes is not next_axes:
+            line = ConnectionPatch((x, y), (next_x, next_y), "data", "data", axesA=axes, axesB=next_axes)
             line.set(color=style.colour, linestyle=":", linewidth=1.2)
             line.set_in_layout(False)
             figure.add_artist(line)

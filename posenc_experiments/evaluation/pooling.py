@@ -1,80 +1,154 @@
 """Pools results over the seeds of an experiment."""
 
+import re
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.metrics import BLEU, OTHER, column_of
-from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.results import GROUP, SETTING
-
-#: the results that are pooled
-POOLED = [*SETTING, "variant"]
+from posenc_experiments.evaluation.metrics import BLEU
+from posenc_experiments.evaluation.results import GROUP, Result
 
 
-def pool(results: pd.DataFrame) -> pd.DataFrame:
-    """Pools results to a row for each setting and test set, in the order given.
+@dataclass(frozen=True)
+class Setting:
+    """The identity of a row: a setting on a test set."""
 
-    Args:
-        results: what `read_results` found. Variants of one name are rows of their own.
+    corpus: str
+    pair: str
+    test: str
+    setup: str | None
+    name: str
+    variant: str = ""
 
-    Returns:
-        A table with the columns
+    @property
+    def title(self) -> str:
+        """The title of its table."""
+        return f"{self.corpus} {self.pair} {self.test}"
 
-        - corpus, pair, test, setup, name, arch, encoding, flags, variant, seeds (a list), directories (of the seeds),
-          shown (its name in a table);
-        - METRIC (the mean over seeds), METRIC interval (half the width of the 95 % bootstrap interval of a single
-          seed), METRIC spread (the standard deviation, n - 1, over several seeds), METRIC signature, METRIC seeds (how
-          many have it), for each metric, as `column_of` names them;
-        - depends_on, environments (of the seeds), fingerprint, parameters, words_per_second, references, verified.
+    @property
+    def full_name(self) -> str:
+        """The name with the settings of its variant."""
+        return f"{self.name} ({self.variant})" if self.variant else self.name
+
+    @property
+    def long_name(self) -> str:
+        """The full name with the setup, if there is one."""
+        return f"{self.setup} {self.full_name}" if self.setup else self.full_name
+
+
+#: what results of one setting share
+POOLED = [one.name for one in fields(Setting)]
+
+
+@dataclass(frozen=True)
+class PooledScore:
+    """A metric of a row: its mean over the seeds that have it, and its error."""
+
+    mean: float
+    interval: float | None = None  # half the width of the 95 % bootstrap interval, of a single seed
+    spread: float | None = None  # the standard deviation over several seeds (n - 1)
+    signature: str = ""
+    seeds: int = 1  # how many have the metric
+
+    @property
+    def error(self) -> float | None:
+        return self.interval if self.spread is None else self.spread
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.error is None else f"{self.mean:.2f} ± {self.error:.2f}"
+
+
+@dataclass(frozen=True)
+class PooledRow:
+    """The seeds of one setting on one test set."""
+
+    setting: Setting
+    arch: str
+    encoding: str
+    flags: str
+    shown: str  # its name in a table
+    seeds: Sequence[int]
+    scores: Mapping[str, PooledScore]  # by metric
+    parameters: int | None = None
+    words_per_second: float | None = None
+    fingerprint: str = ""
+    depends_on: Any = None
+    verified: bool = True
+    # of the seeds
+    directories: Sequence[Path] = ()
+    environments: Sequence[Any] = ()
+    references: Sequence[str] = ()
+
+    @property
+    def bleu(self) -> PooledScore:
+        return self.scores[BLEU]
+
+
+def pool(results: pd.DataFrame) -> list[list[PooledRow]]:
+    """Pools what `read_results` found: for each corpus, pair and test set, a row for each setting, in the order given.
+
+    Variants of one name are rows of their own.
 
     Raises:
         RecipeError: results of one setting or test set are not comparable.
     """
     _require_different(results)
-    for _, group in results.groupby(GROUP, sort=False):
-        require_comparable(group)
-    pooled = [pooled_seeds(seeds) for _, seeds in results.groupby(POOLED, sort=False, dropna=False)]
-    rows = pd.DataFrame(pooled, dtype=object)
-    groups = [group.assign(shown=row_names(group)) for group in groups_of(rows.where(rows.notna(), None))]
-    return pd.concat(groups, ignore_index=True).astype(object)
+    tables = [table for _, table in results.groupby(GROUP, sort=False)]
+    for table in tables:
+        require_comparable(table)
+    return [
+        _with_shown_names([pooled_seeds(seeds) for _, seeds in table.groupby(POOLED, sort=False, dropna=False)])
+        for table in tables
+    ]
 
 
-def pooled_seeds(results: pd.DataFrame) -> dict[str, Any]:
+def pooled_seeds(results: pd.DataFrame) -> PooledRow:
     """The row of the seeds of one setting on one test set."""
     results = results.sort_values("seed", kind="stable")
     seeds = results.drop_duplicates("directory")
-    first, speeds = seeds.iloc[0], seeds["words_per_second"].dropna()
-    own = ("arch", "encoding", "flags", "depends_on", "fingerprint", "parameters")
-    row = {key: first[key] for key in (*POOLED, *own)}
-    row |= {"seeds": list(seeds["seed"]), "directories": list(seeds["directory"])}
-    row |= {"environments": list(seeds["environment"]), "verified": bool(seeds["verified"].all())}
-    row |= {"words_per_second": statistics.fmean(speeds) if len(speeds) else None}
-    row |= {"references": list(seeds["reference"].dropna())}
-    for metric, scores in results.groupby("metric", sort=False):
-        values, interval = list(scores["score"]), float(scores["interval"].iloc[0])
-        row[column_of(metric)] = statistics.fmean(values)
-        row[column_of(metric, "interval")] = interval if len(seeds) == 1 and interval == interval else None
-        row[column_of(metric, "spread")] = statistics.stdev(values) if len(values) > 1 else None
-        row[column_of(metric, "signature")] = scores["signature"].iloc[0]
-        row[column_of(metric, "seeds")] = len(values)
-    return row
+    first, speeds = next(seeds.itertuples()), seeds["words_per_second"].dropna()
+    scores = {}
+    for metric, scored in results.groupby("metric", sort=False):
+        values, interval = list(scored["score"]), float(scored["interval"].iloc[0])
+        scores[metric] = PooledScore(
+            statistics.fmean(values),
+            interval if len(seeds) == 1 and interval == interval else None,
+            statistics.stdev(values) if len(values) > 1 else None,
+            scored["signature"].iloc[0],
+            len(values),
+        )
+    return PooledRow(
+        setting_of(first),
+        arch=first.arch,
+        encoding=first.encoding,
+        flags=first.flags,
+        shown=first.name,
+        seeds=list(seeds["seed"]),
+        scores=scores,
+        parameters=first.parameters,
+        words_per_second=statistics.fmean(speeds) if len(speeds) else None,
+        fingerprint=first.fingerprint,
+        depends_on=first.depends_on,
+        verified=bool(seeds["verified"].all()),
+        directories=list(seeds["directory"]),
+        environments=list(seeds["environment"]),
+        references=list(seeds["reference"].dropna()),
+    )
 
 
-def metrics_of(rows: pd.DataFrame) -> list[str]:
-    """The names of the metrics that a row has, in the order of columns."""
-    signed = [name for name in rows if name.endswith(" signature") and rows[name].notna().any()]
-    return [name.removesuffix(" signature").removeprefix(OTHER) for name in signed]
+def setting_of(result: Result) -> Setting:
+    """The setting of a result."""
+    return Setting(*(getattr(result, key) for key in POOLED))
 
 
-def scored(row: Any, metric: str = BLEU) -> str:
-    """A metric of a row with its error: `38.71 ± 0.13`; empty if it has none."""
-    value, spread, interval = (row.get(column_of(metric, what)) for what in ("", "spread", "interval"))
-    error = interval if spread is None else spread
-    return "" if value is None else f"{value:.2f}" if error is None else f"{value:.2f} ± {error:.2f}"
+def metrics_of(rows: Iterable[PooledRow]) -> list[str]:
+    """The names of the metrics that some rows have, in the order of columns."""
+    return list(dict.fromkeys(metric for row in rows for metric in row.scores))
 
 
 def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFrame, list[str]]:
@@ -87,14 +161,14 @@ def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFr
         RecipeError: every setting lacks one.
     """
     own = results.groupby(POOLED, sort=False, dropna=False)["seed"]
-    complete = own.transform(lambda found: set(seeds) <= set(found)).astype(bool)
+    complete = own.transform(lambda having: set(seeds) <= set(having)).astype(bool)
     chosen = results[complete & results["seed"].isin(seeds)]
     if not len(chosen):
         raise RecipeError(
             f"--seeds {','.join(map(str, seeds))}: no experiment here has all of them; there are "
             f"{', '.join(map(str, sorted(set(results['seed']))))}."
         )
-    return chosen, list(dict.fromkeys(map(long_name, results[~complete].itertuples())))
+    return chosen, list(dict.fromkeys(setting_of(one).long_name for one in results[~complete].itertuples()))
 
 
 def _require_different(results: pd.DataFrame) -> None:
@@ -120,27 +194,25 @@ def require_comparable(results: pd.DataFrame) -> None:
             )
 
 
-def full_name(row: Any) -> str:
-    """The name of a row or result with the settings of its variant."""
-    return f"{row.name} ({row.variant})" if row.variant else str(row.name)
+def _with_shown_names(rows: Sequence[PooledRow]) -> list[PooledRow]:
+    """Rows of a table, named without the flags that all share, and with their setups if these differ."""
+    several = len({row.setting.setup for row in rows}) > 1
+    names = split_shared(row.setting.name for row in rows)[0]
+    settings = [replace(row.setting, name=name) for row, name in zip(rows, names, strict=True)]
+    return [
+        replace(row, shown=one.long_name if several else one.full_name) for row, one in zip(rows, settings, strict=True)
+    ]
 
 
-def long_name(row: Any) -> str:
-    """The full name of a row or result with its setup, if it has one."""
-    return f"{row.setup} {full_name(row)}" if row.setup else full_name(row)
+def split_shared(names: Iterable[str]) -> tuple[list[str], str]:
+    """The names without the flags that all of them have, which stand above a table, and these flags.
 
-
-def title(rows: pd.DataFrame) -> str:
-    """The corpus, pair and test set of comparable rows."""
-    return " ".join(rows[GROUP].iloc[0])
-
-
-def row_names(rows: pd.DataFrame) -> list[str]:
-    """The names of comparable rows without the flags that all share, and with their setups if these differ."""
-    short = rows.assign(name=split_shared(rows["name"])[0])
-    return list(map(long_name if len(set(rows["setup"])) > 1 else full_name, short.itertuples()))
-
-
-def groups_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """The rows in groups of one corpus, pair and test set."""
-    return [group.reset_index(drop=True) for _, group in rows.groupby(GROUP, sort=False)]
+    Names stay as they are if different ones would become equal.
+    """
+    whole = list(names)
+    parts = [re.split(r" (?=--[a-z])", name) for name in whole]
+    shared = [flag for flag in parts[0][1:] if all(flag in flags for _, *flags in parts)]
+    short = [" ".join([name, *(flag for flag in flags if flag not in shared)]) for name, *flags in parts]
+    if len(set(short)) < len(set(whole)):
+        return whole, ""
+    return short, " ".join(shared)

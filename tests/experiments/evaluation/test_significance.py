@@ -13,7 +13,7 @@ from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
+from posenc_experiments.evaluation.comparison import ComparedRow, Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
 from posenc_experiments.evaluation.significance import (
@@ -41,8 +41,10 @@ def compare(made: Path, *options: str) -> Result:
     return CliRunner().invoke(group, ["compare", str(made), "--baseline", "sinusoidal", *options])
 
 
-def compared(made: Path, **options: Any) -> list[dict[Any, Any]]:
-    return list(compared_with_baseline(read_results([made]), Comparison("sinusoidal", **options)).to_dict("records"))
+def compared(made: Path, **options: Any) -> dict[str, ComparedRow]:
+    """The rows by name."""
+    [table] = compared_with_baseline(read_results([made]), "sinusoidal", Comparison(**options))
+    return {row.row.setting.name: row for row in table.rows}
 
 
 @pytest.mark.parametrize(
@@ -307,22 +309,23 @@ def test_equal_translations_do_not_differ(made: Path) -> None:
 
 def test_rows_may_have_other_seeds(made: Path) -> None:
     """Three, two and one: a row with one seed stops no table, and has SacreBLEU's p."""
-    rows = {row["name"]: row for row in compared(made, margin=0.5)}
+    rows = compared(made, margin=0.5)
     diet, nopos = rows["diet_rel"], rows["nopos"]
-    assert rows["sinusoidal"]["difference"] is None
-    assert (diet["comparisons"], diet["verdict"]) == (1, "undecided")
-    assert nopos["difference"] < -50
-    assert {nopos[key] for key in ("difference_low", "p_value", "margin_p_value", "verdict", "comparisons")} == {None}
-    assert nopos["one_seed_p_value"] == pytest.approx(1 / 1001)
+    assert rows["sinusoidal"].difference is None
+    assert (diet.comparisons, diet.verdict) == (1, "undecided")
+    assert nopos == ComparedRow(nopos.row, nopos.difference, one_seed_p_value=nopos.one_seed_p_value)
+    assert nopos.difference is not None
+    assert nopos.difference < -50
+    assert nopos.one_seed_p_value == pytest.approx(1 / 1001)
 
 
 def test_a_table_shows_differences_intervals_and_verdicts(tmp_path: Path) -> None:
     made = make_experiments(tmp_path, {SINUSOIDAL: 3, DIET: 3, "transformer_nopos_tiny": 3})
     text = compare(made, "--margin", "20").stdout
-    tested = {row["name"]: row for row in compared(made, margin=20) if row["difference"] is not None}
+    tested = compared(made, margin=20)
     lines = {line.split()[0]: line for line in text.splitlines() if line}
     for name, word in (("diet_rel", "equivalent"), ("nopos", "below")):
-        value, low, high = (tested[name][f"difference{end}"] for end in ("", "_low", "_high"))
+        value, low, high = (getattr(tested[name], f"difference{end}") for end in ("", "_low", "_high"))
         assert f" {value:+.2f} [{low:+.2f}, {high:+.2f}]  {word} [" in lines[name]
         assert low < value < high
     assert "corrected for its question's comparisons (2)." in text

@@ -72,9 +72,10 @@ def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
     assert list(found["signature"]) == list(whole["signature"])
 
     def tested(results: pd.DataFrame, test: str) -> tuple[Difference, float]:
-        rows = list(pool(results[results["test"] == "test"])["directories"])[:2]
-        one, other = ([jackknife(results, seed, test, BLEU) for seed in row] for row in rows)
-        return difference(one, other), sacrebleu_p(*(resample(results, row[0], test, BLEU) for row in rows))
+        [rows] = pool(results[results["test"] == "test"])
+        seeds = [row.directories for row in rows[:2]]
+        one, other = ([jackknife(results, seed, test, BLEU) for seed in several] for several in seeds)
+        return difference(one, other), sacrebleu_p(*(resample(results, first, test, BLEU) for first, *_ in seeds))
 
     assert tested(parts, ALL_TESTS) == tested(wanted, "test")
     assert 0 < tested(parts, ALL_TESTS)[1] < 1
