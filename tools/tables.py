@@ -155,12 +155,10 @@ def read_tables(path: Path) -> list[tuple[str, ComparedTable]]:
     for record in cells.where(cells.notna(), None).to_dict("records"):
         key = record.get("question", ""), record["baseline"], record["corpus"], record["pair"], record["test"]
         figures = {figure: record[figure] for figure in FIGURES}
-        tables.setdefault(key, []).append(ComparedRow(as_row(record, *key[2:], record["experiment"]), **figures))
+        row, baseline = (as_row(record, *key[2:], record[name]) for name in ("experiment", "baseline"))
+        tables.setdefault(key, []).append(ComparedRow(row, baseline, **figures))
     how = Comparison(margin=QUESTIONS.margin)
-    return [
-        (question, ComparedTable(rows, how, replace(rows[0].row, setting=replace(rows[0].row.setting, name=baseline))))
-        for (question, baseline, *_), rows in tables.items()
-    ]
+    return [(question, ComparedTable(rows, how)) for (question, *_), rows in tables.items()]
 
 
 def as_row(record: Run, corpus: str, pair: str, test: str, name: str) -> PooledRow:
@@ -240,25 +238,21 @@ def answers() -> dict[str, list[ComparedTable]]:
 def comparisons(tables: list[ComparedTable]) -> str:
     """A table of comparisons; without BLEU's brevity penalty where all of these are of whole test sets."""
     directories = {f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": EN_DE, f"{JA_EN.replace('/', ' ')} test": JA_EN}
-    pairs = [(name_of(one.baseline), row) for one in tables for row in one.rows]
-    places = [row.row.setting.title for _, row in pairs]
+    rows = [row for one in tables for row in one.rows]
+    places = [row.row.setting.title for row in rows]
     lines, headers = [], ["experiment", "compared with", "difference", "verdict"]
-    for baseline, row in pairs:
-        cells = [f"`{name_of(row.row)}`", f"`{baseline}`", difference(row), verdict(row) or "one seed"]
+    for row in rows:
+        cells = [f"`{row.row.shown}`", f"`{row.baseline_name}`", difference(row), verdict(row) or "one seed"]
         if len(set(places)) > 1:
             cells.insert(2, f"{row.row.setting.corpus} {row.row.setting.pair}")
         lines.append(cells)
     if len(set(places)) > 1:
         headers.insert(2, "on")
-    elif places[0] in directories and "--" not in name_of(pairs[0][1].row):
+    elif places[0] in directories and "--" not in rows[0].row.shown:
         headers.insert(3, "without BP")
-        for (baseline, row), cells in zip(pairs, lines, strict=True):
-            cells.insert(3, difference_without_penalty(directories[places[0]], name_of(row.row), baseline))
+        for row, cells in zip(rows, lines, strict=True):
+            cells.insert(3, difference_without_penalty(directories[places[0]], row.row.shown, row.baseline_name))
     return table(headers, lines)
-
-
-def name_of(row: PooledRow | None) -> str:
-    return "" if row is None else row.setting.name
 
 
 def one_test(directory: str, without_penalty: bool = False) -> str:

@@ -16,7 +16,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import require_output, write_text
 from posenc_experiments.evaluation.comparison import find_baselines
 from posenc_experiments.evaluation.pooling import pool, require_comparable
-from posenc_experiments.evaluation.results import of_tests, read_results
+from posenc_experiments.evaluation.results import bleu_results, read_results
 from posenc_experiments.experiment.layout import ANALYSIS, ExperimentDirectory
 
 
@@ -75,7 +75,7 @@ def analyse(
             raise RecipeError(
                 "--checkpoint needs --data, the directory of fairseq-preprocess, and --pair, such as en-de."
             )
-        of_experiments = None if results is None else data_of(of_tests(results)[0], binarized)
+        of_experiments = None if results is None else data_of(bleu_results(results)[0], binarized)
         data = of_experiments or Data(binarized, source, target, test or "test")
         if problem := data.problem():
             raise RecipeError(f"--data {data.directory}: {problem}")
@@ -123,7 +123,7 @@ def _of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
         tests = ", ".join(dict.fromkeys(results["test"]))
         raise RecipeError(f"{directory} has no scores of {chosen}; there are {tests}: name another, or leave it out.")
     require_comparable(of_test)
-    for result in of_tests(of_test):
+    for result in bleu_results(of_test):
         read_texts(result)  # refuses missing and cut files before the models are read
     return of_test
 
@@ -132,7 +132,7 @@ def _experiment(
     name: str, results: pd.DataFrame, directory: Path, test: str | None, binarized: Path | None, output: Path
 ) -> Subject:
     """An experiment whose model reads this test set, or whose model is not analysed."""
-    mine = [one for one in of_tests(results) if one.directory == directory]
+    mine = [one for one in bleu_results(results) if one.directory == directory]
     checkpoint = ExperimentDirectory(directory).averaged
     data = next((data_of(one, binarized) for one in mine if one.test == test), None)
     file = _record_file(directory, ANALYSIS, output)

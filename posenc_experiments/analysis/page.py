@@ -17,7 +17,7 @@ from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.evaluation.comparison import ComparedTable, Comparison, compared, jackknifed
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.pooling import PooledRow, pool, split_shared
-from posenc_experiments.evaluation.results import of_tests
+from posenc_experiments.evaluation.results import bleu_results
 from posenc_experiments.evaluation.tables import difference, interval_notes, report, verdict
 
 
@@ -36,7 +36,7 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         [rows] = pool(results)
         test = rows[0].setting.test
         texts = {name: [one["text"] for one in seeds] for name, seeds in records.items() if "text" in seeds[0]}
-        firsts = {result.directory: result for result in of_tests(results)}
+        firsts = {result.directory: result for result in bleu_results(results)}
         systems = [read_texts(firsts[row.directories[0]]) for row in rows]
         [table] = report([rows]).tables
         # all seeds of a row have the same flags
@@ -87,6 +87,5 @@ def compared_with_each(results: pd.DataFrame, rows: Sequence[PooledRow]) -> list
 def cells_of(table: ComparedTable) -> list[tuple[str, str]]:
     """For each row the cells of its difference and its verdict."""
     return [
-        ("baseline", "") if table.is_baseline(row) else (difference(row), verdict(row) or "one seed")
-        for row in table.rows
+        ("baseline", "") if row.is_baseline else (difference(row), verdict(row) or "one seed") for row in table.rows
     ]

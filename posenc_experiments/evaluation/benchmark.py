@@ -164,12 +164,12 @@ def measure(
                 configure(encoding, settings, task)
             except ValueError as error:
                 raise RecipeError(f"{encoding}: {brief(error)}") from None
-    found: list[Result] = []
+    all_results: list[Result] = []
     for setting, batches in batches_by_setting.items():
         results = [Result(name, setting, model, MEASURES[name]) for model in (STOCK, *encodings)]
-        found += results
-        compare(results, partial(build, name, settings, task, batches[0]), batches, partial(keep, found))
-    return found
+        all_results += results
+        compare(results, partial(build, name, settings, task, batches[0]), batches, partial(keep, all_results))
+    return all_results
 
 
 def compare(
@@ -395,12 +395,12 @@ def work(name: str, settings: Settings) -> tuple[TranslationTask, dict[str, list
         if name == "generation":
             limits = {"max_sentences": settings.sentences}
         return task, {corpus: batches_of(task, pairs, rounds, min(settings.tokens, MAX_POSITIONS), **limits)}
-    task, found = random_task(), {}
+    task, batches = random_task(), {}
     for length in settings.lengths:
         pairs = random_pairs(task, [length] * max(1, settings.tokens // length))
         batch = pairs.collater([pairs[number] for number in range(len(pairs))])
-        found[f"n = {length}"] = [batch] * (2 if name in CONSTANT else rounds)
-    return task, found
+        batches[f"n = {length}"] = [batch] * (2 if name in CONSTANT else rounds)
+    return task, batches
 
 
 def load_corpus(data: Path | None) -> tuple[str, TranslationTask, Any]:
@@ -419,8 +419,8 @@ def load_corpus(data: Path | None) -> tuple[str, TranslationTask, Any]:
         pairs = random_pairs(task, lengths.round().clamp(2, LONGEST).long().tolist())
         return "synthetic", task, pairs
     try:
-        found = read("train", (str(data), "--task", "translation", "--arch", "transformer"))
-        task = TranslationTask.setup_task(convert_namespace_to_omegaconf(Namespace(**found)).task)
+        flags = read("train", (str(data), "--task", "translation", "--arch", "transformer"))
+        task = TranslationTask.setup_task(convert_namespace_to_omegaconf(Namespace(**flags)).task)
         task.load_dataset("train")
     except Exception as error:  # fairseq raises plain Exceptions here
         raise RecipeError(

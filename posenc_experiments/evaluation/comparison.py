@@ -36,6 +36,7 @@ class ComparedRow:
     """A pooled row and its test against the baseline; None is what no test says."""
 
     row: PooledRow
+    baseline: PooledRow | None = None
     difference: float | None = None  # of the means
     difference_low: float | None = None  # the 95 % interval, for this comparison alone
     difference_high: float | None = None
@@ -47,23 +48,27 @@ class ComparedRow:
     verdict_high: float | None = None
     one_seed_p_value: float | None = None  # SacreBLEU's, of the first seed of both, if one of them has one seed
 
+    @property
+    def is_baseline(self) -> bool:
+        return self.baseline is not None and self.row.setting == self.baseline.setting
+
+    @property
+    def baseline_name(self) -> str:
+        return "" if self.baseline is None else self.baseline.setting.full_name
+
 
 #: the figures of a test against a baseline
-FIGURES = [one.name for one in fields(ComparedRow)][1:]
+FIGURES = [one.name for one in fields(ComparedRow)][2:]
 
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """Comparable rows with their tests against a baseline; without a baseline they have none."""
+    """Comparable rows with their tests against one baseline, if there is one."""
 
     rows: Sequence[ComparedRow]
     how: Comparison = Comparison()
-    baseline: PooledRow | None = None
     documents: int | None = None  # of the test set, if they are known
     pooled_variance: PooledVariance | None = None
-
-    def is_baseline(self, row: ComparedRow) -> bool:
-        return self.baseline is not None and row.row.setting == self.baseline.setting
 
     @property
     def tested(self) -> list[ComparedRow]:
@@ -82,14 +87,11 @@ def compared_with_baseline(results: pd.DataFrame, baseline: str, how: Comparison
     """
     tables = pool(results)
     return [
-        untested(rows) if row is None else compared(results, rows, row, how)
+        ComparedTable(list(map(ComparedRow, rows)))
+        if row is None
+        else compared(results, rows, row, how, jackknifed(results, rows, how.metric))
         for rows, row in zip(tables, find_baselines(tables, baseline), strict=True)
     ]
-
-
-def untested(rows: Sequence[PooledRow]) -> ComparedTable:
-    """A table without a baseline."""
-    return ComparedTable(list(map(ComparedRow, rows)))
 
 
 def find_baselines(tables: Sequence[Sequence[PooledRow]], name: str) -> list[PooledRow | None]:
@@ -100,19 +102,14 @@ def find_baselines(tables: Sequence[Sequence[PooledRow]], name: str) -> list[Poo
     Raises:
         RecipeError: no row has this name, or several of a table have it.
     """
-    for whole in (True, False):
-        matches = [
-            [
-                row
-                for row in rows
-                if name in ((row.shown, row.setting.name, row.setting.long_name) if whole else row.shown)
-            ]
-            for rows in tables
-        ]
+    whole = [[row for row in rows if name in (row.shown, row.setting.name, row.setting.long_name)] for rows in tables]
+    part = [[row for row in rows if name in row.shown] for rows in tables]
+    for matches in (whole, part):
         shown = dict.fromkeys(row.shown for rows in matches for row in rows)
-        if any(len(rows) > 1 for rows in matches) or (not whole and len(shown) > 1):
-            several = ", ".join(shown)
-            raise RecipeError(f"--baseline {name}: several rows have this in their name; name one of {several}.")
+        if any(len(rows) > 1 for rows in matches) or (matches is part and len(shown) > 1):
+            raise RecipeError(
+                f"--baseline {name}: several rows have this in their name; name one of {', '.join(shown)}."
+            )
         if shown:
             return [rows[0] if rows else None for rows in matches]
     names = list(dict.fromkeys(row.shown for rows in tables for row in rows))
@@ -141,7 +138,7 @@ def compared(
     rows: Sequence[PooledRow],
     baseline: PooledRow,
     how: Comparison,
-    seeds: Mapping[Setting, list[Jackknifed]] | None = None,
+    seeds: Mapping[Setting, list[Jackknifed]],
 ) -> ComparedTable:
     """Tests comparable rows against one of them.
 
@@ -149,13 +146,12 @@ def compared(
     settings is possible: there is only SacreBLEU's p-value.
 
     Args:
-        seeds: what `jackknifed` makes of the rows, if it is known.
+        seeds: what `jackknifed` makes of the rows.
 
     Raises:
         RecipeError: the baseline lacks the metric, or a file is missing.
     """
     metric, test = how.metric, baseline.setting.test
-    seeds = jackknifed(results, rows, metric) if seeds is None else seeds
     if baseline.setting not in seeds:
         names = [name for name in metrics_of(rows) if name != TOKENIZED]
         raise RecipeError(
@@ -173,34 +169,33 @@ def compared(
 
     def tested(row: PooledRow) -> ComparedRow:
         if row.setting not in others:
-            return ComparedRow(row)
+            return ComparedRow(row, baseline)
         if row.setting not in by_setting:
-            means = [statistics.fmean(one.score for one in row_seeds) for row_seeds in (own, seeds[row.setting])]
+            base, mean = (statistics.fmean(one.score for one in several) for several in (own, seeds[row.setting]))
             p_value = None
             if test != BY_LENGTH:
                 p_value = sacrebleu_p(*(resample(results, one.directories[0], test, metric) for one in (baseline, row)))
-            return ComparedRow(row, means[1] - means[0], one_seed_p_value=p_value)
+            return ComparedRow(row, baseline, mean - base, one_seed_p_value=p_value)
         one = by_setting[row.setting]
         margin_p_value = None if how.margin is None else one.margin_p_value(how.margin)
-        alone = ComparedRow(row, one.value, *one.interval(), one.p_value, margin_p_value)
+        alone = ComparedRow(row, baseline, one.value, *one.interval(), one.p_value, margin_p_value)
         if comparisons := sizes.get(row.setting):
             word, low, high = one.verdict(comparisons, how.margin)
             return replace(alone, comparisons=comparisons, verdict=word, verdict_low=low, verdict_high=high)
         return alone
 
-    return ComparedTable(list(map(tested, rows)), how, baseline, own[0].documents, pooled)
+    return ComparedTable(list(map(tested, rows)), how, own[0].documents, pooled)
 
 
 def _sizes(rows: Sequence[PooledRow], baseline: PooledRow, questions: Questions) -> dict[Setting, int]:
     """For each row that a question compares with the baseline, the number of comparisons of that question."""
-    named = rows_by_name(rows, questions)
-    names = [name for name, row in named.items() if row.setting == baseline.setting]
-    pairs = (
-        (row.setting, questions.comparing(row.setting.title, name, other))
-        for name, row in named.items()
-        for other in names
-    )
-    return {setting: question.size for setting, question in pairs if question is not None}
+    named, title = rows_by_name(rows, questions).items(), baseline.setting.title
+    return {
+        row.setting: question.size
+        for other, one in named
+        for name, row in named
+        if one.setting == baseline.setting and (question := questions.comparing(title, name, other))
+    }
 
 
 def rows_by_name(rows: Sequence[PooledRow], questions: Questions) -> dict[str, PooledRow]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.comparison import ComparedRow, ComparedTable, Comparison
+from posenc_experiments.evaluation.comparison import ComparedRow, ComparedTable
 from posenc_experiments.evaluation.plot import STYLE, save
+from posenc_experiments.evaluation.results import GROUP
 from posenc_experiments.evaluation.significance import ABOVE, BELOW, EQUIVALENT, UNDECIDED
 
 #: colour, marker, and whether it is filled, of each verdict; in print the marker tells
@@ -34,34 +35,11 @@ class Panel:
     tables: Sequence[ComparedTable]
 
     @property
-    def how(self) -> Comparison:
-        return self.tables[0].how
-
-    @property
-    def rows(self) -> list[tuple[str, ComparedRow]]:
-        """The rows with a difference, each with its baseline's name: by baseline, the highest difference first, from
-        below.
-        """
-        rows = [
-            (table.baseline.setting.full_name, row)
-            for table in self.tables
-            for row in table.rows
-            if table.baseline is not None and row.difference is not None
-        ]
-        order = list(dict.fromkeys(baseline for baseline, _ in rows))
-        return sorted(rows, key=lambda pair: (-order.index(pair[0]), pair[1].difference))
-
-    @property
-    def labels(self) -> list[str]:
-        """The names of the rows, with baseline and table where these differ, in lines that are not too long."""
-        rows, settings = self.rows, [row.row.setting for _, row in self.rows]
-        several = len({baseline for baseline, _ in rows}) > 1
-        names = [row.row.shown + (f" − {baseline}" if several else "") for baseline, row in rows]
-        for key in ("corpus", "pair", "test"):
-            values = [getattr(setting, key) for setting in settings]
-            if len(set(values)) > 1:
-                names = [f"{name}, {value}" for name, value in zip(names, values, strict=True)]
-        return list(map(_short, names))
+    def rows(self) -> list[ComparedRow]:
+        """The rows with a difference, from below: by baseline, the highest difference last."""
+        rows = [row for table in self.tables for row in table.rows if row.difference is not None]
+        order = list(dict.fromkeys(row.baseline_name for row in rows))
+        return sorted(rows, key=lambda row: (-order.index(row.baseline_name), row.difference))
 
 
 def draw_forest(panels: Sequence[Panel], path: Path) -> Path:
@@ -76,7 +54,7 @@ def draw_forest(panels: Sequence[Panel], path: Path) -> Path:
     drawn = [panel for panel in panels if panel.rows]
     if not drawn:
         raise RecipeError("--plot: there is no difference to draw: name a --baseline that other rows differ from.")
-    heights = [AROUND + ROW * sum(1 + label.count("\n") for label in panel.labels) for panel in drawn]
+    heights = [AROUND + ROW * sum(1 + name.count("\n") for name in _names(panel.rows)) for panel in drawn]
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
         parts = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
@@ -88,11 +66,10 @@ def draw_forest(panels: Sequence[Panel], path: Path) -> Path:
 
 def draw(axes: Any, panel: Panel) -> None:
     """Draws comparisons into matplotlib's axes."""
-    rows = [row for _, row in panel.rows]
+    rows, how = panel.rows, panel.tables[0].how
     low, high = limits(rows)
-    margin = panel.how.margin
-    if margin is not None:
-        axes.axvspan(-margin, margin, linewidth=0, **MARGIN)
+    if how.margin is not None:
+        axes.axvspan(-how.margin, how.margin, linewidth=0, **MARGIN)
     axes.axvline(0, color="black", linewidth=0.8)
     for place, row in enumerate(rows):
         word = row.verdict or ""
@@ -112,14 +89,25 @@ def draw(axes: Any, panel: Panel) -> None:
         axes.text(1.01, place, f"{value:+.2f}  {said}", transform=axes.get_yaxis_transform(), va="center")
     axes.set_xlim(low, high)
     axes.set_ylim(-0.7, len(rows) - 0.3)
-    axes.set_yticks(range(len(rows)), panel.labels, parse_math=False)
+    axes.set_yticks(range(len(rows)), _names(rows), parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    baselines = {baseline for baseline, _ in panel.rows}
+    baselines = {row.baseline_name for row in rows}
     from_one = "" if len(baselines) > 1 else f" from {baselines.pop()}"
-    axes.set_xlabel(_short(f"difference in {panel.how.metric}{from_one}"), parse_math=False)
+    axes.set_xlabel(_short(f"difference in {how.metric}{from_one}"), parse_math=False)
     axes.set_title(textwrap.fill(panel.title.replace("`", ""), TITLE), loc="left", parse_math=False)
+
+
+def _names(rows: Sequence[ComparedRow]) -> list[str]:
+    """The labels of comparisons, with baseline and table where these differ, in lines that are not too long."""
+    several = len({row.baseline_name for row in rows}) > 1
+    different = [key for key in GROUP if len({getattr(row.row.setting, key) for row in rows}) > 1]
+    return [
+        _short(", ".join([row.row.shown + f" − {row.baseline_name}" * several, *places]))
+        for row in rows
+        for places in [[getattr(row.row.setting, key) for key in different]]
+    ]
 
 
 def limits(rows: Sequence[ComparedRow]) -> tuple[float, float]:
@@ -150,7 +138,7 @@ def _legend(panels: Sequence[Panel]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    verdicts = [row.verdict for panel in panels for _, row in panel.rows]
+    verdicts = [row.verdict for panel in panels for row in panel.rows]
     words = {_kind(word) for word in verdicts if word}
     handles: list[Any] = [
         Line2D([], [], color=colour, marker=marker, markerfacecolor=colour if filled else "white", label=word)
@@ -164,6 +152,6 @@ def _legend(panels: Sequence[Panel]) -> list[Any]:
     handles.append(Line2D([], [], color="black", linewidth=3, label="95 % interval, by itself"))
     if words:
         handles.append(Line2D([], [], color="black", linewidth=1, label="the interval that decides"))
-    margins = {panel.how.margin for panel in panels} - {None}
+    margins = {panel.tables[0].how.margin for panel in panels} - {None}
     handles += [Patch(**MARGIN, label=f"less than {margin:g} apart") for margin in margins]
     return handles

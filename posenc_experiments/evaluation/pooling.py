@@ -97,20 +97,28 @@ def pool(results: pd.DataFrame) -> list[list[PooledRow]]:
     Raises:
         RecipeError: results of one setting or test set are not comparable.
     """
-    _require_different(results)
-    tables = [table for _, table in results.groupby(GROUP, sort=False)]
-    for table in tables:
+    tables = []
+    for _, table in results.groupby(GROUP, sort=False):
+        rows = [pooled_seeds(seeds) for _, seeds in table.groupby(POOLED, sort=False, dropna=False)]
         require_comparable(table)
-    return [
-        _with_shown_names([pooled_seeds(seeds) for _, seeds in table.groupby(POOLED, sort=False, dropna=False)])
-        for table in tables
-    ]
+        several = len({row.setting.setup for row in rows}) > 1
+        short = [
+            replace(row.setting, name=name)
+            for row, name in zip(rows, split_shared(row.setting.name for row in rows)[0], strict=True)
+        ]
+        names = [one.long_name if several else one.full_name for one in short]
+        tables.append([replace(row, shown=name) for row, name in zip(rows, names, strict=True)])
+    return tables
 
 
 def pooled_seeds(results: pd.DataFrame) -> PooledRow:
-    """The row of the seeds of one setting on one test set."""
+    """The row of the seeds of one setting on one test set; RecipeError if a seed is there twice."""
     results = results.sort_values("seed", kind="stable")
     seeds = results.drop_duplicates("directory")
+    repeated = seeds["directory"][seeds["seed"].duplicated(keep=False)]
+    if len(repeated):
+        one, other, *_ = repeated
+        raise RecipeError(f"{one} and {other} are the same setting and seed: name one of them.")
     first, speeds = next(seeds.itertuples()), seeds["words_per_second"].dropna()
     scores = {}
     for metric, scored in results.groupby("metric", sort=False):
@@ -171,15 +179,6 @@ def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFr
     return chosen, list(dict.fromkeys(setting_of(one).long_name for one in results[~complete].itertuples()))
 
 
-def _require_different(results: pd.DataFrame) -> None:
-    """RecipeError if two experiments are of the same setting and seed."""
-    seeds = results.drop_duplicates(["directory", "test"])
-    for _, same in seeds.groupby([*POOLED, "seed"], sort=False, dropna=False):
-        if len(same) > 1:
-            one, other, *_ = same["directory"]
-            raise RecipeError(f"{one} and {other} are the same setting and seed: name one of them.")
-
-
 def require_comparable(results: pd.DataFrame) -> None:
     """RecipeError unless results of one test set have the same signatures, source and reference."""
     facts = {f"{name} signature": one["signature"] for name, one in results.groupby("metric", sort=False)}
@@ -192,16 +191,6 @@ def require_comparable(results: pd.DataFrame) -> None:
                 f"{first} and {other} have different {fact}s for {results['test'].iloc[0]}: they cannot be compared; "
                 "prepare, translate and score both in the same way, or name only one of them."
             )
-
-
-def _with_shown_names(rows: Sequence[PooledRow]) -> list[PooledRow]:
-    """Rows of a table, named without the flags that all share, and with their setups if these differ."""
-    several = len({row.setting.setup for row in rows}) > 1
-    names = split_shared(row.setting.name for row in rows)[0]
-    settings = [replace(row.setting, name=name) for row, name in zip(rows, names, strict=True)]
-    return [
-        replace(row, shown=one.long_name if several else one.full_name) for row, one in zip(rows, settings, strict=True)
-    ]
 
 
 def split_shared(names: Iterable[str]) -> tuple[list[str], str]:

@@ -58,18 +58,18 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         origin = compare_with_testset(experiment, test, result)
         result = [{**row, "reference": origin} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {origin}")
-    found = {SACREBLEU: result}
+    rows_by_kind = {SACREBLEU: result}
     if run.recipe.score.tokenized:
-        found[HISTORICAL] = historical_bleu(hypotheses, references, run.target, run.recipe.score.tokenized)
+        rows_by_kind[HISTORICAL] = historical_bleu(hypotheses, references, run.target, run.recipe.score.tokenized)
     # compare uses the hashes to verify that the scores match their files.
     scored: dict[str, Any] = {name: file_hash(experiment.test_file(test, kind)) for kind, name in SCORED.items()}
     scored["translation"] = experiment.translation()
-    for kind, rows in found.items():
+    for kind, rows in rows_by_kind.items():
         sealed = [{**row, **scored, SEAL: seal(row | scored)} for row in rows]
         write_json(experiment.test_file(test, kind), sealed)
-    scores = ", ".join(f"{row['name']} {row['score']}" for rows in found.values() for row in rows)
+    scores = ", ".join(f"{row['name']} {row['score']}" for rows in rows_by_kind.values() for row in rows)
     run.say(f"score: {experiment.title}: {test}: {scores}")
-    return [experiment.test_file(test, kind) for kind in found]
+    return [experiment.test_file(test, kind) for kind in rows_by_kind]
 
 
 def compare_with_testset(experiment: Experiment, test: str, result: list[dict[str, object]]) -> str:

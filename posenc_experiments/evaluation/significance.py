@@ -163,10 +163,10 @@ def all_differences(
     near = [center != 0 and 0.5 <= np.mean(row) / center <= 2 for row in rows]
     pooled = PooledVariance.of(list(itertools.compress(rows, near))) if pool_variance and sum(near) > 1 else None
     usable = pooled if pooled is not None and pooled.allowed else None
-    found = [
+    differences = [
         difference(baseline, row, usable if is_near else None) for row, is_near in zip(systems, near[1:], strict=True)
     ]
-    return found, pooled
+    return differences, pooled
 
 
 def difference(

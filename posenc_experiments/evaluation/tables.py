@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pandas as pd
 
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
-from posenc_experiments.evaluation.comparison import FIGURES, Answer, ComparedRow, ComparedTable, untested
+from posenc_experiments.evaluation.comparison import FIGURES, Answer, ComparedRow, ComparedTable
 from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
 from posenc_experiments.evaluation.kept import is_kept
 from posenc_experiments.evaluation.metrics import (
@@ -25,7 +25,7 @@ from posenc_experiments.experiment.versions import as_list
 
 def report(tables: Sequence[ComparedTable | list[PooledRow]]) -> Report:
     """The tables that `pool` or `compared_with_baseline` made."""
-    compared = [untested(one) if isinstance(one, list) else one for one in tables]
+    compared = [ComparedTable(list(map(ComparedRow, one))) if isinstance(one, list) else one for one in tables]
     shown = []
     for table in compared:
         rows = [one.row for one in table.rows]
@@ -42,13 +42,13 @@ def report_answers(answers: Sequence[Answer]) -> Report:
 
 def _answer(answer: Answer) -> Table:
     question, titles = answer.question, list(dict.fromkeys(rows[0].setting.title for rows in answer.rows if rows))
-    pairs = [(table, row) for table in answer.compared for row in table.rows]
+    rows = [row for table in answer.compared for row in table.rows]
     columns = {
-        "experiment": [row.row.shown for _, row in pairs],
-        "compared with": [table.baseline.setting.full_name for table, _ in pairs if table.baseline is not None],
-        **({"on": [row.row.setting.title for _, row in pairs]} if pairs and len(titles) > 1 else {}),
-        "difference": [difference(row) for _, row in pairs],
-        "verdict": [verdict(row) or "one seed" for _, row in pairs],
+        "experiment": [row.row.shown for row in rows],
+        "compared with": [row.baseline_name for row in rows],
+        **({"on": [row.row.setting.title for row in rows]} if rows and len(titles) > 1 else {}),
+        "difference": list(map(difference, rows)),
+        "verdict": [verdict(row) or "one seed" for row in rows],
     }
     notes = [f"Rule: {question.rule}"] if question.rule else []
     if lacking := question.size - sum(len(table.tested) for table in answer.compared):
@@ -56,8 +56,8 @@ def _answer(answer: Answer) -> Table:
     if answer.missing:
         notes.append(f"No experiment here is {' or '.join(answer.missing)}.")
     notes += interval_notes(answer.compared)
-    if pairs:
-        notes += dict.fromkeys(note for rows in answer.rows if rows for note in warnings(rows))
+    if rows:
+        notes += dict.fromkeys(note for named in answer.rows if named for note in warnings(named))
     on = f" ({titles[0]})" if len(titles) == 1 else ""
     return Table(columns, notes, f"{question.question}{on}", left=2)
 
@@ -69,7 +69,7 @@ def _columns(table: ComparedTable) -> dict[str, list[str]]:
         columns["seeds"] = [str(len(row.seeds)) for row in rows]
     last = {}
     if _is_tested(table):
-        last["difference"] = ["baseline" if table.is_baseline(row) else difference(row) for row in table.rows]
+        last["difference"] = ["baseline" if row.is_baseline else difference(row) for row in table.rows]
         if any(row.verdict for row in table.rows):
             last["verdict"] = list(map(verdict, table.rows))
         if any(row.one_seed_p_value is not None for row in table.rows):
@@ -83,7 +83,7 @@ def _columns(table: ComparedTable) -> dict[str, list[str]]:
 
 def _is_tested(table: ComparedTable) -> bool:
     """Whether there is anything to test."""
-    return table.baseline is not None and len(table.rows) > 1
+    return table.rows[0].baseline is not None and len(table.rows) > 1
 
 
 def metric_columns(
@@ -133,18 +133,14 @@ def _data(tables: Sequence[ComparedTable], question: str | None = None) -> pd.Da
     columns += [*map(csv_column, metrics[1:]), "parameters", "words_per_second", "metric", "baseline", *FIGURES]
     columns += [*(csv_column(name, "signature") for name in metrics), "fingerprint", "verified"]
     columns += [csv_column(name, "seeds") for name in partial_metrics(rows)]
-    records = []
-    for table in tables:
-        for one in table.rows:
-            records.append(vars(one.row.setting) | vars(one.row) | vars(one) | metric_cells(one.row))
-            records[-1] |= {
-                "question": question,
-                "experiment": one.row.setting.full_name,
-                "seeds": " ".join(map(str, one.row.seeds)),
-                "metric": None if one.difference is None else table.how.metric,
-                "baseline": None if table.baseline is None else table.baseline.setting.full_name,
-                "verified": "yes" if one.row.verified else "no",
-            }
+    records = [
+        {**vars(one.row.setting), **vars(one.row), **vars(one), **metric_cells(one.row)}
+        | {"question": question, "experiment": one.row.setting.full_name, "baseline": one.baseline_name}
+        | {"metric": None if one.difference is None else table.how.metric}
+        | {"seeds": " ".join(map(str, one.row.seeds)), "verified": "yes" if one.row.verified else "no"}
+        for table in tables
+        for one in table.rows
+    ]
     return pd.DataFrame(records, columns=columns, dtype=object)
 
 
@@ -219,10 +215,10 @@ def partial_metrics(rows: Iterable[PooledRow]) -> list[str]:
 
 def _test_notes(table: ComparedTable) -> Iterable[str]:
     """The notes on the tests of comparable rows against a baseline."""
-    if table.baseline is None or not _is_tested(table):
+    metric, baseline = table.how.metric, table.rows[0].baseline
+    if baseline is None or not _is_tested(table):
         return
-    metric = table.how.metric
-    yield f"difference: {metric} less that of {table.baseline.shown}."
+    yield f"difference: {metric} less that of {baseline.shown}."
     if table.tested:
         yield from interval_notes([table])
         yield from _pooling_notes(table)
@@ -231,7 +227,7 @@ def _test_notes(table: ComparedTable) -> Iterable[str]:
             "one seed's p: SacreBLEU's paired bootstrap of the first seed of each. It says whether these two models "
             "would rank so on other sentences, not whether the settings differ: another seed differs, too."
         )
-    lacking = [row.row.shown for row in table.rows if row.difference is None and not table.is_baseline(row)]
+    lacking = [row.row.shown for row in table.rows if row.difference is None and not row.is_baseline]
     if lacking:
         yield f"Not tested, because not all seeds have {metric}: {', '.join(lacking)}."
 

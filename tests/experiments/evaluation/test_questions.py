@@ -164,7 +164,7 @@ def test_options_that_the_file_has_are_refused(made: Path, questions: Path) -> N
 def test_a_far_difference_does_not_take_the_axis(other: float, end: float) -> None:
     row: Any = None
     values = (0.9, 1.0, 1.0, 1.1, 1.1, 1.2, other)
-    low, high = limits([ComparedRow(row, value, value - 0.5, value + 0.5) for value in values])
+    low, high = limits([ComparedRow(row, None, value, value - 0.5, value + 0.5) for value in values])
     assert end - 0.3 < low < end
     assert 1.7 < high < 2.0
 

@@ -15,7 +15,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.comparison import ComparedRow, Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
+from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
 from posenc_experiments.evaluation.significance import (
     Difference,
     Jackknifed,
@@ -176,7 +176,7 @@ def test_leaving_sentences_out_gives_the_variance_of_a_mean() -> None:
 
 def test_the_jackknife_agrees_with_bootstrap_samples(made: Path) -> None:
     results = read_results([made])
-    pair = [of_tests(results)[number].directory for number in (0, -1)]
+    pair = [bleu_results(results)[number].directory for number in (0, -1)]
     moves = [jackknife(results, one, "test", BLEU).moves for one in pair]
     samples = [resample(results, one, "test", BLEU).samples for one in pair]
     assert np.square(moves[1] - moves[0]).sum() == pytest.approx(np.var(samples[1] - samples[0]), rel=0.15)
@@ -271,13 +271,13 @@ def test_documents_are_those_of_the_pair(made: Path, tmp_path: Path) -> None:
     for about in copy.rglob(f"{DIET}/*/experiment.json"):
         about.write_text(about.read_text().replace('"xa-xb"', '"xa-xc"'))
     results = read_results([copy])
-    units = {row.pair: len(jackknife(results, row.directory, "test", BLEU).moves) for row in of_tests(results)}
+    units = {row.pair: len(jackknife(results, row.directory, "test", BLEU).moves) for row in bleu_results(results)}
     assert units == {"xa-xb": 2, "xa-xc": 500}
 
 
 def test_samples_are_those_of_sacrebleu(made: Path) -> None:
     results = read_results([made])
-    score = of_tests(results)[0]
+    score = bleu_results(results)[0]
     found = resample(results, score.directory, "test", BLEU)
     sentences = np.random.default_rng(12345).choice(500, size=(1000, 500), replace=True)
     texts = [read_lines(score.directory / f"test.{kind}") for kind in ("hyp", "ref")]
@@ -313,7 +313,7 @@ def test_rows_may_have_other_seeds(made: Path) -> None:
     diet, nopos = rows["diet_rel"], rows["nopos"]
     assert rows["sinusoidal"].difference is None
     assert (diet.comparisons, diet.verdict) == (1, "undecided")
-    assert nopos == ComparedRow(nopos.row, nopos.difference, one_seed_p_value=nopos.one_seed_p_value)
+    assert nopos == ComparedRow(nopos.row, nopos.baseline, nopos.difference, one_seed_p_value=nopos.one_seed_p_value)
     assert nopos.difference is not None
     assert nopos.difference < -50
     assert nopos.one_seed_p_value == pytest.approx(1 / 1001)
