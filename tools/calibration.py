@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.significance import (
+from posenc_experiments.evaluation.statistics.pooling import pool
+from posenc_experiments.evaluation.statistics.significance import (
     ABOVE,
     ALPHA,
     BELOW,
@@ -37,7 +37,7 @@ from posenc_experiments.evaluation.significance import (
     all_differences,
     jackknife,
 )
-from posenc_experiments.evaluation.together import together
+from posenc_experiments.evaluation.statistics.together import together
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

@@ -22,15 +22,15 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.base.files import read_json
 from posenc_experiments.commands.estimate_cost import estimates
-from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.comparison import FIGURES, ComparedRow, ComparedTable, Comparison
-from posenc_experiments.evaluation.forest import Panel, draw_forest
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, CHRF, TOKENIZED, csv_column
-from posenc_experiments.evaluation.paper_table import PaperTable, read_table
-from posenc_experiments.evaluation.pooling import PooledRow, PooledScore, Setting, pool
-from posenc_experiments.evaluation.questions import read_questions
+from posenc_experiments.evaluation.plots import clipping as plot
+from posenc_experiments.evaluation.plots.forest import Panel, draw_forest
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.tables import difference, verdict
+from posenc_experiments.evaluation.statistics.comparison import FIGURES, ComparedRow, ComparedTable, Comparison
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, PooledScore, Setting, pool
+from posenc_experiments.evaluation.statistics.questions import read_questions
+from posenc_experiments.evaluation.tables.comparisons import difference, verdict
+from posenc_experiments.evaluation.tables.paper_table import PaperTable, read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"

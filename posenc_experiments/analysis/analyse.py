@@ -14,9 +14,9 @@ from posenc_experiments.analysis.record import Record, Subject, analyse_subject
 from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import require_output, write_text
-from posenc_experiments.evaluation.comparison import find_baselines
-from posenc_experiments.evaluation.pooling import pool, require_comparable
 from posenc_experiments.evaluation.results import bleu_results, read_results
+from posenc_experiments.evaluation.statistics.comparison import find_baselines
+from posenc_experiments.evaluation.statistics.pooling import pool, require_comparable
 from posenc_experiments.experiment.layout import ANALYSIS, ExperimentDirectory
 
 

@@ -14,11 +14,11 @@ from posenc_experiments.analysis.figures import TEXTS, length_figure, model_figu
 from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import read_texts
-from posenc_experiments.evaluation.comparison import ComparedTable, Comparison, compared, jackknifed
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.pooling import PooledRow, pool, split_shared
 from posenc_experiments.evaluation.results import bleu_results
-from posenc_experiments.evaluation.tables import difference, interval_notes, report, verdict
+from posenc_experiments.evaluation.statistics.comparison import ComparedTable, Comparison, compared, jackknifed
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, pool, split_shared
+from posenc_experiments.evaluation.tables.comparisons import difference, interval_notes, report, verdict
 
 
 def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]], baseline: int) -> str:

@@ -17,8 +17,8 @@ from fairseq_posenc.trained import load_trained
 from posenc_experiments.analysis.data import data_of
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data import prepare, text
-from posenc_experiments.evaluation.pooling import setting_of
 from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
+from posenc_experiments.evaluation.statistics.pooling import setting_of
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
 

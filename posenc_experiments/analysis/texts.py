@@ -15,7 +15,13 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_test_texts
-from posenc_experiments.evaluation.significance import Compute, Numbers, compute_with, extract, resample_statistics
+from posenc_experiments.evaluation.statistics.significance import (
+    Compute,
+    Numbers,
+    compute_with,
+    extract,
+    resample_statistics,
+)
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)

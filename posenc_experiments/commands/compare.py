@@ -8,7 +8,7 @@ from posenc_experiments.base.files import require_output
 from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.commands.options import choose_seeds
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
-from posenc_experiments.evaluation.report import FORMATS
+from posenc_experiments.evaluation.tables.report import FORMATS
 
 
 @click.command()
@@ -85,21 +85,21 @@ def main(
     """
     if plot is not None:
         require_output(plot, "compare.png", "--plot")
-        from posenc_experiments.evaluation.plot import require_format
+        from posenc_experiments.evaluation.plots.clipping import require_format
 
         require_format(plot)
     import pandas as pd
 
-    from posenc_experiments.evaluation.comparison import Comparison, answered, compared_with_baseline
-    from posenc_experiments.evaluation.documents import with_documents
-    from posenc_experiments.evaluation.forest import Panel, draw_forest
-    from posenc_experiments.evaluation.plot import plot as draw_clipping
-    from posenc_experiments.evaluation.plot import title_in_words
-    from posenc_experiments.evaluation.pooling import pool, with_seeds
-    from posenc_experiments.evaluation.questions import read_questions
+    from posenc_experiments.evaluation.plots.clipping import plot as draw_clipping
+    from posenc_experiments.evaluation.plots.clipping import title_in_words
+    from posenc_experiments.evaluation.plots.forest import Panel, draw_forest
     from posenc_experiments.evaluation.results import read_results
-    from posenc_experiments.evaluation.tables import report, report_answers
-    from posenc_experiments.evaluation.together import parts_of_tests, together
+    from posenc_experiments.evaluation.statistics.comparison import Comparison, answered, compared_with_baseline
+    from posenc_experiments.evaluation.statistics.documents import with_documents
+    from posenc_experiments.evaluation.statistics.pooling import pool, with_seeds
+    from posenc_experiments.evaluation.statistics.questions import read_questions
+    from posenc_experiments.evaluation.statistics.together import parts_of_tests, together
+    from posenc_experiments.evaluation.tables.comparisons import report, report_answers
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")

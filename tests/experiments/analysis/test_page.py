@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from posenc_experiments.analysis.page import cells_of, compared_with_each
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import compared_with_baseline
-from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.statistics.comparison import compared_with_baseline
+from posenc_experiments.evaluation.statistics.pooling import pool
 from posenc_experiments.experiment.layout import ANALYSIS
 from tests.experiments.analysis.quickstart import SETTINGS, make_experiments
 from tests.experiments.tiny import make_recipe

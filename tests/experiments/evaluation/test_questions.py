@@ -13,10 +13,10 @@ from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import ComparedRow, answered
-from posenc_experiments.evaluation.forest import Panel, draw, limits
-from posenc_experiments.evaluation.questions import read_questions
+from posenc_experiments.evaluation.plots.forest import Panel, draw, limits
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.statistics.comparison import ComparedRow, answered
+from posenc_experiments.evaluation.statistics.questions import read_questions
 from tests.experiments.analysis.quickstart import make_experiments
 
 TABLE = "quickstart xa-xb test"

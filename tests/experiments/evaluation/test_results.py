@@ -21,13 +21,20 @@ import posenc_experiments
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.colours import colour_of, encoding_in, styles
-from posenc_experiments.evaluation.comparison import ComparedTable, Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
-from posenc_experiments.evaluation.pooling import PooledRow, PooledScore, Setting, pool, split_shared, with_seeds
+from posenc_experiments.evaluation.plots import clipping as plot
+from posenc_experiments.evaluation.plots.colours import colour_of, encoding_in, styles
 from posenc_experiments.evaluation.results import read_results, seal
-from posenc_experiments.evaluation.tables import report
+from posenc_experiments.evaluation.statistics.comparison import ComparedTable, Comparison, compared_with_baseline
+from posenc_experiments.evaluation.statistics.pooling import (
+    PooledRow,
+    PooledScore,
+    Setting,
+    pool,
+    split_shared,
+    with_seeds,
+)
+from posenc_experiments.evaluation.tables.comparisons import report
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
 from tests.experiments.analysis.quickstart import make_experiments

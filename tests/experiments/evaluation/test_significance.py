@@ -13,10 +13,10 @@ from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import ComparedRow, Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
-from posenc_experiments.evaluation.significance import (
+from posenc_experiments.evaluation.statistics.comparison import ComparedRow, Comparison, compared_with_baseline
+from posenc_experiments.evaluation.statistics.significance import (
     Difference,
     Jackknifed,
     PooledVariance,

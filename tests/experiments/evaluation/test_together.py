@@ -17,10 +17,16 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
-from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results, seal
-from posenc_experiments.evaluation.significance import Difference, difference, jackknife, resample, sacrebleu_p
-from posenc_experiments.evaluation.together import parts_of_tests, together
+from posenc_experiments.evaluation.statistics.pooling import pool
+from posenc_experiments.evaluation.statistics.significance import (
+    Difference,
+    difference,
+    jackknife,
+    resample,
+    sacrebleu_p,
+)
+from posenc_experiments.evaluation.statistics.together import parts_of_tests, together
 from tests.experiments.analysis.quickstart import make_experiments
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}

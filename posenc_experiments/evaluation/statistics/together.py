@@ -9,7 +9,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.languages import unit
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.significance import in_range, resample, results_on, source_lengths
+from posenc_experiments.evaluation.statistics.significance import in_range, resample, results_on, source_lengths
 
 
 def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -> pd.DataFrame:

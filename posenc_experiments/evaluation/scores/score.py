@@ -11,10 +11,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, write_json
 from posenc_experiments.base.languages import has_asian_ter, local_reference
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, SACREBLEU_NAMES, make_metric
 from posenc_experiments.evaluation.results import SEAL, read_experiment, read_lines, read_parallel, seal
-from posenc_experiments.evaluation.translate import TranslateStage
+from posenc_experiments.evaluation.scores.historical import historical_bleu, name_of
+from posenc_experiments.evaluation.scores.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
 from posenc_experiments.experiment.step import Step
@@ -107,7 +107,7 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
     # Imported here, because they would slow down --help and --dry-run.
     from sacrebleu.metrics.base import Score
 
-    from posenc_experiments.evaluation.significance import SAMPLES, resample_lines
+    from posenc_experiments.evaluation.statistics.significance import SAMPLES, resample_lines
 
     run = experiment.run
     names = {name.lower(): name for name in SACREBLEU_NAMES.values()}  # as recipes write them

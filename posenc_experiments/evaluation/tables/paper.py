@@ -8,11 +8,11 @@ import pandas as pd
 
 from posenc_experiments.base.files import write_text
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, csv_column, tokenized_name
-from posenc_experiments.evaluation.paper_table import TableRow
-from posenc_experiments.evaluation.pooling import PooledRow, metrics_of, pooled_seeds
-from posenc_experiments.evaluation.report import Report, Table, number
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.tables import metric_cells, metric_columns, notes
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, metrics_of, pooled_seeds
+from posenc_experiments.evaluation.tables.comparisons import metric_cells, metric_columns, notes
+from posenc_experiments.evaluation.tables.paper_table import TableRow
+from posenc_experiments.evaluation.tables.report import Report, Table, number
 from posenc_experiments.experiment.experiment import Experiment
 
 

@@ -126,7 +126,7 @@ def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
     if sorted(hypotheses) != list(range(expected)):
         missing = [number + 1 for number in range(expected) if number not in hypotheses]
         raise RecipeError(
-            f"{path}: {len(hypotheses):,} hypotheses for {expected:,} source lines, none for lines {missing[:5]}: check "
-            "`generate` in the recipe; nothing is scored."
+            f"{path}: {len(hypotheses):,} hypotheses for {expected:,} source lines, none for lines {missing[:5]}: "
+            "check `generate` in the recipe; nothing is scored."
         )
     return [hypotheses[number] for number in range(expected)]

@@ -14,8 +14,8 @@ from typing import Any
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import atomic_path
 from posenc_experiments.base.languages import language_name
-from posenc_experiments.evaluation.colours import Style, encoding_in, styles
-from posenc_experiments.evaluation.pooling import PooledRow, Setting, split_shared
+from posenc_experiments.evaluation.plots.colours import Style, encoding_in, styles
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, Setting, split_shared
 
 #: the flag of the clipping distance, with K
 CLIPPING = r"--clipping-distance (\d+) ?"

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Sequence
 import pandas as pd
 
 from posenc_experiments.base.languages import default_tokenizer, is_unspaced
-from posenc_experiments.evaluation.comparison import FIGURES, Answer, ComparedRow, ComparedTable
 from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
 from posenc_experiments.evaluation.kept import is_kept
 from posenc_experiments.evaluation.metrics import (
@@ -18,8 +17,9 @@ from posenc_experiments.evaluation.metrics import (
     splits_at_blanks,
     tokenized_name,
 )
-from posenc_experiments.evaluation.pooling import PooledRow, metrics_of, split_shared
-from posenc_experiments.evaluation.report import Report, Table, number
+from posenc_experiments.evaluation.statistics.comparison import FIGURES, Answer, ComparedRow, ComparedTable
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, metrics_of, split_shared
+from posenc_experiments.evaluation.tables.report import Report, Table, number
 from posenc_experiments.experiment.versions import as_list
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.evaluation.comparison import ComparedRow, ComparedTable
-from posenc_experiments.evaluation.plot import STYLE, save
+from posenc_experiments.evaluation.plots.clipping import STYLE, save
 from posenc_experiments.evaluation.results import GROUP
-from posenc_experiments.evaluation.significance import ABOVE, BELOW, EQUIVALENT, UNDECIDED
+from posenc_experiments.evaluation.statistics.comparison import ComparedRow, ComparedTable
+from posenc_experiments.evaluation.statistics.significance import ABOVE, BELOW, EQUIVALENT, UNDECIDED
 
 #: colour, marker, and whether it is filled, of each verdict; in print the marker tells
 STYLES = {

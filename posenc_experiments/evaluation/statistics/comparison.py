@@ -9,9 +9,9 @@ import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
-from posenc_experiments.evaluation.pooling import PooledRow, Setting, metrics_of, pool
-from posenc_experiments.evaluation.questions import Question, Questions
-from posenc_experiments.evaluation.significance import (
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, Setting, metrics_of, pool
+from posenc_experiments.evaluation.statistics.questions import Question, Questions
+from posenc_experiments.evaluation.statistics.significance import (
     Jackknifed,
     PooledVariance,
     all_differences,
