@@ -24,7 +24,7 @@ from posenc_experiments.base.files import read_json
 from posenc_experiments.commands.estimate_cost import estimates
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, CHRF, TOKENIZED, csv_column
 from posenc_experiments.evaluation.plots import clipping as plot
-from posenc_experiments.evaluation.plots.forest import Panel, draw_forest
+from posenc_experiments.evaluation.plots.forest import draw_forest
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import FIGURES, ComparedRow, ComparedTable, Comparison
 from posenc_experiments.evaluation.statistics.pooling import PooledRow, PooledScore, Setting, pool
@@ -409,11 +409,11 @@ def draw_differences(images: Path) -> None:
         for _, one in read_tables(RESULTS / directory / "compare.csv"):
             if one.rows[0].row.setting.test == test:
                 rows = [row for row in one.rows if len(row.row.seeds) > 1]
-                panels.append(Panel(plot.title_in_words(rows[0].row.setting), [replace(one, rows=rows)]))
+                panels.append((plot.title_in_words(rows[0].row.setting), [replace(one, rows=rows)]))
     draw_forest(panels, images / "differences.png")
     for question, tables in answers().items():
         if key_of(question) in ("2", "4", "5"):
-            draw_forest([Panel(question, tables)], images / f"question-{key_of(question)}.png")
+            draw_forest([(question, tables)], images / f"question-{key_of(question)}.png")
 
 
 def options() -> dict[str, str]:

@@ -54,7 +54,7 @@ def length(sentence: str, language: str) -> int:
 
 def default_tokenizer(language: str) -> str:
     """SacreBLEU's own tokenizer of a target language; RecipeError if what it needs is not on this machine."""
-    return _make_tokenizer(None, _code(language))
+    return require_tokenizer(None, _code(language))
 
 
 def tokenizer_of(signature: str) -> str:
@@ -70,13 +70,12 @@ def has_asian_ter(language: str) -> bool:
     return _code(language) in ("ja", "zh")
 
 
-def require_tokenizer(name: str) -> None:
-    """RecipeError unless what a tokenizer of SacreBLEU needs is on this machine; nothing is downloaded."""
-    _make_tokenizer(name)
+def require_tokenizer(name: str | None, language: str = "") -> str:
+    """The name of BLEU's tokenizer, which is SacreBLEU's own of the target language where none is named.
 
-
-def _make_tokenizer(name: str | None, language: str = "") -> str:
-    """The name of BLEU's tokenizer, which is SacreBLEU's own of the target language where none is named."""
+    Raises:
+        RecipeError: what it needs is not on this machine; nothing is downloaded.
+    """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 

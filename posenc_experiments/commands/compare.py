@@ -92,7 +92,7 @@ def main(
 
     from posenc_experiments.evaluation.plots.clipping import plot as draw_clipping
     from posenc_experiments.evaluation.plots.clipping import title_in_words
-    from posenc_experiments.evaluation.plots.forest import Panel, draw_forest
+    from posenc_experiments.evaluation.plots.forest import draw_forest
     from posenc_experiments.evaluation.results import read_results
     from posenc_experiments.evaluation.statistics.comparison import Comparison, answered, compared_with_baseline
     from posenc_experiments.evaluation.statistics.documents import with_documents
@@ -128,7 +128,7 @@ def main(
     if questions is not None and baseline is None:
         answers = answered(everything, questions)
         click.echo(report_answers(answers).format(style), nl=False)
-        panels = [Panel(one.question.question, one.compared) for one in answers]
+        panels = [(one.question.question, one.compared) for one in answers]
         known = [one.question for one in answers]
         if absent := [one.question for one in questions.questions if one.comparisons and one not in known]:
             click.echo(f"Left out, because no experiment here is of their tables: {' '.join(absent)}", err=True)
@@ -139,7 +139,7 @@ def main(
         how = Comparison(metric, pool_variance, margin, questions)
         compared = compared_with_baseline(everything, baseline, how)
         click.echo(report(compared).format(style), nl=False)
-        panels = [Panel(title_in_words(table.rows[0].row.setting), [table]) for table in compared]
+        panels = [(title_in_words(table.rows[0].row.setting), [table]) for table in compared]
     if plot is not None:
         if baseline is None and questions is None:
             draw_clipping([rows for rows in pooled if rows[0].setting.test != BY_LENGTH], plot)

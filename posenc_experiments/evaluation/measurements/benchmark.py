@@ -79,26 +79,18 @@ _REFUSALS = (ValueError, AssertionError, RuntimeError)
 class Settings:
     """The settings of a benchmark, which all models have in common."""
 
-    #: one of SIZES
-    size: str = "base"
-    #: "cpu" or "cuda"
-    device: str = "cpu"
-    #: one of PRECISIONS
-    precision: str = "fp32"
-    #: one of CLOCKS
-    clock: str = "wall"
-    #: directory of a binarized corpus, for training and generation; random sentences are used if None
-    data: Path | None = None
-    #: number of rounds, without the first, which warms up
-    rounds: int = 9
-    #: tokens of a batch, in each language
-    tokens: int = 2048
-    #: sentences of a batch in generation
-    sentences: int = 32
-    #: tokens of a sentence, for time and memory
-    lengths: tuple[int, ...] = (32, 512)
-    #: additional flags of fairseq-train, for stock fairseq too
-    flags: tuple[str, ...] = ()
+    size: str = "base"  # one of SIZES
+    device: str = "cpu"  # "cpu" or "cuda"
+    precision: str = "fp32"  # one of PRECISIONS
+    clock: str = "wall"  # one of CLOCKS
+    data: Path | None = (
+        None  # directory of a binarized corpus, for training and generation; random sentences are used if None
+    )
+    rounds: int = 9  # number of rounds, without the first, which warms up
+    tokens: int = 2048  # tokens of a batch, in each language
+    sentences: int = 32  # sentences of a batch in generation
+    lengths: tuple[int, ...] = (32, 512)  # tokens of a sentence, for time and memory
+    flags: tuple[str, ...] = ()  # additional flags of fairseq-train, for stock fairseq too
 
 
 @dataclass
@@ -106,16 +98,12 @@ class Result:
     """The figures of one model in one setting."""
 
     measure: str
-    #: the corpus or the length
-    setting: str
+    setting: str  # the corpus or the length
     encoding: str
     unit: str
-    #: figures of each round in ``unit``, without the first
-    own: list[float] = field(default_factory=list)
-    #: stock fairseq's figures of the same rounds
-    stock: list[float] = field(default_factory=list)
-    #: why the model could not be measured; None if it was
-    refused: str | None = None
+    own: list[float] = field(default_factory=list)  # figures of each round in ``unit``, without the first
+    stock: list[float] = field(default_factory=list)  # stock fairseq's figures of the same rounds
+    refused: str | None = None  # why the model could not be measured; None if it was
 
     @property
     def ratios(self) -> list[float]:

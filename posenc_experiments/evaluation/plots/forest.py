@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +26,15 @@ MARGIN: dict[str, Any] = {"color": STYLES[EQUIVALENT][0], "alpha": 0.12}  # the 
 NAME, TITLE = 34, 80  # the longest lines of names and of titles
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A group of comparisons, all in one way."""
+#: a title, and tables that are compared in one way
+Panel = tuple[str, Sequence[ComparedTable]]
 
-    title: str
-    tables: Sequence[ComparedTable]
 
-    @property
-    def rows(self) -> list[ComparedRow]:
-        """The rows with a difference, from below: by baseline, the highest difference last."""
-        rows = [row for table in self.tables for row in table.rows if row.difference is not None]
-        order = list(dict.fromkeys(row.baseline_name for row in rows))
-        return sorted(rows, key=lambda row: (-order.index(row.baseline_name), row.difference))
+def _rows(tables: Sequence[ComparedTable]) -> list[ComparedRow]:
+    """The rows with a difference, from below: by baseline, the highest difference last."""
+    rows = [row for table in tables for row in table.rows if row.difference is not None]
+    order = list(dict.fromkeys(row.baseline_name for row in rows))
+    return sorted(rows, key=lambda row: (-order.index(row.baseline_name), row.difference))
 
 
 def draw_forest(panels: Sequence[Panel], path: Path) -> Path:
@@ -51,22 +46,22 @@ def draw_forest(panels: Sequence[Panel], path: Path) -> Path:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    drawn = [panel for panel in panels if panel.rows]
+    drawn = [(title, tables) for title, tables in panels if _rows(tables)]
     if not drawn:
         raise RecipeError("--plot: there is no difference to draw: name a --baseline that other rows differ from.")
-    heights = [AROUND + ROW * sum(1 + name.count("\n") for name in _names(panel.rows)) for panel in drawn]
+    heights = [AROUND + ROW * sum(1 + name.count("\n") for name in _names(_rows(tables))) for _, tables in drawn]
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
         parts = figure.subplots(len(drawn), squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
         for axes, panel in zip(parts, drawn, strict=True):
-            draw(axes, panel)
+            draw(axes, *panel)
         figure.legend(handles=_legend(drawn), loc="outside lower center", ncols=3, frameon=False)
         return save(figure, path)
 
 
-def draw(axes: Any, panel: Panel) -> None:
+def draw(axes: Any, title: str, tables: Sequence[ComparedTable]) -> None:
     """Draws comparisons into matplotlib's axes."""
-    rows, how = panel.rows, panel.tables[0].how
+    rows, how = _rows(tables), tables[0].how
     low, high = limits(rows)
     if how.margin is not None:
         axes.axvspan(-how.margin, how.margin, linewidth=0, **MARGIN)
@@ -96,7 +91,7 @@ def draw(axes: Any, panel: Panel) -> None:
     baselines = {row.baseline_name for row in rows}
     from_one = "" if len(baselines) > 1 else f" from {baselines.pop()}"
     axes.set_xlabel(_short(f"difference in {how.metric}{from_one}"), parse_math=False)
-    axes.set_title(textwrap.fill(panel.title.replace("`", ""), TITLE), loc="left", parse_math=False)
+    axes.set_title(textwrap.fill(title.replace("`", ""), TITLE), loc="left", parse_math=False)
 
 
 def _names(rows: Sequence[ComparedRow]) -> list[str]:
@@ -138,7 +133,7 @@ def _legend(panels: Sequence[Panel]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    verdicts = [row.verdict for panel in panels for row in panel.rows]
+    verdicts = [row.verdict for _, tables in panels for row in _rows(tables)]
     words = {_kind(word) for word in verdicts if word}
     handles: list[Any] = [
         Line2D([], [], color=colour, marker=marker, markerfacecolor=colour if filled else "white", label=word)
@@ -152,6 +147,6 @@ def _legend(panels: Sequence[Panel]) -> list[Any]:
     handles.append(Line2D([], [], color="black", linewidth=3, label="95 % interval, by itself"))
     if words:
         handles.append(Line2D([], [], color="black", linewidth=1, label="the interval that decides"))
-    margins = {panel.tables[0].how.margin for panel in panels} - {None}
+    margins = {tables[0].how.margin for _, tables in panels} - {None}
     handles += [Patch(**MARGIN, label=f"less than {margin:g} apart") for margin in margins]
     return handles

@@ -107,7 +107,12 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
     # Imported here, because they would slow down --help and --dry-run.
     from sacrebleu.metrics.base import Score
 
-    from posenc_experiments.evaluation.statistics.significance import SAMPLES, resample_lines
+    from posenc_experiments.evaluation.statistics.significance import (
+        SAMPLES,
+        compute_with,
+        extract,
+        resample_statistics,
+    )
 
     run = experiment.run
     names = {name.lower(): name for name in SACREBLEU_NAMES.values()}  # as recipes write them
@@ -116,7 +121,8 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
     for name in dict.fromkeys((BLEU, CHRF, *(names[one] for one in run.recipe.score.metrics))):
         # With case, perfect lowercase translations would get a BLEU of only 23 to 27 on Multi30k's German test sets.
         metric = make_metric(name, run.recipe.prepare.lowercase, run.tokenizer, has_asian_ter(run.target))
-        score, resampled = metric.corpus_score(hypotheses, [references]), resample_lines(metric, hypotheses, references)
+        score = metric.corpus_score(hypotheses, [references])
+        resampled = resample_statistics(extract(metric, hypotheses, references), compute_with(metric))
         score.estimate_ci([Score(name, one) for one in resampled.samples.tolist()])
         metric.n_bootstrap, metric.seed = SAMPLES, BOOTSTRAP_SEED  # for its signature
         result.append(json.loads(score.format(signature=metric.get_signature().format(), is_json=True)))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.evaluation.metrics import BLEU, BY_LENGTH, TOKENIZED
-from posenc_experiments.evaluation.statistics.pooling import PooledRow, Setting, metrics_of, pool
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, Setting, pool, signatures_of
 from posenc_experiments.evaluation.statistics.questions import Question, Questions
 from posenc_experiments.evaluation.statistics.significance import (
     Jackknifed,
@@ -153,7 +153,7 @@ def compared(
     """
     metric, test = how.metric, baseline.setting.test
     if baseline.setting not in seeds:
-        names = [name for name in metrics_of(rows) if name != TOKENIZED]
+        names = [name for name in signatures_of(rows) if name != TOKENIZED]
         raise RecipeError(
             f"--metric {metric}: not all seeds of {baseline.shown} have this score of sentences on {test}; "
             f"there are {', '.join(names)}."

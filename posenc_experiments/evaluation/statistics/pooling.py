@@ -132,16 +132,13 @@ def pooled_seeds(results: pd.DataFrame) -> PooledRow:
         )
     return PooledRow(
         setting_of(first),
-        arch=first.arch,
-        encoding=first.encoding,
-        flags=first.flags,
+        **{
+            key: getattr(first, key) for key in ("arch", "encoding", "flags", "parameters", "fingerprint", "depends_on")
+        },
         shown=first.name,
         seeds=list(seeds["seed"]),
         scores=scores,
-        parameters=first.parameters,
         words_per_second=statistics.fmean(speeds) if len(speeds) else None,
-        fingerprint=first.fingerprint,
-        depends_on=first.depends_on,
         verified=bool(seeds["verified"].all()),
         directories=list(seeds["directory"]),
         environments=list(seeds["environment"]),
@@ -154,9 +151,13 @@ def setting_of(result: Result) -> Setting:
     return Setting(*(getattr(result, key) for key in POOLED))
 
 
-def metrics_of(rows: Iterable[PooledRow]) -> list[str]:
-    """The names of the metrics that some rows have, in the order of columns."""
-    return list(dict.fromkeys(metric for row in rows for metric in row.scores))
+def signatures_of(rows: Iterable[PooledRow]) -> dict[str, list[str]]:
+    """The signatures of each metric that some rows have, in the order of columns; comparable rows have the same."""
+    signatures: dict[str, list[str]] = {}
+    for metric, score in (item for row in rows for item in row.scores.items()):
+        if score.signature not in signatures.setdefault(metric, []):
+            signatures[metric].append(score.signature)
+    return signatures
 
 
 def with_seeds(results: pd.DataFrame, seeds: Collection[int]) -> tuple[pd.DataFrame, list[str]]:

@@ -221,8 +221,7 @@ def jackknife(results: pd.DataFrame, directory: Path, test: str, metric: str) ->
     Raises:
         RecipeError: a file is missing, or no source is longer than the median.
     """
-    numbers, compute, units = _scored(results, directory, test, metric)
-    return jackknife_statistics(numbers, compute, units)
+    return jackknife_statistics(*_scored(results, directory, test, metric))
 
 
 def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
@@ -303,11 +302,6 @@ def _statistics(parts: Sequence[Result], metric: str) -> tuple[Numbers, Compute]
     texts = [[tuple(read_lines(part.files[kind])) for kind in (HYPOTHESES, REFERENCES)] for part in parts]
     scorer = sacrebleu_metric(metric, parts[0].signature)
     return np.concatenate([_extract_once(scorer, *lines) for lines in texts]), compute_with(scorer)
-
-
-def resample_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
-    """A metric of SacreBLEU on some lines, and on samples of them."""
-    return resample_statistics(extract(metric, hypotheses, references), compute_with(metric))
 
 
 def extract(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Numbers:

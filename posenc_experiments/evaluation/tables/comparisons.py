@@ -18,7 +18,7 @@ from posenc_experiments.evaluation.metrics import (
     tokenized_name,
 )
 from posenc_experiments.evaluation.statistics.comparison import FIGURES, Answer, ComparedRow, ComparedTable
-from posenc_experiments.evaluation.statistics.pooling import PooledRow, metrics_of, split_shared
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, signatures_of, split_shared
 from posenc_experiments.evaluation.tables.report import Report, Table, number
 from posenc_experiments.experiment.versions import as_list
 
@@ -93,9 +93,9 @@ def metric_columns(
 
     A metric whose name is taken by another column of the table is headed `metric:NAME`.
     """
-    known, columns = [row for row in rows if row is not None], {}
-    for name in metrics_of(known):
-        header = _tokenized_name(known) if name == TOKENIZED else f"{OTHER}{name}" if name in taken else name
+    columns = {}
+    for name, signatures in signatures_of(row for row in rows if row is not None).items():
+        header = _tokenized_name(signatures) if name == TOKENIZED else f"{OTHER}{name}" if name in taken else name
         columns[header] = [_metric_cell(row, name, name in (BLEU, TOKENIZED, tested)) for row in rows]
     return columns
 
@@ -127,7 +127,7 @@ def _interval(low: float | None, high: float | None) -> str:
 def _data(tables: Sequence[ComparedTable], question: str | None = None) -> pd.DataFrame:
     """The data of the CSV. BLEU, chrF and tokenized BLEU are in every CSV, other metrics where a row has them."""
     rows = [one.row for table in tables for one in table.rows]
-    metrics = list(dict.fromkeys([BLEU, CHRF, TOKENIZED, *metrics_of(rows)]))
+    metrics = list(dict.fromkeys([BLEU, CHRF, TOKENIZED, *signatures_of(rows)]))
     columns = [*(["question"] if question is not None else []), "corpus", "pair", "test", "setup", "experiment"]
     columns += ["arch", "flags", "seeds", *(csv_column(BLEU, what) for what in ("", "interval", "spread"))]
     columns += [*map(csv_column, metrics[1:]), "parameters", "words_per_second", "metric", "baseline", *FIGURES]
@@ -153,15 +153,9 @@ def metric_cells(row: PooledRow) -> dict[str, float | int | str | None]:
     }
 
 
-def _signatures(rows: Iterable[PooledRow]) -> dict[str, str]:
-    """The signature of each metric, which comparable rows share."""
-    return {name: score.signature for row in reversed(list(rows)) for name, score in row.scores.items()}
-
-
-def _tokenized_name(rows: Iterable[PooledRow]) -> str:
+def _tokenized_name(signatures: Sequence[str]) -> str:
     """The column header for the tokenized BLEU of comparable rows."""
-    lowercased = "|case:lc|" in _signatures(rows)[TOKENIZED]
-    return tokenized_name("lowercase" if lowercased else "split")
+    return tokenized_name("lowercase" if "|case:lc|" in signatures[0] else "split")
 
 
 def notes(rows: Sequence[PooledRow]) -> list[str]:
@@ -179,16 +173,16 @@ def notes(rows: Sequence[PooledRow]) -> list[str]:
 
 def warnings(rows: Sequence[PooledRow]) -> list[str]:
     """What a reader of comparable rows must know of their scores, and SacreBLEU's signatures."""
-    signatures, target = _signatures(rows), rows[0].setting.pair.split("-")[-1]
+    signatures, target = signatures_of(rows), rows[0].setting.pair.split("-")[-1]
     unverified = [row.shown for row in rows if not row.verified]
-    metrics = metrics_of(rows)
-    unsplit = [name for name in metrics if is_unspaced(target) and splits_at_blanks(name, signatures[name])]
+    unsplit = [name for name, (one, *_) in signatures.items() if is_unspaced(target) and splits_at_blanks(name, one)]
     texts = []
     if TOKENIZED in signatures:
-        texts.append(f"{_tokenized_name(rows)}: tokenized BLEU as some papers print it, not comparable with BLEU.")
+        name = _tokenized_name(signatures[TOKENIZED])
+        texts.append(f"{name}: tokenized BLEU as some papers print it, not comparable with BLEU.")
     if TER in signatures:
         texts.append("TER counts errors: less is better.")
-    if "|case:lc|" in signatures[BLEU]:
+    if "|case:lc|" in signatures[BLEU][0]:
         texts.append("BLEU and chrF ignore case (case:lc), because these models write lowercase.")
     if unsplit:
         texts.append(
@@ -201,16 +195,13 @@ def warnings(rows: Sequence[PooledRow]) -> list[str]:
             f"Not verified: {', '.join(unverified)}; the translations or references that were scored are missing."
         )
     texts += [f"Reference: {one}" for one in dict.fromkeys(one for row in rows for one in row.references)]
-    for name in metrics:
-        known = dict.fromkeys(row.scores[name].signature for row in rows if name in row.scores)
-        texts += [f"{name}: {signature}" for signature in known]
-    return texts
+    return texts + [f"{name}: {one}" for name, several in signatures.items() for one in several]
 
 
-def partial_metrics(rows: Iterable[PooledRow]) -> list[str]:
+def partial_metrics(rows: Sequence[PooledRow]) -> list[str]:
     """The metrics that only some seeds of a row have."""
     partial = {name for row in rows for name, score in row.scores.items() if score.seeds < len(row.seeds)}
-    return [name for name in metrics_of(rows) if name in partial]
+    return [name for name in signatures_of(rows) if name in partial]
 
 
 def _test_notes(table: ComparedTable) -> Iterable[str]:

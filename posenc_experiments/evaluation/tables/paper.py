@@ -9,7 +9,7 @@ import pandas as pd
 from posenc_experiments.base.files import write_text
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, PAPER_METRICS, TOKENIZED, csv_column, tokenized_name
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.statistics.pooling import PooledRow, metrics_of, pooled_seeds
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, pooled_seeds, signatures_of
 from posenc_experiments.evaluation.tables.comparisons import metric_cells, metric_columns, notes
 from posenc_experiments.evaluation.tables.paper_table import TableRow
 from posenc_experiments.evaluation.tables.report import Report, Table, number
@@ -90,15 +90,15 @@ def _notes(lines: Sequence[Line]) -> list[str]:
     rows = _pooled(lines)
     for title in dict.fromkeys(row.setting.title for row in rows):
         texts += notes([row for row in rows if row.setting.title == title])
-    for metric in metrics_of(rows):
-        if len({row.scores[metric].signature for row in rows if metric in row.scores}) > 1:
+    for metric, several in signatures_of(rows).items():
+        if len(several) > 1:
             texts.append(f"Warning: the {metric} signatures differ, so these scores are not comparable.")
     return list(dict.fromkeys(texts))
 
 
 def _data(lines: Sequence[Line]) -> pd.DataFrame:
     """The data of the CSV."""
-    metrics = list(dict.fromkeys((BLEU, CHRF, TOKENIZED, *metrics_of(_pooled(lines)))))
+    metrics = list(dict.fromkeys((BLEU, CHRF, TOKENIZED, *signatures_of(_pooled(lines)))))
     columns = ["row", "pair", "test", "conf", "experiment", "seeds", "metric", "score"]
     columns += [csv_column(metric, what) for metric in metrics for what in ("", "interval", "spread")]
     columns += ["paper", "difference", "missing", *(csv_column(metric, "signature") for metric in metrics)]

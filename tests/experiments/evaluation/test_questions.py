@@ -13,7 +13,7 @@ from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.plots.forest import Panel, draw, limits
+from posenc_experiments.evaluation.plots.forest import draw, limits
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import ComparedRow, answered
 from posenc_experiments.evaluation.statistics.questions import read_questions
@@ -172,12 +172,12 @@ def test_a_far_difference_does_not_take_the_axis(other: float, end: float) -> No
 def test_a_comparison_is_drawn_with_its_names_and_its_verdict(made: Path, questions: Path) -> None:
     answers = answered(read_results([made]), read_questions(questions))
     axes = Figure().subplots()
-    draw(axes, Panel("Do *they* cost $5 or $6?", answers[0].compared))
+    draw(axes, "Do *they* cost $5 or $6?", answers[0].compared)
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["sinusoidal − diet_rel", "diet_rel − nopos", "sinusoidal − nopos"]
     assert [text.get_text().split()[-1] for text in axes.texts] == ["equivalent", "above", "above"]
     assert axes.get_title(loc="left") == "Do *they* cost $5 or $6?"
-    draw(axes, Panel("", answers[1].compared))
+    draw(axes, "", answers[1].compared)
     assert axes.texts[-1].get_text().endswith("  one seed")
 
 
