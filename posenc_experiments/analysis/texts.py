@@ -64,7 +64,7 @@ class Texts:
     @cached_property
     def chrf(self) -> Numbers:
         """The numbers of each sentence from which chrF is computed."""
-        return extract(chrf.CHRF(lowercase=self._bleu.lowercase), self.hypotheses, self.references)
+        return extract(chrf.CHRF(lowercase=self._bleu.lowercase), self.hypotheses, self.references).astype(float)
 
     @cached_property
     def sentence_chrf(self) -> Numbers:
@@ -74,7 +74,7 @@ class Texts:
     @cached_property
     def numbers(self) -> dict[str, Numbers]:
         """By metric, the numbers of each sentence, (sentences, n); COMPUTE makes a score of their sums."""
-        bleu = extract(self._bleu, self.hypotheses, self.references)
+        bleu = extract(self._bleu, self.hypotheses, self.references).astype(float)
         ordered = np.array([[100 * ribes(one, other), 1] for one, other in zip(*self.words, strict=True)])
         return {BLEU: bleu, CHRF: self.chrf, RIBES: ordered, RATIO: bleu[:, :2]}  # BLEU's begin with the lengths
 
