@@ -163,7 +163,7 @@ def test_verdicts_are_those_of_the_questions():
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
             if row["p_value"] and "short" not in str(path):
                 place = " ".join((row["corpus"], row["pair"], row["test"]))
-                question = tables.QUESTIONS.of(place, row["experiment"], row["baseline"])
+                question = tables.QUESTIONS.comparing(place, row["experiment"], row["baseline"])
                 assert row["comparisons"] == ("" if question is None else str(question.size)), (path, row["experiment"])
 
 

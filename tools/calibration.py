@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.significance import (
+from posenc_experiments.evaluation.statistics.pooling import pool
+from posenc_experiments.evaluation.statistics.significance import (
     ABOVE,
     ALPHA,
     BELOW,
@@ -37,7 +37,7 @@ from posenc_experiments.evaluation.significance import (
     all_differences,
     jackknife,
 )
-from posenc_experiments.evaluation.together import together
+from posenc_experiments.evaluation.statistics.together import together
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -138,9 +138,9 @@ def _shifted(table: Sequence[Difference], effect: float) -> tuple[float, float]:
 
 def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iterator[Cells]:
     """The level on kept results of one test set, without rows that score less than half of the baseline."""
-    rows = pool(results[results["test"] == test]).sort_values(BLEU, kind="stable")
-    least = rows[rows["name"] == baseline][BLEU].iloc[0] / 2
-    kept = [one for one, score in zip(rows["directories"], rows[BLEU], strict=True) if len(one) > 2 and score >= least]
+    rows = sorted(*pool(results[results["test"] == test]), key=lambda row: row.bleu.mean)
+    least = next(row.bleu.mean for row in rows if row.setting.name == baseline) / 2
+    kept = [row.directories for row in rows if len(row.seeds) > 2 and row.bleu.mean >= least]
     seeds = [[jackknife(results, directory, test, BLEU) for directory in directories] for directories in kept]
     for pool_variance in (False, True):
         level = permuted_level(seeds, TABLES * ROWS, pool_variance)

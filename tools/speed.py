@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from fairseq_posenc.encodings import ENCODINGS
-from posenc_experiments.evaluation.benchmark import STOCK, Result
+from posenc_experiments.evaluation.measurements.benchmark import STOCK, Result
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "docs" / "data" / "benchmarks"
 #: each column of the table of speed, and its measurement

@@ -8,6 +8,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,15 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.analysis.contrast import shown
 from posenc_experiments.base.files import read_json
 from posenc_experiments.commands.estimate_cost import estimates
-from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.comparison import Comparison
-from posenc_experiments.evaluation.forest import draw_forest
-from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED, csv_name
-from posenc_experiments.evaluation.paper_table import PaperTable, read_table
-from posenc_experiments.evaluation.pooling import pool, scored
-from posenc_experiments.evaluation.questions import read_questions
+from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, CHRF, TOKENIZED, csv_column
+from posenc_experiments.evaluation.plots import clipping as plot
+from posenc_experiments.evaluation.plots.forest import draw_forest
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.tables import difference, verdict
+from posenc_experiments.evaluation.statistics.comparison import FIGURES, ComparedRow, ComparedTable, Comparison
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, PooledScore, Setting, pool
+from posenc_experiments.evaluation.statistics.questions import read_questions
+from posenc_experiments.evaluation.tables.comparisons import difference, verdict
+from posenc_experiments.evaluation.tables.paper_table import PaperTable, read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
@@ -93,7 +94,7 @@ def machines() -> dict[str, str]:
 
 
 def reproducing() -> dict[str, str]:
-    of_all = {name: row[BLEU] for name, row in compared(RATES)[ALL_TESTS].items()}
+    of_all = {name: row.row.bleu.mean for name, row in compared(RATES)[ALL_TESTS].items()}
     kftt = dict(bleu_of("kftt-rates", "test")[["name", "score"]].itertuples(index=False))
     short = " --max-update 3500 --lr {} --total-num-update 3500"
     return {
@@ -131,8 +132,8 @@ def rates(directory: str, scores: dict[str, float], flags: dict[str, str], encod
 
 def published() -> str:
     """The scores of Multi30k's published setting."""
-    rows = pool(results_of("multi30k-lc")).to_dict("records")
-    cells = [[row["test"], f"{row[TOKENIZED]:.2f}", scored(row)] for row in rows]
+    rows = itertools.chain.from_iterable(pool(results_of("multi30k-lc")))
+    cells = [[row.setting.test, f"{row.scores[TOKENIZED].mean:.2f}", str(row.bleu)] for row in rows]
     return table(["test set", "tok. BLEU (lowercased)", "SacreBLEU, lowercased"], cells)
 
 
@@ -147,35 +148,53 @@ def cost() -> str:
     return table(["table", "billion target words", *GPUS], rows)
 
 
-def read_scores(path: Path) -> list[Run]:
-    """The rows of a CSV of `compare`, with the keys of `pool`."""
-    keys = {csv_name(key): key for key in (BLEU, f"{BLEU} interval", f"{BLEU} spread")}
-    rows = pd.read_csv(path).rename(columns=keys).astype(object)
-    return list(rows.where(rows.notna(), None).to_dict("records"))
+def read_tables(path: Path) -> list[tuple[str, ComparedTable]]:
+    """The tables of a CSV of `compare`, each with its question, if there is one."""
+    cells = pd.read_csv(path).astype(object)
+    tables: dict[tuple[str, ...], list[ComparedRow]] = {}
+    for record in cells.where(cells.notna(), None).to_dict("records"):
+        key = record.get("question", ""), record["baseline"], record["corpus"], record["pair"], record["test"]
+        figures = {figure: record[figure] for figure in FIGURES}
+        row, baseline = (as_row(record, *key[2:], record[name]) for name in ("experiment", "baseline"))
+        tables.setdefault(key, []).append(ComparedRow(row, baseline, **figures))
+    how = Comparison(margin=QUESTIONS.margin)
+    return [(question, ComparedTable(rows, how)) for (question, *_), rows in tables.items()]
+
+
+def as_row(record: Run, corpus: str, pair: str, test: str, name: str) -> PooledRow:
+    """A row of a CSV of `compare`."""
+    seeds = [int(seed) for seed in str(record["seeds"]).split()]
+    bleu = PooledScore(*(record[csv_column(BLEU, what)] for what in ("", "interval", "spread")))
+    scores = {BLEU: bleu} if record["chrf"] is None else {BLEU: bleu, CHRF: PooledScore(record["chrf"])}
+    setting = Setting(corpus, pair, test, record["setup"], name)
+    flags, parameters = record["flags"] or "", record["parameters"]
+    return PooledRow(setting, record["arch"], name.partition("-")[0], flags, name, seeds, scores, parameters)
 
 
 @cache
-def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, Run]]:
+def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, ComparedRow]]:
     """The rows of a file in a directory of results/, which `compare --baseline ... --format csv` wrote, by test set and
     experiment.
 
     Raises:
         ValueError: they are not those of the experiments in results/.
     """
-    rows, pooled = read_scores(RESULTS / directory / file), pool(results_of(directory))
+    tests: dict[str, dict[str, ComparedRow]] = {}
+    for _, table_of in read_tables(RESULTS / directory / file):
+        for one in table_of.rows:
+            tests.setdefault(one.row.setting.test, {})[one.row.setting.name] = one
     # Scores on all tests together, on halves and on parts need the references, which are not kept.
-    written = {(row["test"], row["experiment"], row[BLEU]) for row in rows if " " not in row["test"]}
-    if written != set(zip(pooled["test"], pooled["name"], pooled[BLEU], strict=True)):
+    written = [one.row for test, rows in tests.items() if " " not in test for one in rows.values()]
+    pooled = itertools.chain.from_iterable(pool(results_of(directory)))
+    sides = [{(row.setting.test, row.setting.name, row.bleu.mean) for row in rows} for rows in (written, pooled)]
+    if sides[0] != sides[1]:
         raise ValueError(f"results/{directory}/{file} is outdated: regenerate it as results/README.md says.")
-    tests: dict[str, dict[str, Run]] = {}
-    for row in rows:
-        tests.setdefault(row["test"], {})[row["experiment"]] = row
     return tests
 
 
 def results() -> dict[str, str]:
     """The comparisons of each question of which there are any."""
-    return {f"question-{key_of(question)}": comparisons(rows) for question, rows in answers().items() if rows}
+    return {f"question-{key_of(question)}": comparisons(tables) for question, tables in answers().items() if tables}
 
 
 def scores() -> dict[str, str]:
@@ -208,41 +227,43 @@ def key_of(question: str) -> str:
     return question.split()[0].rstrip(".:").lower()
 
 
-def answers() -> dict[str, list[Run]]:
+def answers() -> dict[str, list[ComparedTable]]:
     """The comparisons of each question that has any, as `compare --questions ... --format csv` wrote them."""
-    found: dict[str, list[Run]] = {one.question: [] for one in QUESTIONS.questions}
-    for row in read_scores(RESULTS / "questions.csv"):
-        found[row["question"]].append(row)
-    return found
+    tables: dict[str, list[ComparedTable]] = {one.question: [] for one in QUESTIONS.questions}
+    for question, one in read_tables(RESULTS / "questions.csv"):
+        tables[question].append(one)
+    return tables
 
 
-def comparisons(rows: list[Run]) -> str:
+def comparisons(tables: list[ComparedTable]) -> str:
     """A table of comparisons; without BLEU's brevity penalty where all of these are of whole test sets."""
     directories = {f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": EN_DE, f"{JA_EN.replace('/', ' ')} test": JA_EN}
-    places = [" ".join(row[key] for key in ("corpus", "pair", "test")) for row in rows]
+    rows = [row for one in tables for row in one.rows]
+    places = [row.row.setting.title for row in rows]
     lines, headers = [], ["experiment", "compared with", "difference", "verdict"]
     for row in rows:
-        cells = [f"`{row['experiment']}`", f"`{row['baseline']}`", difference(row), verdict(row) or "one seed"]
+        cells = [f"`{row.row.shown}`", f"`{row.baseline_name}`", difference(row), verdict(row) or "one seed"]
         if len(set(places)) > 1:
-            cells.insert(2, f"{row['corpus']} {row['pair']}")
+            cells.insert(2, f"{row.row.setting.corpus} {row.row.setting.pair}")
         lines.append(cells)
     if len(set(places)) > 1:
         headers.insert(2, "on")
-    elif places[0] in directories and "--" not in rows[0]["experiment"]:
+    elif places[0] in directories and "--" not in rows[0].row.shown:
         headers.insert(3, "without BP")
         for row, cells in zip(rows, lines, strict=True):
-            cells.insert(3, difference_without_penalty(directories[places[0]], row["experiment"], row["baseline"]))
+            cells.insert(3, difference_without_penalty(directories[places[0]], row.row.shown, row.baseline_name))
     return table(headers, lines)
 
 
 def one_test(directory: str, without_penalty: bool = False) -> str:
     """The experiments in a directory of results/ on its only test set, best first."""
     rows = []
-    for row in sorted(compared(directory)["test"].values(), key=lambda row: -row[BLEU]):
-        score = scored(row) if seeds_of(row) > 1 else f"{row[BLEU]:.2f}"  # ± is over seeds
-        figures = [f"{seeds_of(row)}", score, f"{row['chrf']:.2f}", f"{row['parameters']:,.0f}", difference(row)]
-        figures += [difference_without_penalty(directory, row["experiment"], BASELINE)] if without_penalty else []
-        rows.append([f"`{row['experiment']}`", *figures, verdict(row)])
+    for name, one in sorted(compared(directory)["test"].items(), key=lambda item: -item[1].row.bleu.mean):
+        row = one.row
+        score = str(row.bleu) if len(row.seeds) > 1 else f"{row.bleu.mean:.2f}"  # ± is over seeds
+        figures = [f"{len(row.seeds)}", score, f"{row.scores[CHRF].mean:.2f}", f"{row.parameters:,.0f}"]
+        figures += [difference(one), *([difference_without_penalty(directory, name, BASELINE)] * without_penalty)]
+        rows.append([f"`{name}`", *figures, verdict(one)])
     headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference"]
     return table([*headers, *["without BP"] * without_penalty, "verdict"], rows)
 
@@ -285,13 +306,13 @@ def scoring() -> dict[str, str]:
 def by_words(directory: str, test: str) -> str:
     """BLEU on a test set by words of the source, trained on short sources and on all."""
     cells: dict[str, dict[str, str]] = {}
-    for row in read_scores(RESULTS / directory / "compare.csv"):
-        whole, *part = row["test"].split(", ")
+    for row in (one.row for _, table_of in read_tables(RESULTS / directory / "compare.csv") for one in table_of.rows):
+        whole, *part = row.setting.test.split(", ")
         if part and whole == test:
-            is_short = row["corpus"].endswith("-short")
-            name = f"`{row['experiment']}`" + ", all lengths" * (not is_short)
+            is_short = row.setting.corpus.endswith("-short")
+            name = f"`{row.setting.name}`" + ", all lengths" * (not is_short)
             # ± is the interval of one seed
-            cells.setdefault(name, {})[part[0]] = scored(row) if is_short else f"{row[BLEU]:.2f}"
+            cells.setdefault(name, {})[part[0]] = str(row.bleu) if is_short else f"{row.bleu.mean:.2f}"
     return table(["experiment", *next(iter(cells.values()))], [[name, *row.values()] for name, row in cells.items()])
 
 
@@ -302,16 +323,16 @@ def multi30k() -> dict[str, str]:
     of_test, of_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
     of_all = of_test[ALL_TESTS]
     choice, several, single = [], [], []
-    for name, row in sorted(of_all.items(), key=lambda item: -item[1][BLEU]):
-        scores_of_tests = [f"`{name}`", *(scored(of_test[test][name]) for test in (*MULTI30K, ALL_TESTS))]
+    for name, row in sorted(of_all.items(), key=lambda item: -item[1].row.bleu.mean):
+        scores_of_tests = [f"`{name}`", *(str(of_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
         without = difference_without_penalty(EN_DE, name, BASELINE)
-        if seeds_of(row) == 1:
+        if len(row.row.seeds) == 1:
             single.append([*scores_of_tests, difference(row), without])
             continue
         several.append(scores_of_tests)
-        parameters = f"{row['parameters'] - of_all[BASELINE]['parameters']:,.0f}"
+        parameters = f"{(row.row.parameters or 0) - (of_all[BASELINE].row.parameters or 0):,.0f}"
         choice.append(
-            [f"`{name}`", f"{seeds_of(row)}", parameters, difference(row), without, difference(of_shaw[name])]
+            [f"`{name}`", f"{len(row.row.seeds)}", parameters, difference(row), without, difference(of_shaw[name])]
         )
     headers = ["experiment", *MULTI30K, ALL_TESTS]
     differences = ["from `sinusoidal`", "without BP", "from `shaw-k16`"]
@@ -320,11 +341,6 @@ def multi30k() -> dict[str, str]:
         "multi30k": table(headers, several),
         "multi30k-seed1": table([*headers, "difference", "without BP"], single),
     }
-
-
-def seeds_of(row: Run) -> int:
-    """How many seeds a row has."""
-    return len(str(row["seeds"]).split())
 
 
 def difference_without_penalty(directory: str, name: str, baseline: str) -> str:
@@ -344,7 +360,7 @@ def unpenalized(directory: str, name: str) -> float:
         own, reference = (sum(map(int, column)) for column in zip(*sizes, strict=True))
         penalties.append(min(1.0, math.exp(1 - reference / own)))
     test = ALL_TESTS if ALL_TESTS in compared(directory) else "test"
-    return float(compared(directory)[test][name][BLEU]) / statistics.fmean(penalties)
+    return compared(directory)[test][name].row.bleu.mean / statistics.fmean(penalties)
 
 
 def paper_table() -> PaperTable:
@@ -356,7 +372,8 @@ def readme() -> dict[str, str]:
     of_all, kftt = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
     rows = []
     for name in SHORT_CLIPPING:
-        cells = [f"{row[BLEU]:.2f} BLEU" if name == BASELINE else difference(row) for row in (of_all[name], kftt[name])]
+        both = of_all[name], kftt[name]
+        cells = [f"{row.row.bleu.mean:.2f} BLEU" if name == BASELINE else difference(row) for row in both]
         rows.append([f"`{name}`", *cells])
     return {
         "quickstart": f"```text\n{(DATA / 'quickstart.txt').read_text(encoding='utf-8')}```",
@@ -367,35 +384,36 @@ def readme() -> dict[str, str]:
 def draw(path: Path) -> None:
     """Draws BLEU against clipping distance: Multi30k's on all tests together, KFTT's, and the paper's."""
     of_tests = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
-    rows = [
-        of_test[name] | {"encoding": name.partition("-")[0], "shown": name}
-        for of_test in of_tests
-        for name in CLIPPING
-        if name in of_test
-    ]
-    paper = rows[0] | {"corpus": "Shaw et al. (2018), Table 2: WMT14", f"{BLEU} spread": None, f"{BLEU} interval": None}
-    for row in paper_table().rows:
-        changed = {"flags": f"--clipping-distance {row.row.removeprefix('K = ')}", BLEU: row.paper}
-        rows.append(paper | {"test": row.test} | changed)
-    plot.plot(pd.DataFrame(rows), path)
+    tables = [[of_test[name].row for name in CLIPPING if name in of_test] for of_test in of_tests]
+    for test, rows in itertools.groupby(paper_table().rows, lambda row: row.test):
+        setting = replace(tables[0][0].setting, corpus="Shaw et al. (2018), Table 2: WMT14", test=test)
+        paper = replace(tables[0][0], setting=setting)
+        tables.append(
+            [
+                replace(
+                    paper,
+                    flags=f"--clipping-distance {row.row.removeprefix('K = ')}",
+                    scores={BLEU: PooledScore(row.paper)},
+                )
+                for row in rows
+                if row.paper is not None
+            ]
+        )
+    plot.plot(tables, path)
 
 
 def draw_differences(images: Path) -> None:
     """Draws the differences from sinusoids on both corpora, and the comparisons of three questions."""
-    of_tests = (compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"])
-    several = [[row for row in found.values() if seeds_of(row) > 1] for found in of_tests]
-    draw_forest([as_drawn(rows) for rows in several], images / "differences.png")
-    for question, rows in answers().items():
+    panels = []
+    for directory, test in ((EN_DE, ALL_TESTS), (JA_EN, "test")):
+        for _, one in read_tables(RESULTS / directory / "compare.csv"):
+            if one.rows[0].row.setting.test == test:
+                rows = [row for row in one.rows if len(row.row.seeds) > 1]
+                panels.append((plot.title_in_words(rows[0].row.setting), [replace(one, rows=rows)]))
+    draw_forest(panels, images / "differences.png")
+    for question, tables in answers().items():
         if key_of(question) in ("2", "4", "5"):
-            draw_forest([as_drawn(rows).assign(panel=question)], images / f"question-{key_of(question)}.png")
-
-
-def as_drawn(rows: list[Run]) -> pd.DataFrame:
-    """The rows of a CSV of `compare` as `draw_forest` takes them."""
-    table_of = pd.DataFrame(rows, dtype=object)
-    test = Comparison("", BLEU, margin=QUESTIONS.margin)
-    tests = [test] * len(rows)
-    return table_of.where(table_of.notna(), None).assign(shown=table_of["experiment"], comparison=tests)
+            draw_forest([(question, tables)], images / f"question-{key_of(question)}.png")
 
 
 def options() -> dict[str, str]:

@@ -14,9 +14,9 @@ from posenc_experiments.analysis.record import Record, Subject, analyse_subject
 from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import require_output, write_text
-from posenc_experiments.evaluation.comparison import find_baselines
-from posenc_experiments.evaluation.pooling import pool, require_comparable
-from posenc_experiments.evaluation.results import of_tests, read_results
+from posenc_experiments.evaluation.results import bleu_results, read_results
+from posenc_experiments.evaluation.statistics.comparison import find_baselines
+from posenc_experiments.evaluation.statistics.pooling import pool, require_comparable
 from posenc_experiments.experiment.layout import ANALYSIS, ExperimentDirectory
 
 
@@ -62,19 +62,20 @@ def analyse(
     if directories:
         every = read_results(directories)
         results = _of_test(every, test)
-        rows = pool(results)
+        [rows] = pool(results)
         if baseline is not None:
-            first = find_baselines([rows], baseline)[0]
+            [named] = find_baselines([rows], baseline)
+            first = next(number for number, row in enumerate(rows) if row is named)
         of_models = results["test"].iloc[0] if models else None
-        for name, own in zip(rows["shown"], rows["directories"], strict=True):
-            subjects += [_experiment(name, every, one, of_models, binarized, output) for one in own]
+        for row in rows:
+            subjects += [_experiment(row.shown, every, one, of_models, binarized, output) for one in row.directories]
     if checkpoints:
         source, _, target = (pair or "").partition("-")
         if not (binarized and source and target):
             raise RecipeError(
                 "--checkpoint needs --data, the directory of fairseq-preprocess, and --pair, such as en-de."
             )
-        of_experiments = None if results is None else data_of(of_tests(results)[0], binarized)
+        of_experiments = None if results is None else data_of(bleu_results(results)[0], binarized)
         data = of_experiments or Data(binarized, source, target, test or "test")
         if problem := data.problem():
             raise RecipeError(f"--data {data.directory}: {problem}")
@@ -122,7 +123,7 @@ def _of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
         tests = ", ".join(dict.fromkeys(results["test"]))
         raise RecipeError(f"{directory} has no scores of {chosen}; there are {tests}: name another, or leave it out.")
     require_comparable(of_test)
-    for result in of_tests(of_test):
+    for result in bleu_results(of_test):
         read_texts(result)  # refuses missing and cut files before the models are read
     return of_test
 
@@ -131,7 +132,7 @@ def _experiment(
     name: str, results: pd.DataFrame, directory: Path, test: str | None, binarized: Path | None, output: Path
 ) -> Subject:
     """An experiment whose model reads this test set, or whose model is not analysed."""
-    mine = [one for one in of_tests(results) if one.directory == directory]
+    mine = [one for one in bleu_results(results) if one.directory == directory]
     checkpoint = ExperimentDirectory(directory).averaged
     data = next((data_of(one, binarized) for one in mine if one.test == test), None)
     file = _record_file(directory, ANALYSIS, output)

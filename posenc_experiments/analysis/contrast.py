@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from posenc_experiments.analysis.contrastive_sets import Contrast
 from posenc_experiments.analysis.targets import Model, Pair, score_targets
 from posenc_experiments.evaluation.metrics import CONFIDENCE
-from posenc_experiments.evaluation.report import Report, Table
+from posenc_experiments.evaluation.tables.report import Report, Table
 
 #: the phenomenon of the row of the whole set, and the distance of a row of all distances
 ALL = "all"

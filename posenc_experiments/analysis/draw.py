@@ -14,7 +14,7 @@ from matplotlib import rc_context
 from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.figure import Figure as Drawing
 
-from posenc_experiments.evaluation.colours import COLOURS, LINES, MARKERS, OTHERS, Style, encoding_in, styles
+from posenc_experiments.evaluation.plots.colours import COLOURS, LINES, MARKERS, OTHERS, Style, encoding_in, styles
 
 #: inches of the page's column, and how many letters an inch has
 WIDTH, LETTERS = 11.9, 12.5

@@ -14,12 +14,11 @@ from posenc_experiments.analysis.figures import TEXTS, length_figure, model_figu
 from posenc_experiments.analysis.record import Record
 from posenc_experiments.analysis.systems import compare_systems
 from posenc_experiments.analysis.texts import read_texts
-from posenc_experiments.evaluation.comparison import Comparison, compared, jackknifed
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import pool, title
-from posenc_experiments.evaluation.results import of_tests
-from posenc_experiments.evaluation.tables import difference, interval_notes, report, verdict
+from posenc_experiments.evaluation.results import bleu_results
+from posenc_experiments.evaluation.statistics.comparison import ComparedTable, Comparison, compared, jackknifed
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, pool, split_shared
+from posenc_experiments.evaluation.tables.comparisons import difference, interval_notes, report, verdict
 
 
 def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]], baseline: int) -> str:
@@ -34,24 +33,24 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
     figures = [*model_figures({name: model for name, model in found.items() if model})]
     scores: dict[str, Any] = {}
     if results is not None:
-        rows = pool(results)
-        test = rows["test"].iloc[0]
+        [rows] = pool(results)
+        test = rows[0].setting.test
         texts = {name: [one["text"] for one in seeds] for name, seeds in records.items() if "text" in seeds[0]}
-        firsts = {result.directory: result for result in of_tests(results)}
-        systems = [read_texts(firsts[directories[0]]) for directories in rows["directories"]]
-        [table] = report(rows).tables
+        firsts = {result.directory: result for result in bleu_results(results)}
+        systems = [read_texts(firsts[row.directories[0]]) for row in rows]
+        [table] = report([rows]).tables
         # all seeds of a row have the same flags
         positions = [cell(seeds[0]["position_parameters"], ",") for seeds in texts.values()]
         columns = {**table.columns, "position parameters": positions}
         columns |= {"difference": [""] * len(rows), "verdict": [""] * len(rows)}
         tested = compared_with_each(results, rows)
-        decided = next((one for one in (rows[rows["verdict"].notna()] for rows in tested) if len(one)), None)
+        decided = next((one for one in tested if one.tested), None)
         scores = {
-            "title": title(rows),
-            "shared": split_shared(rows["name"])[1],
+            "title": rows[0].setting.title,
+            "shared": split_shared(row.setting.name for row in rows)[1],
             "headers": list(columns),
             "rows": list(zip(*columns.values(), strict=True)),
-            "notes": [*table.notes, *(interval_notes(decided) if decided is not None else [])],
+            "notes": [*table.notes, *(interval_notes([decided]) if decided is not None else [])],
             "data": {"names": list(texts), "compared": list(map(cells_of, tested)), **compare_systems(systems)},
         }
         of_test = {name: [one["tests"][test] for one in seeds] for name, seeds in texts.items()}
@@ -79,16 +78,14 @@ def cell(value: Any, form: str = ".4g") -> str:
     return str(value) if isinstance(value, str | np.integer) else format(value, form)
 
 
-def compared_with_each(results: pd.DataFrame, rows: pd.DataFrame) -> list[pd.DataFrame]:
+def compared_with_each(results: pd.DataFrame, rows: Sequence[PooledRow]) -> list[ComparedTable]:
     """The rows with their tests against each of them."""
     seeds = jackknifed(results, rows, BLEU)
-    names = rows["shown"]
-    return [compared(results, rows, number, Comparison(name), seeds) for number, name in names.items()]
+    return [compared(results, rows, row, Comparison(), seeds) for row in rows]
 
 
-def cells_of(tested: pd.DataFrame) -> list[tuple[str, str]]:
+def cells_of(table: ComparedTable) -> list[tuple[str, str]]:
     """For each row the cells of its difference and its verdict."""
     return [
-        ("baseline", "") if row["is_baseline"] else (difference(row), verdict(row) or "one seed")
-        for row in tested.to_dict("records")
+        ("baseline", "") if row.is_baseline else (difference(row), verdict(row) or "one seed") for row in table.rows
     ]

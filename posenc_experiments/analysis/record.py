@@ -12,10 +12,10 @@ from typing import Any
 from posenc_experiments.analysis.data import Data, script_words
 from posenc_experiments.analysis.texts import COMPUTE, by_length, read_texts
 from posenc_experiments.base.files import file_hash, fingerprint, write_json
-from posenc_experiments.base.languages import unit
-from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE, tokenizer_of
+from posenc_experiments.base.languages import tokenizer_of, unit
+from posenc_experiments.evaluation.metrics import BOOTSTRAP_SEED, CONFIDENCE
 from posenc_experiments.evaluation.results import Result
-from posenc_experiments.evaluation.significance import SAMPLES
+from posenc_experiments.evaluation.statistics.significance import SAMPLES
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SOURCES, ExperimentDirectory
 
 Record = dict[str, Any]
@@ -125,7 +125,7 @@ def _analyse_texts(result: Result) -> Record:
 def _position_parameters(result: Result) -> int | None:
     """How many parameters the model has for positions, by the flags of its training; None if these are not known."""
     # Here, because it imports torch and fairseq.
-    from posenc_experiments.evaluation.parameters import PARTS, describe
+    from posenc_experiments.evaluation.measurements.parameters import PARTS, describe
 
     try:
         words = script_words(ExperimentDirectory(result.directory).command)

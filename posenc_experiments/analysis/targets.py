@@ -17,8 +17,8 @@ from fairseq_posenc.trained import load_trained
 from posenc_experiments.analysis.data import data_of
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.data import prepare, text
-from posenc_experiments.evaluation.pooling import long_name
-from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
+from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
+from posenc_experiments.evaluation.statistics.pooling import setting_of
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
 
@@ -86,7 +86,7 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
         raise RecipeError(f"{checkpoints[0]} is a checkpoint: name the directory of fairseq-preprocess with --data.")
     found: list[tuple[str, str, Path, Any]] = []
     # An experiment has a score for each test set.
-    results = {result.directory: result for result in of_tests(read_results(directories))} if directories else {}
+    results = {result.directory: result for result in bleu_results(read_results(directories))} if directories else {}
     for directory, result in results.items():
         checkpoint, data = ExperimentDirectory(directory).averaged, data_of(result, binarized)
         if data is None or not checkpoint.is_file():
@@ -94,7 +94,7 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
                 f"{directory}: {checkpoint.name}, or the binarized data that it was trained on, is not there or was "
                 "made again: run the stages train..average, or name the data with --data."
             )
-        found.append((long_name(result), f"seed {result.seed}", checkpoint, data.directory))
+        found.append((setting_of(result).long_name, f"seed {result.seed}", checkpoint, data.directory))
     found += [(path.name, str(path), path, binarized) for path in checkpoints]
     several = Counter(name for name, *_ in found)
     return [

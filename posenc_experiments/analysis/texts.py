@@ -15,14 +15,18 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
 from posenc_experiments.evaluation.metrics import BLEU, CHRF, CONFIDENCE, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_test_texts
-from posenc_experiments.evaluation.significance import Compute, Numbers, resample_statistics
+from posenc_experiments.evaluation.statistics.significance import (
+    Compute,
+    Numbers,
+    compute_with,
+    extract,
+    resample_statistics,
+)
 
 RIBES, RATIO = "RIBES", "length ratio"
 METRICS = (BLEU, CHRF, RIBES, RATIO)
 # Shares of the test's sentences that are no longer than the ends of the buckets.
 ENDS = (0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
-# One of each: the bootstrap computes thousands of scores.
-_BLEU, _CHRF = bleu.BLEU(), chrf.CHRF()
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Texts:
         return self._cut(self.hypotheses), self._cut(self.references)
 
     def _cut(self, lines: list[str]) -> list[list[str]]:
-        return [self._bleu._preprocess_segment(line).split() for line in lines]
+        bleu = self._bleu
+        return [bleu.tokenizer((line.lower() if bleu.lowercase else line).rstrip()).split() for line in lines]
 
     def shown(self, line: str) -> str:
         """A line of the target language with blanks between words: those of BLEU, if the language has none."""
@@ -59,8 +64,7 @@ class Texts:
     @cached_property
     def chrf(self) -> Numbers:
         """The numbers of each sentence from which chrF is computed."""
-        metric = chrf.CHRF(lowercase=self._bleu.lowercase)
-        return np.array(metric._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
+        return extract(chrf.CHRF(lowercase=self._bleu.lowercase), self.hypotheses, self.references).astype(float)
 
     @cached_property
     def sentence_chrf(self) -> Numbers:
@@ -70,15 +74,15 @@ class Texts:
     @cached_property
     def numbers(self) -> dict[str, Numbers]:
         """By metric, the numbers of each sentence, (sentences, n); COMPUTE makes a score of their sums."""
-        bleu = np.array(self._bleu._extract_corpus_statistics(self.hypotheses, [self.references]), dtype=float)
+        bleu = extract(self._bleu, self.hypotheses, self.references).astype(float)
         ordered = np.array([[100 * ribes(one, other), 1] for one, other in zip(*self.words, strict=True)])
         return {BLEU: bleu, CHRF: self.chrf, RIBES: ordered, RATIO: bleu[:, :2]}  # BLEU's begin with the lengths
 
 
 #: by metric, what makes a score of the sums of sentences' numbers
 COMPUTE: dict[str, Compute] = {
-    BLEU: lambda sums: float(_BLEU._compute_score_from_stats(sums.tolist()).score),
-    CHRF: lambda sums: float(_CHRF._compute_score_from_stats(sums.tolist()).score),
+    BLEU: compute_with(bleu.BLEU()),
+    CHRF: compute_with(chrf.CHRF()),
     RIBES: lambda sums: float(sums[0] / sums[1]),
     RATIO: lambda sums: float(sums[0] / max(sums[1], 1)),  # words of the translations by words of the references
 }

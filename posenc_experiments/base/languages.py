@@ -21,12 +21,8 @@ NAMES = {
     **{"sk": "Slovak", "sl": "Slovene", "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian"},
     **{"vi": "Vietnamese", "zh": "Chinese"},
 }
-#: SacreBLEU's tokenizers of languages for which it recommends another than 13a
-TOKENIZERS = {"ja": "ja-mecab", "zh": "zh", "ko": "ko-mecab"}
 #: SacreBLEU's tokenizers that do not split text without blanks
 AT_BLANKS = ("13a", "intl", "none")
-#: SacreBLEU's tokenizers whose names have a '-'; they need packages of their own
-HYPHENATED = ("ja-mecab", "ko-mecab")
 
 
 def _code(language: str) -> str:
@@ -57,8 +53,16 @@ def length(sentence: str, language: str) -> int:
 
 
 def default_tokenizer(language: str) -> str:
-    """SacreBLEU's tokenizer of a target language."""
-    return TOKENIZERS.get(_code(language), "13a")
+    """SacreBLEU's own tokenizer of a target language; RecipeError if what it needs is not on this machine."""
+    return require_tokenizer(None, _code(language))
+
+
+def tokenizer_of(signature: str) -> str:
+    """SacreBLEU's tokenizer in a signature of BLEU, which may add a version: `tok:ja-mecab-0.996-IPA`."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    versioned = dict(fact.partition(":")[::2] for fact in signature.split("|")).get("tok", "13a")
+    return next((name for name in BLEU.TOKENIZERS if f"{versioned}-".startswith(f"{name}-")), versioned)
 
 
 def has_asian_ter(language: str) -> bool:
@@ -66,21 +70,25 @@ def has_asian_ter(language: str) -> bool:
     return _code(language) in ("ja", "zh")
 
 
-def require_tokenizer(name: str) -> None:
-    """RecipeError unless what a tokenizer of SacreBLEU needs is on this machine; nothing is downloaded."""
+def require_tokenizer(name: str | None, language: str = "") -> str:
+    """The name of BLEU's tokenizer, which is SacreBLEU's own of the target language where none is named.
+
+    Raises:
+        RecipeError: what it needs is not on this machine; nothing is downloaded.
+    """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
     try:
-        if name in SPM_MODELS:
-            path = sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]
-            path.stat()
-        else:
-            BLEU(tokenize=name)
+        if name in SPM_MODELS:  # which BLEU would download
+            (sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]).stat()
+            return name
+        return tokenizer_of(f"tok:{BLEU(tokenize=name, trg_lang=language).tokenizer_signature}")
     except (OSError, RuntimeError) as error:
+        option, value = ("tokenize", name) if name else ("trg_lang", language)
         raise RecipeError(
-            f"SacreBLEU's tokenizer {name} cannot be used ({' '.join(str(error).split())}): install what it needs, or "
-            f"have it downloaded by `python -c \"from sacrebleu.metrics import BLEU; BLEU(tokenize='{name}')\"`, or "
+            f"SacreBLEU's tokenizer {value} cannot be used ({' '.join(str(error).split())}): install what it needs, or "
+            f"have it downloaded by `python -c \"from sacrebleu.metrics import BLEU; BLEU({option}='{value}')\"`, or "
             "name another tokenizer in score.tokenize."
         ) from None
 

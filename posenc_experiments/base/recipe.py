@@ -19,7 +19,7 @@ NORMALIZATIONS = ("nmt_nfkc", "nfkc", "identity")
 SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 #: the fairseq task whose search uses each generate.length-penalty; either task can use models trained with the other
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
-#: the metrics of SacreBLEU that score.metrics adds to BLEU and chrF; evaluation/score.py makes them
+#: the metrics of SacreBLEU that score.metrics adds to BLEU and chrF; evaluation/metrics.py makes them
 METRICS = ("chrf++", "ter")
 #: the kinds of score.tokenized, and the word for each in tables
 TOKENIZED_KINDS = {"split": "historical", "lowercase": "lowercased"}

@@ -26,8 +26,16 @@ import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.files import require_output, write_json
 from posenc_experiments.commands.number_types import Count
-from posenc_experiments.evaluation.benchmark import CLOCKS, MEASURES, PRECISIONS, SIZES, Result, Settings, measure
-from posenc_experiments.evaluation.report import Table
+from posenc_experiments.evaluation.measurements.benchmark import (
+    CLOCKS,
+    MEASURES,
+    PRECISIONS,
+    SIZES,
+    Result,
+    Settings,
+    measure,
+)
+from posenc_experiments.evaluation.tables.report import Table
 from posenc_experiments.experiment.versions import environment
 
 #: flags of fairseq-train that this command sets itself

@@ -8,7 +8,7 @@ from posenc_experiments.base.files import require_output
 from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.commands.options import choose_seeds
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
-from posenc_experiments.evaluation.report import FORMATS
+from posenc_experiments.evaluation.tables.report import FORMATS
 
 
 @click.command()
@@ -85,20 +85,21 @@ def main(
     """
     if plot is not None:
         require_output(plot, "compare.png", "--plot")
-        from posenc_experiments.evaluation.plot import require_format
+        from posenc_experiments.evaluation.plots.clipping import require_format
 
         require_format(plot)
     import pandas as pd
 
-    from posenc_experiments.evaluation.comparison import Comparison, answered, compared_with_baseline
-    from posenc_experiments.evaluation.documents import with_documents
-    from posenc_experiments.evaluation.forest import draw_forest
-    from posenc_experiments.evaluation.plot import plot as draw_clipping
-    from posenc_experiments.evaluation.pooling import groups_of, pool, with_seeds
-    from posenc_experiments.evaluation.questions import read_questions
+    from posenc_experiments.evaluation.plots.clipping import plot as draw_clipping
+    from posenc_experiments.evaluation.plots.clipping import title_in_words
+    from posenc_experiments.evaluation.plots.forest import draw_forest
     from posenc_experiments.evaluation.results import read_results
-    from posenc_experiments.evaluation.tables import report, report_answers
-    from posenc_experiments.evaluation.together import parts_of_tests, together
+    from posenc_experiments.evaluation.statistics.comparison import Comparison, answered, compared_with_baseline
+    from posenc_experiments.evaluation.statistics.documents import with_documents
+    from posenc_experiments.evaluation.statistics.pooling import pool, with_seeds
+    from posenc_experiments.evaluation.statistics.questions import read_questions
+    from posenc_experiments.evaluation.statistics.together import parts_of_tests, together
+    from posenc_experiments.evaluation.tables.comparisons import report, report_answers
 
     if baseline is None and (metric != BLEU or margin is not None or pool_variance):
         raise click.UsageError("--metric, --margin and --pool-variance need --baseline: name the row to compare with.")
@@ -112,7 +113,6 @@ def main(
         raise click.UsageError("--by-length and --pool-variance exclude each other: leave one of them out.")
     questions = None if questions_path is None else read_questions(questions_path)
     metric, margin = (metric, margin) if questions is None else (questions.metric, questions.margin)
-    test = None if baseline is None else Comparison(baseline, metric, pool_variance, margin, questions)
     results = with_documents(read_results(directories, data_dir), documents)
     if seeds is not None:
         results, lacking = with_seeds(results, choose_seeds(seeds))
@@ -125,20 +125,24 @@ def main(
     if words is not None:
         tables.append(parts_of_tests(whole, metric, words))
     everything = pd.concat(tables)
-    if questions is not None and test is None:
+    if questions is not None and baseline is None:
         answers = answered(everything, questions)
         click.echo(report_answers(answers).format(style), nl=False)
-        drawn = [one.compared.assign(panel=one.question.question) for one in answers]
+        panels = [(one.question.question, one.compared) for one in answers]
         known = [one.question for one in answers]
         if absent := [one.question for one in questions.questions if one.comparisons and one not in known]:
             click.echo(f"Left out, because no experiment here is of their tables: {' '.join(absent)}", err=True)
+    elif baseline is None:
+        pooled = pool(everything)
+        click.echo(report(pooled).format(style), nl=False)
     else:
-        rows = pool(everything) if test is None else compared_with_baseline(everything, test)
-        click.echo(report(rows).format(style), nl=False)
-        drawn = groups_of(rows)
+        how = Comparison(metric, pool_variance, margin, questions)
+        compared = compared_with_baseline(everything, baseline, how)
+        click.echo(report(compared).format(style), nl=False)
+        panels = [(title_in_words(table.rows[0].row.setting), [table]) for table in compared]
     if plot is not None:
-        if test is None and questions is None:
-            draw_clipping(rows[rows["test"] != BY_LENGTH], plot)
+        if baseline is None and questions is None:
+            draw_clipping([rows for rows in pooled if rows[0].setting.test != BY_LENGTH], plot)
         else:
-            draw_forest(drawn, plot)
+            draw_forest(panels, plot)
         click.echo(f"Plot: {plot}", err=True)

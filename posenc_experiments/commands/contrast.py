@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from posenc_experiments.commands.model_options import cpu_option, data_option
-from posenc_experiments.evaluation.report import FORMATS
+from posenc_experiments.evaluation.tables.report import FORMATS
 
 
 @click.command()

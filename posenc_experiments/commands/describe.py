@@ -10,7 +10,7 @@ import click
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.commands.number_types import Count
-from posenc_experiments.evaluation.report import FORMATS
+from posenc_experiments.evaluation.tables.report import FORMATS
 
 
 @click.command()
@@ -32,7 +32,7 @@ def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
     names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), archs))
     flags = archs[len(names) :]
     logging.disable(logging.WARNING)  # libraries log at their import
-    from posenc_experiments.evaluation import parameters
+    from posenc_experiments.evaluation.measurements import parameters
 
     if not names:
         raise RecipeError("name an architecture before the flags.")

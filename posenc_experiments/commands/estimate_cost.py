@@ -16,7 +16,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.read_recipe import conf_in, read_recipe
 from posenc_experiments.commands.number_types import Positive
-from posenc_experiments.evaluation.paper_table import read_table
+from posenc_experiments.evaluation.tables.paper_table import read_table
 
 MEASURED = "wmt_en_de"  # the size of the model whose words/s are given
 WORDS_PER_UPDATE = 25_000  # real target words of the papers' batches

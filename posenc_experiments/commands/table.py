@@ -12,7 +12,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.commands.options import Call, shared_options
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.metrics import PAPER_METRICS
-from posenc_experiments.evaluation.paper_table import TableRow, read_table
+from posenc_experiments.evaluation.tables.paper_table import TableRow, read_table
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.pipeline import finish, run_plan
 from posenc_experiments.workflow.plan import STAGES, make_plan
@@ -41,7 +41,7 @@ def main(recipe: str, name: str | None, show: bool, **options: Any) -> None:
     plan = make_plan([one for _, experiments in rows for one in experiments], list(STAGES[:-1]))
     failures = {} if show else run_plan(plan)
     if not options["dry_run"]:
-        from posenc_experiments.evaluation.paper import make_line, write_report
+        from posenc_experiments.evaluation.tables.paper import make_line, write_report
 
         failed = {directory for directory, job in plan.experiment_jobs.items() if job in failures}
         path = plan.experiments[0].run.results_dir / "tables" / str(name)

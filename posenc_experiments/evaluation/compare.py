@@ -3,7 +3,7 @@
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import write_text
 from posenc_experiments.base.run import Run
-from posenc_experiments.evaluation.score import ScoreStage
+from posenc_experiments.evaluation.scores.score import ScoreStage
 from posenc_experiments.experiment.experiment import Experiment
 
 
@@ -18,14 +18,14 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
         if not ScoreStage().is_done(experiment):
             raise RecipeError(f"{experiment.title} has no scores with these settings: run the stages train..score.")
     # Imported here, because it imports sacrebleu, which would slow down --help and --dry-run.
-    from posenc_experiments.evaluation.plot import plot
-    from posenc_experiments.evaluation.pooling import pool
+    from posenc_experiments.evaluation.plots.clipping import plot
     from posenc_experiments.evaluation.results import read_results
-    from posenc_experiments.evaluation.tables import report
+    from posenc_experiments.evaluation.statistics.pooling import pool
+    from posenc_experiments.evaluation.tables.comparisons import report
 
-    rows = pool(read_results(directories))
-    text = report(rows).format("text")
+    tables = pool(read_results(directories))
+    text = report(tables).format("text")
     write_text(folder / "compare.txt", text)
-    picture = plot(rows, folder / "compare.png")
+    picture = plot(tables, folder / "compare.png")
     run.say("\n" + text)
     run.say(f"Plot: {picture}")

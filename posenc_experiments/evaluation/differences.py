@@ -18,11 +18,11 @@ def by_setting(several: Sequence[Any], keys: Keys = ()) -> dict[Keys, list[Any]]
         return {keys: list(several)}
     sides = [_parts(one) for one in several]
     names = sorted({name for side in sides for name in side})
-    found: dict[Keys, list[Any]] = {}
+    values: dict[Keys, list[Any]] = {}
     for name in names:
         path = keys if names == ["1"] else (*keys, name)
-        found |= by_setting([side.get(name, DEFAULT) for side in sides], path)
-    return found
+        values |= by_setting([side.get(name, DEFAULT) for side in sides], path)
+    return values
 
 
 def _parts(value: Any) -> Mapping[str, Any]:
@@ -44,7 +44,7 @@ def apart(several: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def spelled(value: Any) -> str:
     """A value as text, with checksums and commits shortened to their first digits."""
-    return re.sub(r"[0-9a-f]{32,}", lambda found: found[0][:10], str(value))
+    return re.sub(r"[0-9a-f]{32,}", lambda digits: digits[0][:10], str(value))
 
 
 def is_shown(keys: Keys, value: Any, flags: str) -> bool:

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from posenc_experiments.base.languages import AT_BLANKS, HYPHENATED, require_tokenizer
+from posenc_experiments.base.languages import AT_BLANKS, require_tokenizer, tokenizer_of
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
@@ -30,25 +30,15 @@ def tokenized_name(kind: str) -> str:
     return f"{TOKENIZED} ({TOKENIZED_KINDS[kind]})"
 
 
-def column_of(metric: str, what: str = "") -> str:
-    """The column of pooled rows for a metric, or for its interval, spread, signature or seeds.
+def csv_column(metric: str, what: str = "") -> str:
+    """The column in a CSV of a metric, or of its interval, spread, signature or seeds: `bleu_interval`.
 
     Another tool's metric may have any name without a blank, so `metric:` keeps it apart from the other columns.
     """
-    return f"{'' if metric in OWN else OTHER}{metric} {what}".rstrip()
-
-
-def csv_name(column: str) -> str:
-    """The name in a CSV of a column of pooled rows: `bleu_interval`; another tool's metric keeps its name."""
-    if column.startswith(OTHER):
-        return column
-    return column.replace(TOKENIZED, "tokenized BLEU historical").replace(" ", "_").lower()
-
-
-def tokenizer_of(signature: str) -> str:
-    """SacreBLEU's tokenizer in a signature of BLEU, which may add a version: `tok:ja-mecab-0.996-IPA`."""
-    found = dict(fact.partition(":")[::2] for fact in signature.split("|")).get("tok", "13a")
-    return next((name for name in HYPHENATED if found.startswith(f"{name}-")), found)
+    name = f"{metric} {what}".rstrip()
+    if metric not in OWN:
+        return f"{OTHER}{name}"
+    return name.replace(TOKENIZED, "tokenized BLEU historical").replace(" ", "_").lower()
 
 
 def splits_at_blanks(name: str, signature: str) -> bool:

@@ -146,9 +146,9 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
                     raise RecipeError(original(str(error))) from None
         if not any(rows[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
-    if unscored := [str(one) for one, found in rows.items() if not found]:
+    if unscored := [str(one) for one, own_rows in rows.items() if not own_rows]:
         note(f"left out, because they have no scores: {', '.join(unscored)}.")
-    table = pd.DataFrame([row for found in rows.values() for row in found], dtype=object)
+    table = pd.DataFrame([row for own_rows in rows.values() for row in own_rows], dtype=object)
     # A cell without a value is None, but NaN in columns of numbers.
     numbers = {"score": float, "interval": float, "words_per_second": float, "valid_loss": float}
     table = table.where(table.notna(), None).astype({**numbers, "seed": int, "verified": bool})
@@ -170,7 +170,7 @@ def _variants(results: pd.DataFrame) -> pd.Series:
     return variants
 
 
-def of_tests(results: pd.DataFrame) -> list[Result]:
+def bleu_results(results: pd.DataFrame) -> list[Result]:
     """The row of BLEU of each experiment and test set."""
     return list(results[results["metric"] == BLEU].itertuples())
 
@@ -238,10 +238,10 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
 def _read_metrics_of(files: ExperimentDirectory, test: str, own_only: bool) -> dict[str, Score]:
     """Reads the metrics of a test set by their names in tables."""
     path, historical = files.test_file(test, SACREBLEU), files.test_file(test, HISTORICAL)
-    found = _read_metrics(path)
-    if BLEU not in found:
+    scores = _read_metrics(path)
+    if BLEU not in scores:
         raise RecipeError(f"{path} is damaged, or of an old version (it has no BLEU): run the stage score again.")
-    metrics = {ours: found[name] for name, ours in SACREBLEU_NAMES.items() if name in found}
+    metrics = {ours: scores[name] for name, ours in SACREBLEU_NAMES.items() if name in scores}
     if historical.is_file():
         metrics[TOKENIZED] = next(iter(_read_metrics(historical).values()))
     for name, path in ({} if own_only else _other_scores(files, test)).items():
@@ -263,12 +263,12 @@ def _other_scores(files: ExperimentDirectory, test: str) -> dict[str, Path]:
     """The files of other tools' scores of a test set by metric; with `test.b` too, `test.b.COMET.scores` is its own."""
     kinds = (SACREBLEU, HYPOTHESES)
     tests = {path.name.removesuffix(f".{kind}") for kind in kinds for path in files.test_files([kind])}
-    found = {}
+    paths = {}
     for path in sorted(files.test_files([SENTENCES])):
         name = path.name.removesuffix(f".{SENTENCES}")
         if test == max((one for one in tests if name.startswith(f"{one}.")), key=len, default=None):
-            found[name.removeprefix(f"{test}.")] = path
-    return found
+            paths[name.removeprefix(f"{test}.")] = path
+    return paths
 
 
 def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
@@ -294,11 +294,11 @@ def read_sentence_scores(path: Path) -> tuple[str, list[float]]:
 def _hash_of(file: Path, kind: str, score: Score) -> str | None:
     """The SHA-256 of a scored file, as the score records it; RecipeError if the file changed since."""
     recorded: str | None = getattr(score, SCORED[kind])
-    found = file_hash(file) if file.is_file() else recorded
-    if recorded not in (None, found):
+    current = file_hash(file) if file.is_file() else recorded
+    if recorded not in (None, current):
         fix = "run the stage score again" if file.suffix == f".{kind}" else "prepare its recipe again"  # in --data-dir
         raise RecipeError(f"{file} is not the file that was scored (it changed since): {fix}.")
-    return found
+    return current
 
 
 def seal(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from posenc_experiments.base.hardware import find_gpus
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import download, prepare
 from posenc_experiments.data.prepared import is_prepared, prepared_dir
-from posenc_experiments.evaluation.score import ScoreStage
+from posenc_experiments.evaluation.scores.score import ScoreStage
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step

@@ -174,7 +174,7 @@ def peak(name, backend, length, tokens=512):
         attend(q, k, v, encoding, padding_mask, future, backend=backend)[0].sum().backward()
 
     # It needs the packages of the recipes, which the tests of the core with another fairseq do without.
-    benchmark = pytest.importorskip("posenc_experiments.evaluation.benchmark", exc_type=ImportError)
+    benchmark = pytest.importorskip("posenc_experiments.evaluation.measurements.benchmark", exc_type=ImportError)
     return benchmark.peak_bytes(step, "cpu")
 
 

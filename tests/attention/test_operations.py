@@ -7,7 +7,9 @@ import torch
 
 from fairseq_posenc.encodings import ENCODINGS
 
-benchmark = pytest.importorskip("posenc_experiments.evaluation.benchmark", exc_type=ImportError)  # needs the recipes
+benchmark = pytest.importorskip(
+    "posenc_experiments.evaluation.measurements.benchmark", exc_type=ImportError
+)  # needs the recipes
 
 #: the most operations that an encoding adds to stock fairseq's, in a forward and a backward pass of 2 + 2 layers; below
 #: zero, because cross-attention is fused here, and because stock's sinusoids take 47

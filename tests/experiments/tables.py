@@ -7,7 +7,7 @@ from typing import Any
 
 from posenc_experiments.commands.options import Call
 from posenc_experiments.commands.table import main, make_rows
-from posenc_experiments.evaluation.paper_table import COLUMNS, read_table
+from posenc_experiments.evaluation.tables.paper_table import COLUMNS, read_table
 from posenc_experiments.workflow.plan import STAGES, Plan, make_plan
 from tests import forked
 from tests.experiments import tiny

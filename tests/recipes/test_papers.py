@@ -10,7 +10,7 @@ from fairseq_posenc.encodings.contract.registry import has_scalars
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Generate
-from posenc_experiments.evaluation.paper_table import read_table
+from posenc_experiments.evaluation.tables.paper_table import read_table
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 COMMON = {
@@ -83,7 +83,7 @@ def test_transformer_tiny_on_multi30k() -> None:
 
 def test_transformer_tiny_has_the_published_number_of_parameters() -> None:
     """2.57M, with the 9,712 entries of a dictionary of 10,000 merges on Multi30k's training text."""
-    from posenc_experiments.evaluation.parameters import describe
+    from posenc_experiments.evaluation.measurements.parameters import describe
 
     recipe = read_recipe(RECIPES / "multi30k/published.yaml")
     made = describe(f"transformer_sinusoidal_{recipe.model.size}", flag_words(recipe.model.flags), 9712)

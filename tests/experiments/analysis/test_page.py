@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from posenc_experiments.analysis.page import cells_of, compared_with_each
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
-from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.statistics.comparison import compared_with_baseline
+from posenc_experiments.evaluation.statistics.pooling import pool
 from posenc_experiments.experiment.layout import ANALYSIS
 from tests.experiments.analysis.quickstart import SETTINGS, make_experiments
 from tests.experiments.tiny import make_recipe
@@ -185,16 +185,14 @@ def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -
 
 def test_differences_are_those_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
     results = read_results([make_experiments(tmp_path, dict.fromkeys(SETTINGS, 2))])
-    found = compared_with_each(results, pool(results))
-    for baseline, name in enumerate(NAMES):
-        tested = compared_with_baseline(results, Comparison(name))
-        assert found[baseline]["difference"].tolist() == tested["difference"].tolist()
-        cells = cells_of(found[baseline])
+    for baseline, table in enumerate(compared_with_each(results, *pool(results))):
+        assert compared_with_baseline(results, NAMES[baseline]) == [table]
+        cells = cells_of(table)
         assert [number for number, cell in enumerate(cells) if cell == ("baseline", "")] == [baseline]
         said = [verdict for _, verdict in cells if verdict]
-        assert all(map(str.startswith, said, tested["verdict"].dropna()))
+        assert all(map(str.startswith, said, [row.verdict for row in table.rows if row.verdict]))
     results = read_results([made])
-    assert [last for _, last in cells_of(compared_with_each(results, pool(results))[3])] == [*3 * ["one seed"], ""]
+    assert [last for _, last in cells_of(compared_with_each(results, *pool(results))[3])] == [*3 * ["one seed"], ""]
 
 
 def test_the_page_is_whole_and_needs_nothing_else(made: Path) -> None:

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.languages import default_tokenizer, is_unspaced, length, require_tokenizer, unit
-from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric, tokenizer_of
+from posenc_experiments.base.languages import (
+    default_tokenizer,
+    is_unspaced,
+    length,
+    require_tokenizer,
+    tokenizer_of,
+    unit,
+)
+from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.commands.benchmark import table
-from posenc_experiments.evaluation import benchmark
-from posenc_experiments.evaluation.benchmark import STOCK, Result, Settings, compare
+from posenc_experiments.evaluation.measurements import benchmark
+from posenc_experiments.evaluation.measurements.benchmark import STOCK, Result, Settings, compare
 from tests import toy
 
 

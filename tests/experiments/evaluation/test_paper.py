@@ -11,8 +11,8 @@ from posenc_experiments.base.done import set_done
 from posenc_experiments.base.files import write_json
 from posenc_experiments.cli import group
 from posenc_experiments.commands.table import make_rows
-from posenc_experiments.evaluation.paper_table import read_table
 from posenc_experiments.evaluation.results import seal
+from posenc_experiments.evaluation.tables.paper_table import read_table
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import STEPS, make_plan
 from tests.experiments import tiny

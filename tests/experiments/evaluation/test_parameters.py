@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation import parameters
+from posenc_experiments.evaluation.measurements import parameters
 from tests.models import build_model, make_task
 from tests.toy import TINY
 

@@ -4,8 +4,8 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from matplotlib.figure import Figure
@@ -13,10 +13,10 @@ from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import answered
-from posenc_experiments.evaluation.forest import draw, limits
-from posenc_experiments.evaluation.questions import read_questions
+from posenc_experiments.evaluation.plots.forest import draw, limits
 from posenc_experiments.evaluation.results import read_results
+from posenc_experiments.evaluation.statistics.comparison import ComparedRow, answered
+from posenc_experiments.evaluation.statistics.questions import read_questions
 from tests.experiments.analysis.quickstart import make_experiments
 
 TABLE = "quickstart xa-xb test"
@@ -160,14 +160,11 @@ def test_options_that_the_file_has_are_refused(made: Path, questions: Path) -> N
     assert f"no experiment here is of their tables (quickstart xa-xb valid); there are {TABLE}." in result.stderr
 
 
-def around(value: float) -> dict[str, float]:
-    return {"difference": value, "difference_low": value - 0.5, "difference_high": value + 0.5}
-
-
 @pytest.mark.parametrize(("other", "end"), [(1.0, 0.0), (-1.0, -1.5), (-8.0, 0.0)])
 def test_a_far_difference_does_not_take_the_axis(other: float, end: float) -> None:
-    rows = [around(value) for value in (0.9, 1.0, 1.0, 1.1, 1.1, 1.2, other)]
-    low, high = limits(pd.DataFrame(rows).assign(verdict_low=None, verdict_high=None))
+    row: Any = None
+    values = (0.9, 1.0, 1.0, 1.1, 1.1, 1.2, other)
+    low, high = limits([ComparedRow(row, None, value, value - 0.5, value + 0.5) for value in values])
     assert end - 0.3 < low < end
     assert 1.7 < high < 2.0
 
@@ -175,12 +172,12 @@ def test_a_far_difference_does_not_take_the_axis(other: float, end: float) -> No
 def test_a_comparison_is_drawn_with_its_names_and_its_verdict(made: Path, questions: Path) -> None:
     answers = answered(read_results([made]), read_questions(questions))
     axes = Figure().subplots()
-    draw(axes, answers[0].compared.assign(panel="Do *they* cost $5 or $6?"))
+    draw(axes, "Do *they* cost $5 or $6?", answers[0].compared)
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["sinusoidal − diet_rel", "diet_rel − nopos", "sinusoidal − nopos"]
     assert [text.get_text().split()[-1] for text in axes.texts] == ["equivalent", "above", "above"]
     assert axes.get_title(loc="left") == "Do *they* cost $5 or $6?"
-    draw(axes, answers[1].compared)
+    draw(axes, "", answers[1].compared)
     assert axes.texts[-1].get_text().endswith("  one seed")
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import statistics
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,20 @@ import posenc_experiments
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation import plot
-from posenc_experiments.evaluation.colours import colour_of, encoding_in, styles
-from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
-from posenc_experiments.evaluation.names import split_shared
-from posenc_experiments.evaluation.pooling import pool, row_names, with_seeds
+from posenc_experiments.evaluation.plots import clipping as plot
+from posenc_experiments.evaluation.plots.colours import colour_of, encoding_in, styles
 from posenc_experiments.evaluation.results import read_results, seal
-from posenc_experiments.evaluation.tables import report
+from posenc_experiments.evaluation.statistics.comparison import ComparedTable, Comparison, compared_with_baseline
+from posenc_experiments.evaluation.statistics.pooling import (
+    PooledRow,
+    PooledScore,
+    Setting,
+    pool,
+    split_shared,
+    with_seeds,
+)
+from posenc_experiments.evaluation.tables.comparisons import report
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
 from tests.experiments.analysis.quickstart import make_experiments
@@ -76,19 +83,32 @@ def seeds(root: Path) -> list[Path]:
     return sorted(root.rglob("*sinusoidal*/seed*"))
 
 
-def pooled(*paths: Path, **test: Any) -> pd.DataFrame:
-    results = read_results(paths)
-    return compared_with_baseline(results, Comparison(**test)) if test else pool(results)
+def pooled(*paths: Path) -> list[PooledRow]:
+    """The rows of the only table."""
+    [rows] = pool(read_results(paths))
+    return rows
 
 
-def text_of(*paths: Path, style: str = "text", **test: Any) -> str:
-    return report(pooled(*paths, **test)).format(style)
+def compared(*paths: Path, baseline: str, **how: Any) -> list[ComparedTable]:
+    return compared_with_baseline(read_results(paths), baseline, Comparison(**how))
 
 
-def csv_of(rows: pd.DataFrame) -> list[dict[str, str]]:
+def text_of(*paths: Path, style: str = "text", **how: Any) -> str:
+    return report(compared(*paths, **how) if how else pool(read_results(paths))).format(style)
+
+
+def csv_of(*paths: Path, **how: Any) -> list[dict[str, str]]:
     """The rows of the CSV, as text."""
-    text = io.StringIO(report(rows).format("csv"))
+    text = io.StringIO(text_of(*paths, style="csv", **how))
     return list(pd.read_csv(text, dtype=str, keep_default_na=False).to_dict("records"))
+
+
+def names_of(*paths: Path) -> list[str]:
+    return [row.shown for row in pooled(*paths)]
+
+
+def untested(table: ComparedTable) -> list[bool]:
+    return [row.difference is None for row in table.rows]
 
 
 def compare(*words: str | Path) -> Result:
@@ -126,16 +146,15 @@ def test_results_are_a_row_for_each_experiment_seed_test_set_and_metric(made: Pa
 
 
 def test_seeds_are_pooled(made: Path) -> None:
-    rows = pooled(made).to_dict("records")
-    assert [row["name"] for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
+    rows = pooled(made)
+    assert [row.setting.name for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
     shaw = reported(one(made, "distance-2"))
-    assert (rows[1][BLEU], rows[1]["BLEU interval"]) == (shaw["score"], shaw["confidence_var"])
-    assert rows[1]["BLEU spread"] is None
+    assert rows[1].bleu == PooledScore(shaw["score"], shaw["confidence_var"], None, shaw["signature"])
     scores = [reported(path)["score"] for path in seeds(made)]
-    assert rows[2][BLEU] == pytest.approx(statistics.fmean(scores))
-    assert rows[2]["BLEU spread"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
+    assert rows[2].bleu.mean == pytest.approx(statistics.fmean(scores))
+    assert rows[2].bleu.spread == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
     speeds = [json.loads((path / "training.json").read_text())["words_per_second"] for path in seeds(made)]
-    assert (rows[2]["BLEU interval"], rows[2]["words_per_second"]) == (None, statistics.fmean(speeds))
+    assert (rows[2].bleu.interval, rows[2].words_per_second) == (None, statistics.fmean(speeds))
 
 
 def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path, tmp_path: Path) -> None:
@@ -146,7 +165,7 @@ def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path
         change(directory, "flags", value={"clipping-distance": value})
         change(directory, "name", value=f"shaw-k{value}")
         wanted.append(directory)
-    assert [flags.split()[1] for flags in pooled(tmp_path)["flags"]] == ["2", "4", "16"]
+    assert [row.flags.split()[1] for row in pooled(tmp_path)] == ["2", "4", "16"]
     named = read_results([wanted[2], wanted[1], tmp_path, wanted[2]])
     assert list(dict.fromkeys(named["directory"]))[:2] == [wanted[2], wanted[1]]
     assert len(named) == len(read_results([tmp_path]))
@@ -175,11 +194,12 @@ def test_seeds_with_different_settings_are_separate_rows(
     first, second = seeds(copy)
     change(second, *path, value=value)
     names = [f"sinusoidal ({variant})" for variant in variants]
-    assert row_names(pooled(copy)) == ["shaw-k0", "shaw-k2", *names]
-    assert [row["experiment"] for row in csv_of(pooled(copy))][2:] == names
+    assert names_of(copy) == ["shaw-k0", "shaw-k2", *names]
+    assert [row["experiment"] for row in csv_of(copy)][2:] == names
     with pytest.raises(RecipeError, match="several rows have this in their name"):
-        pooled(copy, baseline="sinusoidal")
-    assert list(pooled(copy, baseline=names[1])["difference"].isna()) == [False, False, False, True]
+        compared(copy, baseline="sinusoidal")
+    [table] = compared(copy, baseline=names[1])
+    assert untested(table) == [False, False, False, True]
     change(first, *path, value=value)
     assert len(pooled(copy)) == 3
 
@@ -225,10 +245,10 @@ def test_p_of_one_seed_is_that_of_sacrebleus_own_command(made: Path) -> None:
     process = forked.run("sacrebleu", words, None, os.environ)
     assert process.returncode == 0, process.stderr
     wanted = next(row for row in json.loads(process.stdout) if "distance-2" in row["system"])["BLEU"]["p_value"]
-    rows = pooled(system, baseline, baseline="sinusoidal")
-    assert rows["one_seed_p_value"][0] == pytest.approx(wanted)
-    assert (rows["p_value"][0], rows["difference"][1]) == (None, None)
-    text = report(rows).format("text")
+    [table] = compared(system, baseline, baseline="sinusoidal")
+    assert table.rows[0].one_seed_p_value == pytest.approx(wanted)
+    assert (table.rows[0].p_value, table.rows[1].difference) == (None, None)
+    text = report([table]).format("text")
     assert f"{wanted:.3f}" in text
     assert "*" not in text.splitlines()[4]  # no star without a test of the settings
 
@@ -274,16 +294,17 @@ def test_setups_are_separate_rows_of_one_table(made: Path, tmp_path: Path) -> No
     for name in ("distance-2", "sinusoidal"):
         for points, setup in ((1, "base"), (2, "big")):
             give_setup(one(made, name), setup, tmp_path / name, points)
-    rows = pooled(tmp_path)
-    assert row_names(rows) == ["base shaw-k2", "big shaw-k2", "base sinusoidal", "big sinusoidal"]
-    assert rows[BLEU][1] == pytest.approx(rows[BLEU][0] + 1)
-    assert not any(rows["BLEU spread"])  # not seeds of one setting
-    assert [(row["setup"], row["experiment"]) for row in csv_of(rows)[:2]] == [("base", "shaw-k2"), ("big", "shaw-k2")]
-    assert row_names(pooled(tmp_path / "distance-2" / "base")) == ["shaw-k2"]  # a single setup is not shown
+    assert names_of(tmp_path) == ["base shaw-k2", "big shaw-k2", "base sinusoidal", "big sinusoidal"]
+    scores = [row.bleu for row in pooled(tmp_path)]
+    assert scores[1].mean == pytest.approx(scores[0].mean + 1)
+    assert not any(score.spread for score in scores)  # not seeds of one setting
+    rows = csv_of(tmp_path)[:2]
+    assert [(row["setup"], row["experiment"]) for row in rows] == [("base", "shaw-k2"), ("big", "shaw-k2")]
+    assert names_of(tmp_path / "distance-2" / "base") == ["shaw-k2"]  # a single setup is not shown
     with pytest.raises(RecipeError, match=r"--baseline sinusoidal: several .* base sinusoidal, big sinusoidal"):
-        pooled(tmp_path, baseline="sinusoidal")
-    tested = pooled(tmp_path, baseline="big sinusoidal")
-    assert list(tested["difference"].isna()) == [False, False, False, True]
+        compared(tmp_path, baseline="sinusoidal")
+    [table] = compared(tmp_path, baseline="big sinusoidal")
+    assert untested(table) == [False, False, False, True]
 
 
 def rename(experiment: Path, flags: str) -> None:
@@ -301,8 +322,8 @@ def test_a_baseline_is_of_every_corpus_that_has_its_name(copy: Path) -> None:
         other = Path(shutil.copytree(path, path.parent.with_name(f"{path.parent.name}-other") / path.name))
         rename(other, "--lr 0.1")
         change(other, "corpus", value="other")
-    rows = pooled(copy, baseline="sinusoidal")
-    assert list(rows[rows["is_baseline"]]["corpus"]) == ["quickstart", "other"]
+    rows = [row for table in compared(copy, baseline="sinusoidal") for row in table.rows]
+    assert [row.row.setting.corpus for row in rows if row.is_baseline] == ["quickstart", "other"]
 
 
 def test_a_record_in_an_archive_is_named_by_the_archive(tmp_path: Path) -> None:
@@ -320,13 +341,11 @@ def test_flags_that_all_rows_share_stand_once_above_the_table(copy: Path) -> Non
         assert f"\n{begin.replace('**', '')}All rows: --lr 0.1 --adam-betas (0.9, 0.98)" in text
         assert text.count("--lr") == text.count("adam-betas") == 1
     rows = pooled(copy)
-    assert list(rows["shown"]) == ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]
-    assert list(rows["name"])[2] == "sinusoidal --lr 0.1 --adam-betas (0.9, 0.98)"
-    for flags, legend in (
-        (rows["flags"], ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]),
-        (rows["flags"].str.replace(" --dropout 0", ""), ["shaw", "sinusoidal"]),
-    ):
-        assert sorted(drawn(rows.assign(flags=flags))[1]) == legend
+    assert [row.shown for row in rows] == ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]
+    assert rows[2].setting.name == "sinusoidal --lr 0.1 --adam-betas (0.9, 0.98)"
+    assert sorted(drawn(rows)[1]) == ["shaw-k0", "shaw-k2 --dropout 0", "sinusoidal"]
+    alike = [replace(row, flags=row.flags.replace(" --dropout 0", "")) for row in rows]
+    assert sorted(drawn(alike)[1]) == ["shaw", "sinusoidal"]
 
 
 def test_names_that_differ_in_the_order_of_their_flags_stay_whole() -> None:
@@ -345,9 +364,9 @@ def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
     with pytest.raises(
         RecipeError, match=r"--baseline shaw: several .* name; name one of shaw-k0 --dropout 0, shaw-k2\.$"
     ):
-        pooled(copy, baseline="shaw")
+        compared(copy, baseline="shaw")
     with pytest.raises(RecipeError, match=r"--baseline shwa-k2: .* here \(did you mean shaw-k2\?\); there are shaw-k0"):
-        pooled(copy, baseline="shwa-k2")
+        compared(copy, baseline="shwa-k2")
     change(one(copy, "distance-0"), "name", value="shaw --lr 0.1")
     assert "less that of shaw." in text_of(copy, baseline="shaw")  # an exact name wins
 
@@ -359,7 +378,7 @@ def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None
     text = text_of(copy)
     assert "Not verified: shaw-k0; " in text
     assert text.count("Reference: sacrebleu -t wmt14/full -l en-de\n") == 1
-    assert [row["verified"] for row in csv_of(pooled(copy))] == ["no", "yes", "yes"]
+    assert [row["verified"] for row in csv_of(copy)] == ["no", "yes", "yes"]
 
 
 def give_scores(directory: Path, metric: str, mean: float, test: str = "test") -> None:
@@ -370,11 +389,10 @@ def give_scores(directory: Path, metric: str, mean: float, test: str = "test") -
 
 def test_a_metric_that_some_seeds_lack_says_how_many_have_it(copy: Path) -> None:
     give_scores(seeds(copy)[1], "COMET", 0.7)
-    rows = pooled(copy)
-    text = report(rows).format("text")
+    text = text_of(copy)
     assert re.search(r"^sinusoidal +2 .* 0.70 \(1 of 2 seeds\) ", text, re.MULTILINE)
     assert "(... of ... seeds): the mean of the seeds that have COMET; the others lack it.\n" in text
-    assert [row["metric:COMET seeds"] for row in csv_of(rows)] == ["", "", "1"]
+    assert [row["metric:COMET seeds"] for row in csv_of(copy)] == ["", "", "1"]
     give_scores(seeds(copy)[0], "COMET", 0.5)
     assert "0.60 " in (text := text_of(copy))
     assert "of 2 seeds" not in text
@@ -395,7 +413,7 @@ def test_a_metric_may_have_the_name_of_a_column(copy: Path, metric: str) -> None
     assert f"\n{metric}: {metric} 1.0\n" in text
     header = text.splitlines()[2].split("  ")
     assert len([one for one in header if one.strip() == metric]) == 1
-    row = csv_of(pooled(copy))[2]
+    row = csv_of(copy)[2]
     assert (row[f"metric:{metric}"], row[f"metric:{metric} signature"]) == ("0.75", f"{metric} 1.0")
     assert (row["seeds"], row["parameters"], row["bleu_signature"][:6]) == ("1 2", "307968", "nrefs:")
 
@@ -416,12 +434,12 @@ def test_scores_are_of_the_test_set_with_the_longest_name(copy: Path) -> None:
 @pytest.mark.parametrize("name", ["=1+2", "+1 1", "-1 1", "@SUM(1)", "--sum(A1)", "=cmd|' /C calc'!A0"])
 def test_no_cell_of_the_csv_is_a_formula(copy: Path, name: str) -> None:
     change(one(copy, "distance-2"), "name", value=name)
-    row = csv_of(pooled(copy, baseline="shaw-k0"))[1]
+    row = csv_of(copy, baseline="shaw-k0")[1]
     assert row["experiment"] == f"'{name}"
     assert float(row["bleu"]) > 0
     assert row["flags"] == "--clipping-distance 2"
     change(one(copy, "distance-2"), "name", value="-0.5")
-    assert csv_of(pooled(copy))[1]["experiment"] == "-0.5"
+    assert csv_of(copy)[1]["experiment"] == "-0.5"
 
 
 def test_names_end_neither_a_cell_nor_a_line(copy: Path) -> None:
@@ -591,26 +609,28 @@ def test_missing_references_are_those_of_the_prepared_data(copy: Path, tmp_path:
 # the plot and the command
 
 
-def drawn(rows: pd.DataFrame) -> tuple[list[Any], dict[str, Any]]:
+def drawn(rows: list[PooledRow]) -> tuple[list[Any], dict[str, Any]]:
     """The axes of the only panel of these rows, and the handles of its legend."""
     figure: Any = Figure()
-    panel = plot.with_series(rows)
+    panel = plot.points_of(rows)
     handles = plot.draw(figure, panel, plot.series_styles([panel]))
     return figure.axes, handles
 
 
-def bias_by_distance(made: Path, scores: dict[int | None, float]) -> pd.DataFrame:
+def at_distances(made: Path, scores: dict[int | None, float]) -> list[PooledRow]:
     """Rows of `shaw` at clipping distances, and of `sinusoidal` at None, with these scores."""
-    clipped, *_, sinusoidal = pooled(made).to_dict("records")
-    rows = [
-        sinusoidal if distance is None else clipped | {"flags": f"--clipping-distance {distance}"}
-        for distance in scores
+    clipped, *_, sinusoidal = pooled(made)
+    return [
+        replace(
+            sinusoidal if distance is None else replace(clipped, flags=f"--clipping-distance {distance}"),
+            scores={BLEU: PooledScore(score, 0.1)},
+        )
+        for distance, score in scores.items()
     ]
-    return pd.DataFrame(rows).assign(**{BLEU: list(scores.values()), f"{BLEU} interval": 0.1, f"{BLEU} spread": None})
 
 
 def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path, tmp_path: Path) -> None:
-    [axes], handles = drawn(bias_by_distance(made, {1: 30, 2: 31, 4: 31.5, None: 30.5}))
+    [axes], handles = drawn(at_distances(made, {1: 30, 2: 31, 4: 31.5, None: 30.5}))
     assert list(handles) == ["shaw", "sinusoidal"]
     curve = handles["shaw"].lines[0]
     assert list(curve.get_xdata()) == [1, 2, 3]
@@ -625,34 +645,34 @@ def test_the_plot_draws_bleu_against_the_distance_and_others_as_lines(made: Path
 
 
 def test_a_score_far_below_the_others_stands_below_a_break_of_the_axis(made: Path) -> None:
-    (upper, lower), _ = drawn(bias_by_distance(made, {0: 22, 1: 30, 2: 31, None: 30.5}))
+    (upper, lower), _ = drawn(at_distances(made, {0: 22, 1: 30, 2: 31, None: 30.5}))
     assert lower.get_ylim()[0] < 22 < lower.get_ylim()[1] < upper.get_ylim()[0] < 30
-    assert len(drawn(bias_by_distance(made, {0: 29.5, 1: 30, 2: 31, None: 30.5}))[0]) == 1
+    assert len(drawn(at_distances(made, {0: 29.5, 1: 30, 2: 31, None: 30.5}))[0]) == 1
 
 
 def test_a_single_distance_is_a_point_and_no_line(made: Path) -> None:
     """So is the default distance of an encoding; points at one distance stand beside each other."""
-    rows = bias_by_distance(made, {1: 30, 2: 31, 128: 31.5})
-    rows.loc[2, ["shown", "encoding", "flags"]] = "diet_rel", "diet_rel", ""
+    rows = at_distances(made, {1: 30, 2: 31, 128: 31.5})
+    rows[2] = replace(rows[2], shown="diet_rel", encoding="diet_rel", flags="")
     _, handles = drawn(rows)
     point = handles["diet_rel"].lines[0]
     assert (list(point.get_xdata()), point.get_linestyle()) == ([8], "None")
-    rows.loc[1, ["shown", "flags"]] = "shaw-keys", "--clipping-distance 1 --relative-values false"
+    rows[1] = replace(rows[1], shown="shaw-keys", flags="--clipping-distance 1 --relative-values false")
     xs = [handle.lines[0].get_xdata()[0] for handle in drawn(rows)[1].values()]
     assert xs == [pytest.approx(0.92), pytest.approx(1.08), 8]
 
 
 def test_a_plot_names_languages_that_it_knows(made: Path) -> None:
-    assert plot.title_in_words(pooled(made)) == "Quickstart, xa-xb"
-    rows = pd.DataFrame([{"corpus": "mine", "pair": "jpn-en", "test": "test_2016"}])
-    assert plot.title_in_words(rows) == "mine, Japanese to English, test 2016"
+    assert plot.title_in_words(pooled(made)[0].setting) == "Quickstart, xa-xb"
+    setting = Setting("mine", "jpn-en", "test_2016", None, "shaw")
+    assert plot.title_in_words(setting) == "mine, Japanese to English, test 2016"
 
 
 @pytest.mark.filterwarnings("error:constrained_layout")
 def test_many_encodings_without_a_distance_have_places_beside_the_curves(tmp_path: Path) -> None:
     """As lines, they could not be told apart."""
     rows = pooled(ROOT / "results" / "quickstart" / "xa-xb")
-    plot.plot(rows, tmp_path / "plot.png")
+    plot.plot([rows], tmp_path / "plot.png")
     (_, lower), handles = drawn(rows)
     names = [label.get_text() for label in lower.get_xticklabels()]
     assert {"128", "rotary", "nopos"} <= set(names)

@@ -15,8 +15,8 @@ from posenc_experiments.base.done import is_done, set_done
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, read_json, write_json
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation import score
-from posenc_experiments.evaluation.historical import historical_bleu, tokenize
+from posenc_experiments.evaluation.scores import score
+from posenc_experiments.evaluation.scores.historical import historical_bleu, tokenize
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import STEPS
 from tests.experiments.tiny import CONF, make_recipe, make_run

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from calibration import Sources, false_verdict, simulate
 from click.testing import CliRunner, Result
-from sacrebleu.metrics import bleu
+from sacrebleu.metrics import bleu, chrf, ter
 from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation.comparison import Comparison, compared_with_baseline
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.results import of_tests, read_lines, read_results
-from posenc_experiments.evaluation.significance import (
+from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
+from posenc_experiments.evaluation.statistics.comparison import ComparedRow, Comparison, compared_with_baseline
+from posenc_experiments.evaluation.statistics.significance import (
     Difference,
     Jackknifed,
     PooledVariance,
@@ -41,8 +41,10 @@ def compare(made: Path, *options: str) -> Result:
     return CliRunner().invoke(group, ["compare", str(made), "--baseline", "sinusoidal", *options])
 
 
-def compared(made: Path, **options: Any) -> list[dict[Any, Any]]:
-    return list(compared_with_baseline(read_results([made]), Comparison("sinusoidal", **options)).to_dict("records"))
+def compared(made: Path, **options: Any) -> dict[str, ComparedRow]:
+    """The rows by name."""
+    [table] = compared_with_baseline(read_results([made]), "sinusoidal", Comparison(**options))
+    return {row.row.setting.name: row for row in table.rows}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_leaving_sentences_out_gives_the_variance_of_a_mean() -> None:
 
 def test_the_jackknife_agrees_with_bootstrap_samples(made: Path) -> None:
     results = read_results([made])
-    pair = [of_tests(results)[number].directory for number in (0, -1)]
+    pair = [bleu_results(results)[number].directory for number in (0, -1)]
     moves = [jackknife(results, one, "test", BLEU).moves for one in pair]
     samples = [resample(results, one, "test", BLEU).samples for one in pair]
     assert np.square(moves[1] - moves[0]).sum() == pytest.approx(np.var(samples[1] - samples[0]), rel=0.15)
@@ -269,13 +271,13 @@ def test_documents_are_those_of_the_pair(made: Path, tmp_path: Path) -> None:
     for about in copy.rglob(f"{DIET}/*/experiment.json"):
         about.write_text(about.read_text().replace('"xa-xb"', '"xa-xc"'))
     results = read_results([copy])
-    units = {row.pair: len(jackknife(results, row.directory, "test", BLEU).moves) for row in of_tests(results)}
+    units = {row.pair: len(jackknife(results, row.directory, "test", BLEU).moves) for row in bleu_results(results)}
     assert units == {"xa-xb": 2, "xa-xc": 500}
 
 
 def test_samples_are_those_of_sacrebleu(made: Path) -> None:
     results = read_results([made])
-    score = of_tests(results)[0]
+    score = bleu_results(results)[0]
     found = resample(results, score.directory, "test", BLEU)
     sentences = np.random.default_rng(12345).choice(500, size=(1000, 500), replace=True)
     texts = [read_lines(score.directory / f"test.{kind}") for kind in ("hyp", "ref")]
@@ -283,6 +285,15 @@ def test_samples_are_those_of_sacrebleu(made: Path) -> None:
         hypotheses, references = ([lines[one] for one in sentences[number]] for lines in texts)
         wanted = bleu.BLEU().corpus_score(hypotheses, [references]).score
         assert found.samples[number] == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("metric", [bleu.BLEU, chrf.CHRF, ter.TER])
+@pytest.mark.parametrize("name", ["_extract_corpus_statistics", "_compute_score_from_stats"])
+def test_sacrebleu_has_the_private_functions_that_significance_calls(metric: type, name: str) -> None:
+    assert callable(getattr(metric, name, None)), (
+        f"this SacreBLEU has no {metric.__name__}.{name}: `extract` and `compute_with` of significance.py need another "
+        "one, or there are no intervals, tests, parts of test sets, and scores by length of `analyse`"
+    )
 
 
 def test_equal_translations_do_not_differ(made: Path) -> None:
@@ -298,22 +309,23 @@ def test_equal_translations_do_not_differ(made: Path) -> None:
 
 def test_rows_may_have_other_seeds(made: Path) -> None:
     """Three, two and one: a row with one seed stops no table, and has SacreBLEU's p."""
-    rows = {row["name"]: row for row in compared(made, margin=0.5)}
+    rows = compared(made, margin=0.5)
     diet, nopos = rows["diet_rel"], rows["nopos"]
-    assert rows["sinusoidal"]["difference"] is None
-    assert (diet["comparisons"], diet["verdict"]) == (1, "undecided")
-    assert nopos["difference"] < -50
-    assert {nopos[key] for key in ("difference_low", "p_value", "margin_p_value", "verdict", "comparisons")} == {None}
-    assert nopos["one_seed_p_value"] == pytest.approx(1 / 1001)
+    assert rows["sinusoidal"].difference is None
+    assert (diet.comparisons, diet.verdict) == (1, "undecided")
+    assert nopos == ComparedRow(nopos.row, nopos.baseline, nopos.difference, one_seed_p_value=nopos.one_seed_p_value)
+    assert nopos.difference is not None
+    assert nopos.difference < -50
+    assert nopos.one_seed_p_value == pytest.approx(1 / 1001)
 
 
 def test_a_table_shows_differences_intervals_and_verdicts(tmp_path: Path) -> None:
     made = make_experiments(tmp_path, {SINUSOIDAL: 3, DIET: 3, "transformer_nopos_tiny": 3})
     text = compare(made, "--margin", "20").stdout
-    tested = {row["name"]: row for row in compared(made, margin=20) if row["difference"] is not None}
+    tested = compared(made, margin=20)
     lines = {line.split()[0]: line for line in text.splitlines() if line}
     for name, word in (("diet_rel", "equivalent"), ("nopos", "below")):
-        value, low, high = (tested[name][f"difference{end}"] for end in ("", "_low", "_high"))
+        value, low, high = (getattr(tested[name], f"difference{end}") for end in ("", "_low", "_high"))
         assert f" {value:+.2f} [{low:+.2f}, {high:+.2f}]  {word} [" in lines[name]
         assert low < value < high
     assert "corrected for its question's comparisons (2)." in text

@@ -17,10 +17,16 @@ from sacrebleu import corpus_bleu, corpus_chrf
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
-from posenc_experiments.evaluation.pooling import pool
 from posenc_experiments.evaluation.results import read_results, seal
-from posenc_experiments.evaluation.significance import Difference, difference, jackknife, resample, sacrebleu_p
-from posenc_experiments.evaluation.together import parts_of_tests, together
+from posenc_experiments.evaluation.statistics.pooling import pool
+from posenc_experiments.evaluation.statistics.significance import (
+    Difference,
+    difference,
+    jackknife,
+    resample,
+    sacrebleu_p,
+)
+from posenc_experiments.evaluation.statistics.together import parts_of_tests, together
 from tests.experiments.analysis.quickstart import make_experiments
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
@@ -72,9 +78,10 @@ def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
     assert list(found["signature"]) == list(whole["signature"])
 
     def tested(results: pd.DataFrame, test: str) -> tuple[Difference, float]:
-        rows = list(pool(results[results["test"] == "test"])["directories"])[:2]
-        one, other = ([jackknife(results, seed, test, BLEU) for seed in row] for row in rows)
-        return difference(one, other), sacrebleu_p(*(resample(results, row[0], test, BLEU) for row in rows))
+        [rows] = pool(results[results["test"] == "test"])
+        seeds = [row.directories for row in rows[:2]]
+        one, other = ([jackknife(results, seed, test, BLEU) for seed in several] for several in seeds)
+        return difference(one, other), sacrebleu_p(*(resample(results, first, test, BLEU) for first, *_ in seeds))
 
     assert tested(parts, ALL_TESTS) == tested(wanted, "test")
     assert 0 < tested(parts, ALL_TESTS)[1] < 1

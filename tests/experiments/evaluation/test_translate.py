@@ -6,7 +6,7 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.subprocesses import run_command
-from posenc_experiments.evaluation import translate
+from posenc_experiments.evaluation.scores import translate
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.tiny import make_run
 

@@ -13,9 +13,9 @@ from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.done import set_done
 from posenc_experiments.base.files import read_json, write_json
 from posenc_experiments.cli import group
-from posenc_experiments.evaluation import score
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.evaluation.together import parts_of_tests
+from posenc_experiments.evaluation.scores import score
+from posenc_experiments.evaluation.statistics.together import parts_of_tests
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import STEPS
 from tests.experiments.tiny import CONF, make_recipe, make_run

@@ -18,8 +18,8 @@ from posenc_experiments.base.files import file_hash, fingerprint, read_json, wri
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.evaluation.results import seal
-from posenc_experiments.evaluation.score import ScoreStage
-from posenc_experiments.evaluation.translate import TranslateStage
+from posenc_experiments.evaluation.scores.score import ScoreStage
+from posenc_experiments.evaluation.scores.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.step import Step
 from posenc_experiments.jobs.job import Scheduler

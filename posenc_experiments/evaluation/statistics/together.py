@@ -9,7 +9,7 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import fingerprint
 from posenc_experiments.base.languages import unit
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU
-from posenc_experiments.evaluation.significance import in_range, resample, results_on, source_lengths
+from posenc_experiments.evaluation.statistics.significance import in_range, resample, results_on, source_lengths
 
 
 def together(results: pd.DataFrame, metric: str = BLEU, test: str = ALL_TESTS) -> pd.DataFrame:
@@ -50,25 +50,25 @@ def parts_of_tests(results: pd.DataFrame, metric: str, ranges: str) -> pd.DataFr
     Raises:
         RecipeError: a range is none, or no source is in it, or a file is missing.
     """
-    found = dict.fromkeys(ranges.split() or [""], False)
-    if faulty := [words for words in found if not re.fullmatch(r"\d+-\d*", words)]:
+    used = dict.fromkeys(ranges.split() or [""], False)
+    if faulty := [words for words in used if not re.fullmatch(r"\d+-\d*", words)]:
         raise RecipeError(f"--words: '{faulty[0]}' is not a range of source words, such as 1-14 or 15-.")
     rows = []
     for (directory, test), mine in results.groupby(["directory", "test"], sort=False):
         lengths = source_lengths(results_on(results, directory, test, mine["metric"].iloc[0]))
         counted = unit(mine["pair"].iloc[0].split("-")[0])
         scores = mine[mine["metric"].isin((BLEU, metric))]
-        for words in found:
+        for words in used:
             if number := int(in_range(lengths, words).sum()):
-                found[words] = True
+                used[words] = True
                 part = f"{test}, {words} {counted}, {number:,} of {len(lengths):,} sentences"
                 rows += [_row(results, one, part) for _, one in scores.iterrows()]
-    if empty := [words for words, is_found in found.items() if not is_found]:
+    if empty := [words for words, is_used in used.items() if not is_used]:
         raise RecipeError(f"--words: no source here has {empty[0]} words: leave this range out.")
     return pd.DataFrame(rows, columns=results.columns, dtype=object).astype(results.dtypes)
 
 
 def _row(results: pd.DataFrame, row: pd.Series, test: str) -> dict[str, Any]:
     """A row of results with the score on another test set."""
-    found = resample(results, row["directory"], test, row["metric"])
-    return row.to_dict() | {"test": test, "score": found.score, "interval": found.interval}
+    resampled = resample(results, row["directory"], test, row["metric"])
+    return row.to_dict() | {"test": test, "score": resampled.score, "interval": resampled.interval}

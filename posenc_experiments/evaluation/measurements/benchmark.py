@@ -79,26 +79,18 @@ _REFUSALS = (ValueError, AssertionError, RuntimeError)
 class Settings:
     """The settings of a benchmark, which all models have in common."""
 
-    #: one of SIZES
-    size: str = "base"
-    #: "cpu" or "cuda"
-    device: str = "cpu"
-    #: one of PRECISIONS
-    precision: str = "fp32"
-    #: one of CLOCKS
-    clock: str = "wall"
-    #: directory of a binarized corpus, for training and generation; random sentences are used if None
-    data: Path | None = None
-    #: number of rounds, without the first, which warms up
-    rounds: int = 9
-    #: tokens of a batch, in each language
-    tokens: int = 2048
-    #: sentences of a batch in generation
-    sentences: int = 32
-    #: tokens of a sentence, for time and memory
-    lengths: tuple[int, ...] = (32, 512)
-    #: additional flags of fairseq-train, for stock fairseq too
-    flags: tuple[str, ...] = ()
+    size: str = "base"  # one of SIZES
+    device: str = "cpu"  # "cpu" or "cuda"
+    precision: str = "fp32"  # one of PRECISIONS
+    clock: str = "wall"  # one of CLOCKS
+    data: Path | None = (
+        None  # directory of a binarized corpus, for training and generation; random sentences are used if None
+    )
+    rounds: int = 9  # number of rounds, without the first, which warms up
+    tokens: int = 2048  # tokens of a batch, in each language
+    sentences: int = 32  # sentences of a batch in generation
+    lengths: tuple[int, ...] = (32, 512)  # tokens of a sentence, for time and memory
+    flags: tuple[str, ...] = ()  # additional flags of fairseq-train, for stock fairseq too
 
 
 @dataclass
@@ -106,16 +98,12 @@ class Result:
     """The figures of one model in one setting."""
 
     measure: str
-    #: the corpus or the length
-    setting: str
+    setting: str  # the corpus or the length
     encoding: str
     unit: str
-    #: figures of each round in ``unit``, without the first
-    own: list[float] = field(default_factory=list)
-    #: stock fairseq's figures of the same rounds
-    stock: list[float] = field(default_factory=list)
-    #: why the model could not be measured; None if it was
-    refused: str | None = None
+    own: list[float] = field(default_factory=list)  # figures of each round in ``unit``, without the first
+    stock: list[float] = field(default_factory=list)  # stock fairseq's figures of the same rounds
+    refused: str | None = None  # why the model could not be measured; None if it was
 
     @property
     def ratios(self) -> list[float]:
@@ -164,12 +152,12 @@ def measure(
                 configure(encoding, settings, task)
             except ValueError as error:
                 raise RecipeError(f"{encoding}: {brief(error)}") from None
-    found: list[Result] = []
+    all_results: list[Result] = []
     for setting, batches in batches_by_setting.items():
         results = [Result(name, setting, model, MEASURES[name]) for model in (STOCK, *encodings)]
-        found += results
-        compare(results, partial(build, name, settings, task, batches[0]), batches, partial(keep, found))
-    return found
+        all_results += results
+        compare(results, partial(build, name, settings, task, batches[0]), batches, partial(keep, all_results))
+    return all_results
 
 
 def compare(
@@ -395,12 +383,12 @@ def work(name: str, settings: Settings) -> tuple[TranslationTask, dict[str, list
         if name == "generation":
             limits = {"max_sentences": settings.sentences}
         return task, {corpus: batches_of(task, pairs, rounds, min(settings.tokens, MAX_POSITIONS), **limits)}
-    task, found = random_task(), {}
+    task, batches = random_task(), {}
     for length in settings.lengths:
         pairs = random_pairs(task, [length] * max(1, settings.tokens // length))
         batch = pairs.collater([pairs[number] for number in range(len(pairs))])
-        found[f"n = {length}"] = [batch] * (2 if name in CONSTANT else rounds)
-    return task, found
+        batches[f"n = {length}"] = [batch] * (2 if name in CONSTANT else rounds)
+    return task, batches
 
 
 def load_corpus(data: Path | None) -> tuple[str, TranslationTask, Any]:
@@ -419,8 +407,8 @@ def load_corpus(data: Path | None) -> tuple[str, TranslationTask, Any]:
         pairs = random_pairs(task, lengths.round().clamp(2, LONGEST).long().tolist())
         return "synthetic", task, pairs
     try:
-        found = read("train", (str(data), "--task", "translation", "--arch", "transformer"))
-        task = TranslationTask.setup_task(convert_namespace_to_omegaconf(Namespace(**found)).task)
+        flags = read("train", (str(data), "--task", "translation", "--arch", "transformer"))
+        task = TranslationTask.setup_task(convert_namespace_to_omegaconf(Namespace(**flags)).task)
         task.load_dataset("train")
     except Exception as error:  # fairseq raises plain Exceptions here
         raise RecipeError(

@@ -13,10 +13,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, not_default, write_json
 from posenc_experiments.base.languages import has_asian_ter, local_reference, require_tokenizer
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.evaluation.historical import historical_bleu, name_of
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, SACREBLEU_NAMES, make_metric
 from posenc_experiments.evaluation.results import SEAL, read_experiment, read_lines, read_parallel, seal
-from posenc_experiments.evaluation.translate import TranslateStage
+from posenc_experiments.evaluation.scores.historical import historical_bleu, name_of
+from posenc_experiments.evaluation.scores.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
 from posenc_experiments.experiment.step import Step
@@ -69,18 +69,18 @@ def _score(experiment: Experiment, test: str) -> list[Path]:
         origin = compare_with_testset(experiment, test, result)
         result = [{**row, "reference": origin} for row in result]
         run.say(f"score: {experiment.title}: {test}: reference: {origin}")
-    found = {SACREBLEU: result}
+    rows_by_kind = {SACREBLEU: result}
     if run.recipe.score.tokenized:
-        found[HISTORICAL] = historical_bleu(hypotheses, references, run.target, run.recipe.score.tokenized)
+        rows_by_kind[HISTORICAL] = historical_bleu(hypotheses, references, run.target, run.recipe.score.tokenized)
     # compare uses the hashes to verify that the scores match their files.
     scored: dict[str, Any] = {name: file_hash(experiment.test_file(test, kind)) for kind, name in SCORED.items()}
     scored["translation"] = experiment.translation()
-    for kind, rows in found.items():
+    for kind, rows in rows_by_kind.items():
         sealed = [{**row, **scored, SEAL: seal(row | scored)} for row in rows]
         write_json(experiment.test_file(test, kind), sealed)
-    scores = ", ".join(f"{row['name']} {row['score']}" for rows in found.values() for row in rows)
+    scores = ", ".join(f"{row['name']} {row['score']}" for rows in rows_by_kind.values() for row in rows)
     run.say(f"score: {experiment.title}: {test}: {scores}")
-    return [experiment.test_file(test, kind) for kind in found]
+    return [experiment.test_file(test, kind) for kind in rows_by_kind]
 
 
 def compare_with_testset(experiment: Experiment, test: str, result: list[dict[str, object]]) -> str:
@@ -115,8 +115,15 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
 
     The command itself of version 2.6.0 fails if some samples score exactly 0, as those of a weak model do.
     """
-    # Imported here, because it would slow down --help and --dry-run.
-    from posenc_experiments.evaluation.significance import SAMPLES, resample_lines
+    # Imported here, because they would slow down --help and --dry-run.
+    from sacrebleu.metrics.base import Score
+
+    from posenc_experiments.evaluation.statistics.significance import (
+        SAMPLES,
+        compute_with,
+        extract,
+        resample_statistics,
+    )
 
     run = experiment.run
     names = {name.lower(): name for name in SACREBLEU_NAMES.values()}  # as recipes write them
@@ -125,8 +132,9 @@ def sacrebleu(experiment: Experiment, test: str, reference: Path) -> list[dict[s
     for name in dict.fromkeys((BLEU, CHRF, *(names[one] for one in run.recipe.score.metrics))):
         # With case, perfect lowercase translations would get a BLEU of only 23 to 27 on Multi30k's German test sets.
         metric = make_metric(name, run.recipe.prepare.lowercase, run.tokenizer, has_asian_ter(run.target))
-        score, resampled = metric.corpus_score(hypotheses, [references]), resample_lines(metric, hypotheses, references)
-        score._mean, score._ci = resampled.samples.mean(), resampled.interval
+        score = metric.corpus_score(hypotheses, [references])
+        resampled = resample_statistics(extract(metric, hypotheses, references), compute_with(metric))
+        score.estimate_ci([Score(name, one) for one in resampled.samples.tolist()])
         metric.n_bootstrap, metric.seed = SAMPLES, BOOTSTRAP_SEED  # for its signature
         result.append(json.loads(score.format(signature=metric.get_signature().format(), is_json=True)))
     return result

@@ -15,7 +15,7 @@ from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionTransformer
 from posenc_experiments.base.errors import meant
-from posenc_experiments.evaluation.report import Report, Table
+from posenc_experiments.evaluation.tables.report import Report, Table
 from posenc_experiments.experiment.fairseq_flags import read
 from posenc_experiments.experiment.unallocated import build_unallocated
 

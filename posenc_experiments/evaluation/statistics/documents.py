@@ -19,10 +19,7 @@ def with_documents(results: pd.DataFrame, given: Iterable[str]) -> pd.DataFrame:
         RecipeError: a file or a test set is not there, or it is not clear which test set is meant.
     """
     # Both directions of a pair have the same documents.
-    sets = [
-        (row.corpus, "-".join(sorted(row.pair.split("-"))), row.test)
-        for row in results[["corpus", "pair", "test"]].itertuples()
-    ]
+    sets = [(row.corpus, "-".join(sorted(row.pair.split("-"))), row.test) for row in results.itertuples()]
     for text in given:
         option, (test, equals, name) = f"--documents {text}", text.partition("=")
         if not equals or Path(text).is_file():

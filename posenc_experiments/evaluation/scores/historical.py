@@ -66,5 +66,5 @@ def historical_bleu(
     bleu = BLEU(tokenize="none", force=True, smooth_method="none", effective_order=False)
     score = bleu.corpus_score(tokenize(hypotheses, language, kind), [tokenize(references, language, kind)])
     verbose = score.format(width=2, is_json=False).partition(" = ")[2].partition(" ")[2]
-    found = {"score": round(score.score, 2), "signature": signature(language, kind), "verbose_score": verbose}
-    return [{"name": name_of(kind), **found}]
+    facts = {"name": name_of(kind), "score": round(score.score, 2), "signature": signature(language, kind)}
+    return [facts | {"verbose_score": verbose}]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sacrebleu.significance import _compute_p_value, estimate_ci
+from sacrebleu.significance import estimate_ci
 from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
@@ -163,10 +163,10 @@ def all_differences(
     near = [center != 0 and 0.5 <= np.mean(row) / center <= 2 for row in rows]
     pooled = PooledVariance.of(list(itertools.compress(rows, near))) if pool_variance and sum(near) > 1 else None
     usable = pooled if pooled is not None and pooled.allowed else None
-    found = [
+    differences = [
         difference(baseline, row, usable if is_near else None) for row, is_near in zip(systems, near[1:], strict=True)
     ]
-    return found, pooled
+    return differences, pooled
 
 
 def difference(
@@ -207,7 +207,8 @@ def sacrebleu_p(baseline: Resampled, system: Resampled) -> float:
     distances = np.abs(system.samples - baseline.samples)
     if not distances.any():
         return 1.0  # SacreBLEU's is the least that it can be
-    return float(_compute_p_value(distances - distances.mean(), abs(system.score - baseline.score)))
+    farther = distances - distances.mean() > abs(system.score - baseline.score)
+    return float((farther.sum() + 1) / (len(farther) + 1))
 
 
 def jackknife(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Jackknifed:
@@ -220,8 +221,7 @@ def jackknife(results: pd.DataFrame, directory: Path, test: str, metric: str) ->
     Raises:
         RecipeError: a file is missing, or no source is longer than the median.
     """
-    numbers, compute, units = _scored(results, directory, test, metric)
-    return jackknife_statistics(numbers, compute, units)
+    return jackknife_statistics(*_scored(results, directory, test, metric))
 
 
 def resample(results: pd.DataFrame, directory: Path, test: str, metric: str) -> Resampled:
@@ -300,24 +300,23 @@ def _statistics(parts: Sequence[Result], metric: str) -> tuple[Numbers, Compute]
         values = [value for part in parts for value in read_sentence_scores(part.sentences)[1]]
         return np.array([values, np.ones(len(values))]).T, lambda sums: float(sums[0] / sums[1])
     texts = [[tuple(read_lines(part.files[kind])) for kind in (HYPOTHESES, REFERENCES)] for part in parts]
-    of_sacrebleu = sacrebleu_metric(metric, parts[0].signature)
-    return np.concatenate([_extract_once(of_sacrebleu, *lines) for lines in texts]), _compute_of(of_sacrebleu)
+    scorer = sacrebleu_metric(metric, parts[0].signature)
+    return np.concatenate([_extract_once(scorer, *lines) for lines in texts]), compute_with(scorer)
 
 
-def resample_lines(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
-    """A metric of SacreBLEU on some lines, and on samples of them."""
-    return resample_statistics(_extract(metric, hypotheses, references), _compute_of(metric))
+def extract(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Numbers:
+    """The numbers of each sentence from whose sums SacreBLEU computes a metric, of shape (sentences, numbers).
 
-
-def _extract(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Numbers:
-    # SacreBLEU's PairedTest would resample both systems of every pair.
+    Only private functions of SacreBLEU give them; its public PairedTest would resample both systems of every pair.
+    """
     return np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype="float32")
 
 
-_extract_once = lru_cache(maxsize=512)(_extract)
+_extract_once = lru_cache(maxsize=512)(extract)
 
 
-def _compute_of(metric: Any) -> Compute:
+def compute_with(metric: Any) -> Compute:
+    """What makes SacreBLEU's score of the sums of what `extract` gives."""
     return lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score)
 
 

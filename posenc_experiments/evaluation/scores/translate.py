@@ -122,15 +122,15 @@ class _Display:
 
 def read_hypotheses(path: Path, expected: int) -> list[list[str]]:
     """Reads the tokens of each sentence's best hypothesis, in the source's order; RecipeError if one is missing."""
-    found: dict[int, list[str]] = {}
+    hypotheses: dict[int, list[str]] = {}
     for line in text.read_lines(path):
         match = HYPOTHESIS.fullmatch(line.decode("utf-8"))
         if match:
-            found.setdefault(int(match[1]), match[2].split())  # with --nbest, the first is the best
-    if sorted(found) != list(range(expected)):
-        missing = [number + 1 for number in range(expected) if number not in found]
+            hypotheses.setdefault(int(match[1]), match[2].split())  # with --nbest, the first is the best
+    if sorted(hypotheses) != list(range(expected)):
+        missing = [number + 1 for number in range(expected) if number not in hypotheses]
         raise RecipeError(
-            f"{path}: {len(found):,} hypotheses for {expected:,} source lines, none for lines {missing[:5]}: check "
-            "`generate` in the recipe; nothing is scored."
+            f"{path}: {len(hypotheses):,} hypotheses for {expected:,} source lines, none for lines {missing[:5]}: "
+            "check `generate` in the recipe; nothing is scored."
         )
-    return [found[number] for number in range(expected)]
+    return [hypotheses[number] for number in range(expected)]

@@ -53,7 +53,7 @@ class Questions(msgspec.Struct, forbid_unknown_fields=True):
         """The names of all rows that are compared on a test set."""
         return {name for question in self.questions for place, pair in question if place == table for name in pair}
 
-    def of(self, table: str, one: str, other: str) -> Question | None:
+    def comparing(self, table: str, one: str, other: str) -> Question | None:
         """The question that compares two rows on a test set; None if none does."""
         compared = (table, frozenset((one, other)))
         return next((question for question in self.questions if compared in question), None)

@@ -1,0 +1,1 @@
+"""Speed, memory and numbers of parameters of models."""

@@ -1,0 +1,1 @@
+"""Results pooled over seeds, their differences, and tests of these."""

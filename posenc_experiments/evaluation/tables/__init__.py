@@ -1,0 +1,1 @@
+"""Tables of results as text, Markdown, LaTeX and CSV."""
