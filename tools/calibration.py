@@ -71,7 +71,7 @@ CELLS = [
     (3, 3, Sources(0, 5, 5)),
     (3, 3, Sources(0.2, 10, 0)),
     (3, 3, Sources(1, 0, 0)),
-    *((seeds, seeds, Sources(0.2, 3, 5, of_baseline)) for seeds in (3, 5, 6) for of_baseline in (0.6, 0.07)),
+    *((seeds, seeds, Sources(0.2, 3, 5, baseline)) for seeds in (3, 5, 6) for baseline in (0.6, 0.07)),
     *((one, other, Sources(0.2, 3, 5, None, 0.7)) for one, other in ((3, 3), (6, 3), (6, 6))),
 ]
 Cells = dict[str, str | float]
@@ -88,37 +88,38 @@ def simulate(
     sizes = np.array(DOCUMENTS if sources.of_document else [1] * SENTENCES)
     units, sentences = len(sizes), sizes.sum()
     for _ in range(tables):
-        of_seed = MEAN + spread * chance.normal(size=(rows, seeds, 1))
-        of_system = chance.normal(0, sources.of_system, (rows, 1, sentences))
+        quality = MEAN + spread * chance.normal(size=(rows, seeds, 1))
+        system = chance.normal(0, sources.of_system, (rows, 1, sentences))
         if sources.of_document:
-            of_system += chance.normal(0, sources.of_document, (rows, 1, units)).repeat(sizes, axis=-1)
-        values = of_seed + of_system + chance.normal(0, sources.of_model, (rows, seeds, sentences))
+            system += chance.normal(0, sources.of_document, (rows, 1, units)).repeat(sizes, axis=-1)
+        values = quality + system + chance.normal(0, sources.of_model, (rows, seeds, sentences))
         scores = values.mean(axis=-1)
-        of_units = np.add.reduceat(values, sizes.cumsum() - sizes, axis=-1)
-        without = (values.sum(axis=-1, keepdims=True) - of_units) / (sentences - sizes)
+        sums = np.add.reduceat(values, sizes.cumsum() - sizes, axis=-1)
+        without = (values.sum(axis=-1, keepdims=True) - sums) / (sentences - sizes)
         moves = (without - without.mean(axis=-1, keepdims=True)) * math.sqrt((units - 1) / units)
         yield [[Jackknifed(*one) for one in zip(*row, strict=True)] for row in zip(scores, moves, strict=True)]
 
 
 def simulated() -> Iterator[Cells]:
     """Level, false verdicts of whole tables, and power, for each cell and test."""
-    for of_baseline, seeds, sources in CELLS:
+    for baseline_seeds, seeds, sources in CELLS:
         tables: dict[bool, list[list[Difference]]] = {False: [], True: []}
-        for rows in simulate(sources, TABLES, ROWS, max(of_baseline, seeds)):
-            rows = [rows[0][:of_baseline], *(row[:seeds] for row in rows[1:])]
-            for pool_variance, of_test in tables.items():
-                of_test.append(all_differences(rows[0], rows[1:], pool_variance)[0])
-        for pool_variance, of_test in tables.items():
-            cells: Cells = {"data": "simulated", "baseline_seeds": of_baseline, "seeds": seeds, **sources._asdict()}
-            cells["test"] = name(pool_variance)
-            cells["level"] = share([one.p_value for table in of_test for one in table])
-            cells["false_verdict"] = round(float(np.mean([false_verdict(table) for table in of_test])), 3)
-            far = [replace(one, value=one.value + MARGIN).margin_p_value(MARGIN) for table in of_test for one in table]
+        for first, *others in simulate(sources, TABLES, ROWS, max(baseline_seeds, seeds)):
+            for pool_variance, differences in tables.items():
+                rows = [row[:seeds] for row in others]
+                differences.append(all_differences(first[:baseline_seeds], rows, pool_variance)[0])
+        for pool_variance, differences in tables.items():
+            cells: Cells = {"data": "simulated", "baseline_seeds": baseline_seeds, "seeds": seeds}
+            cells |= {**sources._asdict(), "test": name(pool_variance)}
+            every = [one for table in differences for one in table]
+            cells["level"] = share([one.p_value for one in every])
+            cells["false_verdict"] = round(float(np.mean([false_verdict(table) for table in differences])), 3)
+            far = [replace(one, value=one.value + MARGIN).margin_p_value(MARGIN) for one in every]
             cells["false_equivalence"] = share(far)
             for effect in EFFECTS:
-                found = [_shifted(table, effect) for table in of_test]
-                cells[f"power_{effect}"] = share([alone for alone, _ in found])
-                cells[f"verdict_power_{effect}"] = share([corrected for _, corrected in found])
+                p_values = [replace(one, value=one.value + effect).p_value for one, *_ in differences]
+                cells[f"power_{effect}"] = share(p_values)
+                cells[f"verdict_power_{effect}"] = share([one * (ROWS - 1) for one in p_values])
             yield cells
 
 
@@ -130,16 +131,10 @@ def false_verdict(table: Sequence[Difference]) -> bool:
     return any(word in false[number % 2] for number, word in enumerate(words))
 
 
-def _shifted(table: Sequence[Difference], effect: float) -> tuple[float, float]:
-    """The p-value of the first row if it differs by an effect, by itself and corrected for all rows."""
-    p_value = replace(table[0], value=table[0].value + effect).p_value
-    return p_value, p_value * len(table)
-
-
-def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iterator[Cells]:
+def permuted(data: str, results: pd.DataFrame, test: str) -> Iterator[Cells]:
     """The level on kept results of one test set, without rows that score less than half of the baseline."""
     rows = pool(results[results["test"] == test]).sort_values(BLEU, kind="stable")
-    least = rows[rows["name"] == baseline][BLEU].iloc[0] / 2
+    least = rows[rows["name"] == "sinusoidal"][BLEU].iloc[0] / 2
     kept = [one for one, score in zip(rows["directories"], rows[BLEU], strict=True) if len(one) > 2 and score >= least]
     seeds = [[jackknife(results, directory, test, BLEU) for directory in directories] for directories in kept]
     for pool_variance in (False, True):
@@ -150,11 +145,9 @@ def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iter
 def simulated_trainings() -> Iterator[Cells]:
     """The mean and the range of the levels that `permuted` finds for simulated trainings."""
     for pool_variance in (False, True):
-        found = [
-            permuted_level(rows, TABLES, pool_variance)
-            for rows in simulate(Sources(0.2, 0, 5), POOLS, rows=12, seeds=3)
-        ]
-        low, level, high = (round(float(one), 3) for one in (min(found), np.mean(found), max(found)))
+        pools = simulate(Sources(0.2, 0, 5), POOLS, rows=12, seeds=3)
+        levels = [permuted_level(rows, TABLES, pool_variance) for rows in pools]
+        low, level, high = (round(float(one), 3) for one in (min(levels), np.mean(levels), max(levels)))
         cells: Cells = {"data": "simulated trainings", "seeds": 3, "rows": 12, "test": name(pool_variance)}
         yield cells | {"level": level, "level_low": low, "level_high": high}
 
@@ -196,8 +189,8 @@ def main(data_dir: Path) -> None:
             results = pd.concat([results, together(results)])
         for test in dict.fromkeys(results["test"]):
             # Of all tests together, the parts are read, too.
-            of_test = results if test == ALL_TESTS else results[results["test"] == test]
-            rows += permuted(f"{directory} {test}", of_test, test, "sinusoidal")
+            chosen = results if test == ALL_TESTS else results[results["test"] == test]
+            rows += permuted(f"{directory} {test}", chosen, test)
     path = ROOT / "docs" / "data" / "calibration.csv"
     pd.DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\n")
     click.echo(path)

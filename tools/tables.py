@@ -7,8 +7,9 @@ import logging
 import math
 import re
 import statistics
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from posenc_experiments.evaluation import plot
 from posenc_experiments.evaluation.comparison import Comparison
 from posenc_experiments.evaluation.forest import draw_forest
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, TOKENIZED, csv_name
-from posenc_experiments.evaluation.paper_table import PaperTable, read_table
+from posenc_experiments.evaluation.paper_table import read_table
 from posenc_experiments.evaluation.pooling import pool, scored
 from posenc_experiments.evaluation.questions import read_questions
 from posenc_experiments.evaluation.results import read_results
@@ -63,8 +64,7 @@ def results_of(directory: str) -> pd.DataFrame:
 
 def bleu_of(directory: str, test: str) -> pd.DataFrame:
     """The BLEU of all experiments in a directory of results/ on a test set."""
-    found = results_of(directory)
-    return found[(found["test"] == test) & (found["metric"] == BLEU)]
+    return results_of(directory).query("test == @test and metric == @BLEU")
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
@@ -72,49 +72,47 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def keyed_table(rows: Iterable[Mapping[str, str]]) -> str:
+    """A table of rows that have their cells by column."""
+    rows = list(rows)
+    return table(list(rows[0]), [list(row.values()) for row in rows])
+
+
 def machines() -> dict[str, str]:
     """How BLEU of the same trainings differs between processors, beside how seeds differ."""
-    of_cpu = pd.read_csv(DATA / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
-    here, kept = of_cpu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
+    bleu = pd.read_csv(DATA / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
+    here, kept = bleu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
     before = (kept - here).dropna()
     seeds = [list(scores) for _, scores in kept[before.index].groupby("name")]
     compared = {
-        "the same command twice": (of_cpu["AVX-512 again"] - here).dropna(),
-        "AVX2 and AVX-512 of one EPYC": (of_cpu["AVX2"] - here).dropna(),
+        "the same command twice": (bleu["AVX-512 again"] - here).dropna(),
+        "AVX2 and AVX-512 of one EPYC": (bleu["AVX2"] - here).dropna(),
         "results/ and the EPYC": before,
         "the same, means over three seeds": before.groupby("name").mean(),
         "two seeds in results/": [one - other for scores in seeds for one, other in itertools.combinations(scores, 2)],
     }
     rows = [
-        [what, str(len(found)), f"{math.hypot(*found) / math.sqrt(len(found)):.2f}", f"{max(map(abs, found)):.2f}"]
-        for what, found in compared.items()
+        [what, str(len(by)), f"{math.hypot(*by) / math.sqrt(len(by)):.2f}", f"{max(map(abs, by)):.2f}"]
+        for what, by in compared.items()
     ]
     return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
 
 
 def reproducing() -> dict[str, str]:
-    of_all = {name: row[BLEU] for name, row in compared(RATES)[ALL_TESTS].items()}
-    kftt = dict(bleu_of("kftt-rates", "test")[["name", "score"]].itertuples(index=False))
+    captions = {name: row[BLEU] for name, row in compared(RATES)[ALL_TESTS].items()}
+    articles = dict(bleu_of("kftt-rates", "test")[["name", "score"]].itertuples(index=False))
     short = " --max-update 3500 --lr {} --total-num-update 3500"
+    flags = {"1.5e-3": " --lr 1.5e-3", "3e-3 (the recipe's)": "", "6e-3": " --lr 6e-3"}
+    short_flags = {rate: short.format(rate[:4]) for rate in ("1e-3", "2e-3 (the recipe's)", "4e-3")}
     return {
         "cost": cost(),
         "published": published(),
-        "multi30k-rates": rates(
-            RATES,
-            of_all,
-            {"1.5e-3": " --lr 1.5e-3", "3e-3 (the recipe's)": "", "6e-3": " --lr 6e-3"},
-            (BASELINE, "shaw-k16", "diet_rel-gain", "rotary"),
-        ),
-        "kftt-rates": rates(
-            "kftt-rates",
-            kftt,
-            {rate: short.format(rate[:4]) for rate in ("1e-3", "2e-3 (the recipe's)", "4e-3")},
-            (BASELINE, "shaw-k16"),
-        ),
+        "multi30k-rates": rates(RATES, captions, flags, BASELINE, "shaw-k16", "diet_rel-gain", "rotary"),
+        "kftt-rates": rates("kftt-rates", articles, short_flags, BASELINE, "shaw-k16"),
     }
 
 
-def rates(directory: str, scores: dict[str, float], flags: dict[str, str], encodings: Collection[str]) -> str:
+def rates(directory: str, scores: dict[str, float], flags: dict[str, str], *encodings: str) -> str:
     """BLEU and, in brackets, the validation loss of encodings at several learning rates, seed 1.
 
     Args:
@@ -139,12 +137,12 @@ def published() -> str:
 def cost() -> str:
     """The GPU-hours of each of the papers' tables, by GPU."""
     recipes = [ROOT / "recipes" / name for name in ("wmt14", "wmt18")]
-    of_tables = zip(*(estimates(recipes, words_per_second) for words_per_second in GPUS.values()), strict=True)
-    rows = [
-        [f"`{of_gpu[0].table}`", f"{of_gpu[0].words / 1e9:.1f}", *(f"{one.hours:,.0f}" for one in of_gpu)]
-        for of_gpu in of_tables
-    ]
-    return table(["table", "billion target words", *GPUS], rows)
+    rows: dict[str, dict[str, str]] = {}
+    for gpu, words_per_second in GPUS.items():
+        for one in estimates(recipes, words_per_second):
+            row = {"table": f"`{one.table}`", "billion target words": f"{one.words / 1e9:.1f}"}
+            rows.setdefault(one.table, row)[gpu] = f"{one.hours:,.0f}"
+    return keyed_table(rows.values())
 
 
 def read_scores(path: Path) -> list[Run]:
@@ -175,7 +173,7 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, R
 
 def results() -> dict[str, str]:
     """The comparisons of each question of which there are any."""
-    return {f"question-{key_of(question)}": comparisons(rows) for question, rows in answers().items() if rows}
+    return {f"question-{key_of(question)}": comparisons(rows) for question, rows in answers().items()}
 
 
 def scores() -> dict[str, str]:
@@ -210,29 +208,25 @@ def key_of(question: str) -> str:
 
 def answers() -> dict[str, list[Run]]:
     """The comparisons of each question that has any, as `compare --questions ... --format csv` wrote them."""
-    found: dict[str, list[Run]] = {one.question: [] for one in QUESTIONS.questions}
-    for row in read_scores(RESULTS / "questions.csv"):
-        found[row["question"]].append(row)
-    return found
+    rows = read_scores(RESULTS / "questions.csv")
+    return {question: list(own) for question, own in itertools.groupby(rows, itemgetter("question"))}
 
 
 def comparisons(rows: list[Run]) -> str:
     """A table of comparisons; without BLEU's brevity penalty where all of these are of whole test sets."""
     directories = {f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": EN_DE, f"{JA_EN.replace('/', ' ')} test": JA_EN}
-    places = [" ".join(row[key] for key in ("corpus", "pair", "test")) for row in rows]
-    lines, headers = [], ["experiment", "compared with", "difference", "verdict"]
+    places = {" ".join(row[key] for key in ("corpus", "pair", "test")) for row in rows}
+    directory = directories.get(min(places)) if len(places) == 1 and "--" not in rows[0]["experiment"] else None
+    lines = []
     for row in rows:
-        cells = [f"`{row['experiment']}`", f"`{row['baseline']}`", difference(row), verdict(row) or "one seed"]
-        if len(set(places)) > 1:
-            cells.insert(2, f"{row['corpus']} {row['pair']}")
-        lines.append(cells)
-    if len(set(places)) > 1:
-        headers.insert(2, "on")
-    elif places[0] in directories and "--" not in rows[0]["experiment"]:
-        headers.insert(3, "without BP")
-        for row, cells in zip(rows, lines, strict=True):
-            cells.insert(3, difference_without_penalty(directories[places[0]], row["experiment"], row["baseline"]))
-    return table(headers, lines)
+        line = {"experiment": f"`{row['experiment']}`", "compared with": f"`{row['baseline']}`"}
+        if len(places) > 1:
+            line["on"] = f"{row['corpus']} {row['pair']}"
+        line["difference"] = difference(row)
+        if directory is not None:
+            line["without BP"] = difference_without_penalty(directory, row["experiment"], row["baseline"])
+        lines.append(line | {"verdict": verdict(row) or "one seed"})
+    return keyed_table(lines)
 
 
 def one_test(directory: str, without_penalty: bool = False) -> str:
@@ -266,60 +260,51 @@ def scoring() -> dict[str, str]:
             simulated.append([" + ".join(seeds), one["of_baseline"] or one["of_seed"], units, *figures])
         if len(set(seeds)) == 1 and not one["of_baseline"]:
             effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
-            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'verdict_power_{key}']):.2f})" for key in effects]
-            power.append([units, one["seeds"], *found])
+            shares = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'verdict_power_{key}']):.2f})" for key in effects]
+            power.append([units, one["seeds"], *shares])
+    errors = ["level", "false equivalence", "false verdict"]
+    headers = ["seeds of baseline + row", "spread of the baseline", "units", *errors, "pooled: level", *errors[1:]]
     return {
         "power": table(["units", "seeds", *(f"{effect} BLEU" for effect in effects)], power),
         "level": table(["trainings", "settings", "level", "pooled"], kept),
-        "simulated": table(
-            [
-                *("seeds of baseline + row", "spread of the baseline", "units"),
-                *("level", "false equivalence", "false verdict"),
-                *("pooled: level", "false equivalence", "false verdict"),
-            ],
-            simulated,
-        ),
+        "simulated": table(headers, simulated),
     }
 
 
 def by_words(directory: str, test: str) -> str:
     """BLEU on a test set by words of the source, trained on short sources and on all."""
-    cells: dict[str, dict[str, str]] = {}
+    lines: dict[str, dict[str, str]] = {}
     for row in read_scores(RESULTS / directory / "compare.csv"):
         whole, *part = row["test"].split(", ")
         if part and whole == test:
             is_short = row["corpus"].endswith("-short")
             name = f"`{row['experiment']}`" + ", all lengths" * (not is_short)
             # ± is the interval of one seed
-            cells.setdefault(name, {})[part[0]] = scored(row) if is_short else f"{row[BLEU]:.2f}"
-    return table(["experiment", *next(iter(cells.values()))], [[name, *row.values()] for name, row in cells.items()])
+            score = scored(row) if is_short else f"{row[BLEU]:.2f}"
+            lines.setdefault(name, {"experiment": name})[part[0]] = score
+    return keyed_table(lines.values())
 
 
 def multi30k() -> dict[str, str]:
     """The scores of Multi30k's experiments, and the differences on all tests together, best first: from sinusoids, also
     without BLEU's brevity penalty, and from `shaw-k16`.
     """
-    of_test, of_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
-    of_all = of_test[ALL_TESTS]
+    tests, from_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
+    together = tests[ALL_TESTS]
     choice, several, single = [], [], []
-    for name, row in sorted(of_all.items(), key=lambda item: -item[1][BLEU]):
-        scores_of_tests = [f"`{name}`", *(scored(of_test[test][name]) for test in (*MULTI30K, ALL_TESTS))]
+    for name, row in sorted(together.items(), key=lambda item: -item[1][BLEU]):
+        experiment = {"experiment": f"`{name}`"}
+        scores = experiment | {test: scored(tests[test][name]) for test in (*MULTI30K, ALL_TESTS)}
         without = difference_without_penalty(EN_DE, name, BASELINE)
         if seeds_of(row) == 1:
-            single.append([*scores_of_tests, difference(row), without])
+            single.append({**scores, "difference": difference(row), "without BP": without})
             continue
-        several.append(scores_of_tests)
-        parameters = f"{row['parameters'] - of_all[BASELINE]['parameters']:,.0f}"
-        choice.append(
-            [f"`{name}`", f"{seeds_of(row)}", parameters, difference(row), without, difference(of_shaw[name])]
-        )
-    headers = ["experiment", *MULTI30K, ALL_TESTS]
-    differences = ["from `sinusoidal`", "without BP", "from `shaw-k16`"]
-    return {
-        "choice": table(["experiment", "seeds", "parameters of positions", *differences], choice),
-        "multi30k": table(headers, several),
-        "multi30k-seed1": table([*headers, "difference", "without BP"], single),
-    }
+        several.append(scores)
+        parameters = f"{row['parameters'] - together[BASELINE]['parameters']:,.0f}"
+        experiment |= {"seeds": f"{seeds_of(row)}", "parameters of positions": parameters}
+        experiment |= {"from `sinusoidal`": difference(row), "without BP": without}
+        choice.append({**experiment, "from `shaw-k16`": difference(from_shaw[name])})
+    return {"choice": keyed_table(choice), "multi30k": keyed_table(several), "multi30k-seed1": keyed_table(single)}
 
 
 def seeds_of(row: Run) -> int:
@@ -336,8 +321,8 @@ def difference_without_penalty(directory: str, name: str, baseline: str) -> str:
 @cache
 def unpenalized(directory: str, name: str) -> float:
     """BLEU divided by the brevity penalty, means over the seeds, of an experiment on all its test sets together."""
-    found, penalties = results_of(directory), []
-    for seed in set(found["directory"][found["name"] == name]):
+    penalties = []
+    for seed in set(results_of(directory).query("name == @name")["directory"]):
         records = [read_json(path)[0] for path in seed.glob("*.sacrebleu.json")]
         # BLEU is the first score: `hyp_len = 11989 ref_len = 12106`.
         sizes = [re.findall(r"_len = (\d+)", record["verbose_score"]) for record in records]
@@ -347,16 +332,13 @@ def unpenalized(directory: str, name: str) -> float:
     return float(compared(directory)[test][name][BLEU]) / statistics.fmean(penalties)
 
 
-def paper_table() -> PaperTable:
-    """The clipping distances of Shaw et al. (2018)."""
-    return read_table(ROOT / "recipes" / "wmt14", "shaw-table2")
-
-
 def readme() -> dict[str, str]:
-    of_all, kftt = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
+    captions, articles = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
     rows = []
     for name in SHORT_CLIPPING:
-        cells = [f"{row[BLEU]:.2f} BLEU" if name == BASELINE else difference(row) for row in (of_all[name], kftt[name])]
+        cells = [
+            f"{row[BLEU]:.2f} BLEU" if name == BASELINE else difference(row) for row in (captions[name], articles[name])
+        ]
         rows.append([f"`{name}`", *cells])
     return {
         "quickstart": f"```text\n{(DATA / 'quickstart.txt').read_text(encoding='utf-8')}```",
@@ -366,25 +348,24 @@ def readme() -> dict[str, str]:
 
 def draw(path: Path) -> None:
     """Draws BLEU against clipping distance: Multi30k's on all tests together, KFTT's, and the paper's."""
-    of_tests = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
     rows = [
-        of_test[name] | {"encoding": name.partition("-")[0], "shown": name}
-        for of_test in of_tests
+        scores[name] | {"encoding": name.partition("-")[0], "shown": name}
+        for scores in (compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"])
         for name in CLIPPING
-        if name in of_test
+        if name in scores
     ]
     paper = rows[0] | {"corpus": "Shaw et al. (2018), Table 2: WMT14", f"{BLEU} spread": None, f"{BLEU} interval": None}
-    for row in paper_table().rows:
-        changed = {"flags": f"--clipping-distance {row.row.removeprefix('K = ')}", BLEU: row.paper}
-        rows.append(paper | {"test": row.test} | changed)
+    for row in read_table(ROOT / "recipes" / "wmt14", "shaw-table2").rows:
+        flags = f"--clipping-distance {row.row.removeprefix('K = ')}"
+        rows.append(paper | {"test": row.test, "flags": flags, BLEU: row.paper})
     plot.plot(pd.DataFrame(rows), path)
 
 
 def draw_differences(images: Path) -> None:
     """Draws the differences from sinusoids on both corpora, and the comparisons of three questions."""
-    of_tests = (compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"])
-    several = [[row for row in found.values() if seeds_of(row) > 1] for found in of_tests]
-    draw_forest([as_drawn(rows) for rows in several], images / "differences.png")
+    both = (compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"])
+    several = [[row for row in rows.values() if seeds_of(row) > 1] for rows in both]
+    draw_forest(list(map(as_drawn, several)), images / "differences.png")
     for question, rows in answers().items():
         if key_of(question) in ("2", "4", "5"):
             draw_forest([as_drawn(rows).assign(panel=question)], images / f"question-{key_of(question)}.png")
@@ -392,10 +373,8 @@ def draw_differences(images: Path) -> None:
 
 def as_drawn(rows: list[Run]) -> pd.DataFrame:
     """The rows of a CSV of `compare` as `draw_forest` takes them."""
-    table_of = pd.DataFrame(rows, dtype=object)
-    test = Comparison("", BLEU, margin=QUESTIONS.margin)
-    tests = [test] * len(rows)
-    return table_of.where(table_of.notna(), None).assign(shown=table_of["experiment"], comparison=tests)
+    drawn = pd.DataFrame(rows, dtype=object)
+    return drawn.assign(shown=drawn["experiment"], comparison=Comparison("", BLEU, margin=QUESTIONS.margin))
 
 
 def options() -> dict[str, str]:
@@ -407,28 +386,22 @@ def options() -> dict[str, str]:
     for name, cls in ENCODINGS.items():
         sides = [cls, ENCODINGS[cls.facts.in_decoder or name]]
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
-        alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
-    rows = [[", ".join(names), *effects] for effects, names in alike.items()]
-    shape = read(DATA / "shape.csv")
-    return {
-        "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
-        "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
-    }
+        alike.setdefault(tuple(spelled[one] for one in effects), []).append(f"`{name}`")
+    modes = [f"`{mode}`" for mode in MODES]
+    rows = [
+        {"encodings": ", ".join(names), **dict(zip(modes, effects, strict=True))} for effects, names in alike.items()
+    ]
+    return {"shape": keyed_table(read(DATA / "shape.csv")), "augmentation": keyed_table(rows)}
 
 
 def contrast() -> dict[str, str]:
     """The accuracy by phenomenon, as `fairseq-posenc contrast --format csv` printed it."""
-    rows: dict[str, list[Run]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for run in read(DATA / "contrast.csv"):
         if run["distance"] == "all":
-            rows.setdefault(run["phenomenon"], []).append(run)
-    models = dict.fromkeys(run["model"] for runs in rows.values() for run in runs)
-    keys = ("accuracy", "low", "high")
-    lines = [
-        [phenomenon, runs[0]["pairs"], *(shown(*(float(run[key]) for key in keys)) for run in runs)]
-        for phenomenon, runs in rows.items()
-    ]
-    return {"contrast": table(["phenomenon", "pairs", *(f"`{name}`" for name in models)], lines)}
+            row = rows.setdefault(run["phenomenon"], {"phenomenon": run["phenomenon"], "pairs": run["pairs"]})
+            row[f"`{run['model']}`"] = shown(*(float(run[key]) for key in ("accuracy", "low", "high")))
+    return {"contrast": keyed_table(rows.values())}
 
 
 def analysis() -> dict[str, str]:
@@ -464,9 +437,9 @@ def filled(page: str) -> tuple[Path, str]:
     for place, made in PAGES[page]().items():
         pattern = rf"(<!-- table: {place} -->\n).*?(<!-- end -->)"
         filling = made.replace("\\", r"\\")
-        text, found = re.subn(pattern, rf"\g<1>{filling}\n\g<2>", text, flags=re.DOTALL)
-        if found != 1:
-            raise ValueError(f"{path} has {found} places for the table '{place}', not one.")
+        text, places = re.subn(pattern, rf"\g<1>{filling}\n\g<2>", text, flags=re.DOTALL)
+        if places != 1:
+            raise ValueError(f"{path} has {places} places for the table '{place}', not one.")
     return path, text
 
 
