@@ -62,8 +62,8 @@ class Slurm(Scheduler):
         return locked(self.call.jobs_dir)  # two calls at a time would both submit the same jobs
 
     def dry_run(self, job: Job) -> None:
-        found = {name.removeprefix("slurm_"): value for name, value in self.parameters(job).items()}
-        place = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+        parameters = {name.removeprefix("slurm_"): value for name, value in self.parameters(job).items()}
+        place = ", ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
         self.call.say(f"# {job.title}: as a SLURM job with {place}")
         self.call.dry(job.command)
 
@@ -105,7 +105,7 @@ class Slurm(Scheduler):
             "slurm_additional_parameters": {"requeue": True, **others},
         }
 
-    def _submit(self, job: Job) -> Any:
+    def _submit(self, job: Job) -> submitit.Job[int]:
         executor = submitit.AutoExecutor(job.directory, cluster="slurm", slurm_max_num_timeout=REQUEUES)
         executor.update_parameters(**self.parameters(job))
         try:
@@ -116,16 +116,16 @@ class Slurm(Scheduler):
             raise RecipeError(f"SLURM takes no job: {said}; see --slurm and --jobs.") from None
 
 
-def _earlier(job: Job) -> Any:
+def _earlier(job: Job) -> SlurmJob[int] | None:
     """The latest submission of a job, if it has not ended."""
     numbers = [int(path.name.split("_")[0]) for path in job.directory.glob("*_submitted.pkl")]
-    found: Any = SlurmJob(job.directory, str(max(numbers))) if numbers else None
-    return None if found is None or found.done(force_check=True) else found
+    latest = SlurmJob[int](job.directory, str(max(numbers))) if numbers else None
+    return None if latest is None or latest.done(force_check=True) else latest
 
 
 def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
     """Parses the values of `--slurm`, such as `partition=gpu`; whole numbers and `true` get their Python types."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for word in words:
         key, _, text = (part.strip() for part in word.partition("="))
         name = key.lstrip("-").replace("-", "_")
@@ -136,5 +136,5 @@ def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
                 f"--slurm {word}: write KEY=VALUE, such as partition=gpu or time=1440 (minutes), and no key that each "
                 f"job sets itself ({', '.join(sorted(OWN))})."
             )
-        found[name] = [*found.get(name, []), text] if name in LISTS else value
-    return found
+        parameters[name] = [*parameters.get(name, []), text] if name in LISTS else value
+    return parameters
