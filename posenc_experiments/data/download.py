@@ -20,7 +20,7 @@ from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.data import own_text
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.prepared import download_dir
-from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives
+from posenc_experiments.data.sources import Archive, all_splits, wanted_archives
 
 ATTEMPTS = 4  # in a row without progress
 NAMES = {"sha256": "SHA-256", "md5": "MD5"}
@@ -59,9 +59,8 @@ def _make_text(run: Run) -> None:
         else:
             run.say(f"# copy the text of {origin} to {directory}")
         return
-    splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
     sides = (run.source, run.target, *[DOCUMENTS] * run.recipe.prepare.context)
-    names = [f"{split}.{side}" for split in splits for side in sides]
+    names = [f"{split}.{side}" for split in all_splits(run) for side in sides]
     with locked(directory.parent):
         if is_done(directory, "download") and all((directory / name).is_file() for name in names):
             run.say("download: done before")
@@ -176,9 +175,9 @@ def mismatch(path: Path, row: Archive) -> str:
     if row.bytes is not None and (size := size_of(path)) != row.bytes:
         return f"has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for"
     method, wanted = row.checksum.split(":")
-    if (found := file_hash(path, method)) == wanted:
+    if (own := file_hash(path, method)) == wanted:
         return ""
-    return f"has {NAMES[method]} {found} instead of {wanted}: it is damaged or another version"
+    return f"has {NAMES[method]} {own} instead of {wanted}: it is damaged or another version"
 
 
 def part_path(final: Path) -> Path:

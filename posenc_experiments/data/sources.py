@@ -99,13 +99,24 @@ def pair_tests(run: Run) -> list[str]:
     return tests
 
 
+def all_splits(run: Run) -> list[str]:
+    """The splits that a pair trains on, the validation set, and the test sets."""
+    corpus = run.recipe.corpus
+    return [*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)]
+
+
+def split_sources(run: Run, split: str, side: str) -> list[Source]:
+    """The rows of one side of a split."""
+    return [row for row in wanted_sources(run) if (row.split, row.language) == (split, side)]
+
+
 def wanted_sources(run: Run) -> list[Source]:
     """The rows of sources.tsv that this pair needs, split by split; none if the corpus has no such table."""
     corpus = run.recipe.corpus
     if corpus.sources is None:
         return []
     rows = [row for row in read_sources(corpus.sources) if row.is_of(run.pair)]
-    splits = dict.fromkeys([*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)])
+    splits = dict.fromkeys(all_splits(run))
     for split in splits:
         ours, theirs = (sum((row.split, row.language) == (split, side) for row in rows) for side in run.pair.split("-"))
         if not ours or ours != theirs:
