@@ -104,13 +104,13 @@ class LayerStatistics:
     def add(self, weights: Tensor, logits: Tensor, plain: Tensor, visible: Tensor) -> None:
         """Adds one sentence without padding; ``plain`` are the logits without positions."""
         weights = weights.double()
-        found = sharpness(weights, logits, visible)
+        statistics = sharpness(weights, logits, visible)
         if self.keys_are_words:
-            found |= direction(weights)
+            statistics |= direction(weights)
             self._add_effect((logits - plain).double(), visible)
-        if self.keys_are_words and self.is_bidirectional and len(visible) > 2:
-            found["symmetry"] = symmetry(weights)
-        for name, values in found.items():
+            if self.is_bidirectional and len(visible) > 2:
+                statistics["symmetry"] = symmetry(weights)
+        for name, values in statistics.items():
             self._sums[name] += values.sum(1)
             self._counts[name] += values.size(1)
 
@@ -124,12 +124,12 @@ class LayerStatistics:
 
     def attention(self) -> dict[str, Any]:
         """The statistics of each head; None where one has no meaning or no sentence was long enough."""
-        means = {name: (self._sums[name] / count).tolist() for name, count in self._counts.items() if count}
+        means: dict[str, list[Any]] = dict.fromkeys((*STATISTICS, *SHARES), [None] * self.heads)
+        means |= {name: (self._sums[name] / count).tolist() for name, count in self._counts.items() if count}
         heads = []
         for head in range(self.heads):
-            of_head = {name: means[name][head] if name in means else None for name in (*STATISTICS, *SHARES)}
-            share = {name: of_head.pop(name) for name in SHARES}
-            heads.append({**of_head, "share": share if self.keys_are_words else None})
+            share = {name: means[name][head] for name in SHARES} if self.keys_are_words else None
+            heads.append({**{name: means[name][head] for name in STATISTICS}, "share": share})
         return {"heads": heads}
 
     def position_logits(self) -> dict[str, Any] | None:

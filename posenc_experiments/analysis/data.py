@@ -40,9 +40,8 @@ class Data:
 
     def problem(self, vocabulary: list[str] | None = None) -> str | None:
         """What a model of these dictionaries, as far as they are known, cannot use of it, and the fix."""
-        index = self.index()
-        dictionaries = prepare.dictionaries(self.directory, self.source, self.target)
-        for path in (*dictionaries, *index, *(path.with_suffix(".bin") for path in index)):
+        index, binary = self.index(), [path.with_suffix(".bin") for path in self.index()]
+        for path in (*prepare.dictionaries(self.directory, self.source, self.target), *index, *binary):
             if not path.is_file():
                 return f"{path.name} is missing; name the directory of fairseq-preprocess."
         if vocabulary not in (None, self.vocabulary()):

@@ -62,8 +62,8 @@ def lines(table: pd.DataFrame, x: str, y: str, line: str, panel: str) -> Drawing
     drawing, axes = _panels(len(panels), columns, width, 2.9 if columns < 3 else 2.5)
     series = _styles_of(names, line)
     shown = {}
-    for axis, (title, of_panel) in zip(axes, panels, strict=True):
-        for name, points in of_panel.groupby(line, sort=False):
+    for axis, (title, part) in zip(axes, panels, strict=True):
+        for name, points in part.groupby(line, sort=False):
             style = series[name]
             at = points[x].map(places.index).to_numpy(float) if categories else points[x].to_numpy(float)
             if "low" in points:  # beside each other, so that intervals do not hide each other
@@ -123,10 +123,10 @@ def grids(table: pd.DataFrame, row: str, column: str, value: str, panel: str, no
 
 def norm_of(values: pd.Series, diverging: bool) -> Normalize:
     """One scale for all these values, around zero if both sides count."""
+    if diverging:
+        return CenteredNorm(0, values.abs().max() or 1)
     low, high = values.min(), values.max()
-    return (
-        CenteredNorm(0, values.abs().max() or 1) if diverging else Normalize(low, max(high, np.nextafter(low, np.inf)))
-    )
+    return Normalize(low, max(high, np.nextafter(low, np.inf)))
 
 
 @rc_context(STYLE)

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure as Drawing
 from posenc_experiments.analysis.draw import grids, lines, norm_of
 from posenc_experiments.analysis.texts import METRICS
 
-Records = Mapping[str, Sequence[dict[str, Any]]]  # what was found of the seeds of an experiment, by its name
-Models = Mapping[str, dict[str, Any]]  # what analyse_model found, by the name of the experiment or checkpoint
+Records = Mapping[str, Sequence[dict[str, Any]]]  # the records of the seeds of an experiment, by its name
+Models = Mapping[str, dict[str, Any]]  # what analyse_model returned, by the name of the experiment or checkpoint
 STACKS = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -46,18 +46,18 @@ def _each(table: pd.DataFrame, by: list[str], draw: Callable[..., Drawing], *arg
 def length_figure(records: Records) -> Figure:
     """Scores by source length, means over seeds; `records` are those of the test set."""
     x = next(iter(records.values()))[0]["length_unit"].replace("source ", "source length in ")
-    seeds = [
+    scores = [
         {
             **{"experiment": name, "metric": metric, x: "–".join(dict.fromkeys((f"{one['from']}", f"{one['to']}")))},
             **{"sentences": one["sentences"], "longer than in training": one["longer"]},
             **dict(zip(("score", "low", "high"), one[metric], strict=True)),
         }
-        for name, found in records.items()
+        for name, seeds in records.items()
         for metric in METRICS
-        for seed in found
+        for seed in seeds
         for one in seed["by_length"]
     ]
-    table = pd.DataFrame(seeds).groupby(["experiment", "metric", x], sort=False).mean().reset_index()
+    table = pd.DataFrame(scores).groupby(["experiment", "metric", x], sort=False).mean().reset_index()
     drawn = table.assign(hollow=table["longer than in training"] > 0)
     return Figure("by-length", table, {"": lines(drawn, x, "score", "experiment", "metric")})
 
@@ -75,11 +75,11 @@ def _attention(models: Models) -> Iterator[Figure]:
     """A grid of layers and heads of each model, of every statistic with one scale of colours."""
     heads = pd.json_normalize(
         [
-            {"experiment": name, "attention": where, "layer": layer, "head": number, **head}
+            {"experiment": name, "attention": where, "layer": number, "head": head_number, **head}
             for name, model in models.items()
             for stack, where in STACKS.items()
-            for layer, found in enumerate(model["attention"][stack], 1)
-            for number, head in enumerate(found["heads"], 1)
+            for number, layer in enumerate(model["attention"][stack], 1)
+            for head_number, head in enumerate(layer["heads"], 1)
         ]
     )
     for key in (key for key in TEXTS if key.startswith("attention-")):
@@ -92,12 +92,12 @@ def _attention(models: Models) -> Iterator[Figure]:
 
 
 def _by_distance(parts: Iterable[tuple[Any, ...]], *names: str) -> pd.DataFrame:
-    """Values by distance of each head: of each part its names, and what was found."""
+    """Values by distance of each head: of each part its names, and its values."""
     rows = [
         (*part, f"head {number}", distance, value)
-        for *part, found in parts
-        for number, values in enumerate(found["heads"], 1)
-        for distance, value in zip(found["distances"], values, strict=True)
+        for *part, one in parts
+        for number, values in enumerate(one["heads"], 1)
+        for distance, value in zip(one["distances"], values, strict=True)
     ]
     return pd.DataFrame(rows, columns=[*names, "head", DISTANCE, "value"])
 
@@ -113,30 +113,27 @@ def _logits(models: Models) -> Iterator[Figure]:
     ]
     if parts:
         table = _by_distance(parts, "experiment", "attention", "layer")
-        yield Figure(
-            "logits", table, _each(table, ["experiment", "attention"], lines, DISTANCE, "value", "head", "layer")
-        )
+        drawings = _each(table, ["experiment", "attention"], lines, DISTANCE, "value", "head", "layer")
+        yield Figure("logits", table, drawings)
 
 
 def learned_figures(models: Models) -> Iterator[Figure]:
     """What encodings learned: scalars by distance, vectors by distance or position, matrices, and single numbers."""
     makers = {
-        "scalar by distance": _scalars,
-        "vectors by distance": _vectors,
-        "vectors by position": _vectors,
-        "matrix": _matrices,
-        "scalars": _numbers,
-        "norm": _numbers,
+        _scalars: ["scalar by distance"],
+        _vectors: ["vectors by distance", "vectors by position"],
+        _matrices: ["matrix"],
+        _numbers: ["scalars", "norm"],
     }
-    for make in dict.fromkeys(makers.values()):
-        found = [
-            (name, ", ".join([one["stack"], _layer(one), one["name"]]), one)
+    for make, kinds in makers.items():
+        parameters = [
+            (name, f"{one['stack']}, {_layer(one)}, {one['name']}", one)
             for name, model in models.items()
             for one in model["learned"]
-            if makers[one["kind"]] == make
+            if one["kind"] in kinds
         ]
-        if found:
-            yield from make(found)
+        if parameters:
+            yield from make(parameters)
 
 
 Learned = Sequence[tuple[str, str, dict[str, Any]]]  # a model, a parameter, and what it learned
@@ -149,17 +146,17 @@ def _layer(parameter: dict[str, Any]) -> str:
     return "all layers" if parameter["layer"] is None else f"layer {parameter['layer'] + 1}"
 
 
-def _scalars(found: Learned) -> Iterator[Figure]:
-    table = _by_distance(found, "experiment", "parameter")
+def _scalars(parameters: Learned) -> Iterator[Figure]:
+    table = _by_distance(parameters, "experiment", "parameter")
     drawings = _each(table, ["experiment"], lines, DISTANCE, "value", "head", "parameter")
     yield Figure("learned-scalars", table, drawings)
 
 
-def _vectors(found: Learned) -> Iterator[Figure]:
+def _vectors(parameters: Learned) -> Iterator[Figure]:
     """Norms, with a line for each layer, and grids of cosines."""
     x = "distance or position"
     norms, cosines = [], []
-    for model, parameter, one in found:
+    for model, parameter, one in parameters:
         places = one["distances"] if "distances" in one else one["positions"]
         which = f"{one['stack']}, {one['name']}"
         norms += [(model, which, _layer(one), *values) for values in zip(places, one["norms"], strict=True)]
@@ -169,10 +166,10 @@ def _vectors(found: Learned) -> Iterator[Figure]:
     yield _grids("learned-cosines", ["experiment"], ["experiment", "parameter"], cosines, CenteredNorm(0, 1))
 
 
-def _matrices(found: Learned) -> Iterator[Figure]:
+def _matrices(parameters: Learned) -> Iterator[Figure]:
     cells = [
         cell
-        for model, parameter, one in found
+        for model, parameter, one in parameters
         for number, matrix in enumerate(one["heads"], 1)
         for cell in _cells([model, parameter, f"head {number}"], matrix, range(len(matrix[0])))
     ]
@@ -194,9 +191,9 @@ def _grids(key: str, by: list[str], names: list[str], cells: list[tuple[Any, ...
     return Figure(key, table, _each(drawn, by, grids, "i", "j", "value", names[-1], norm))
 
 
-def _numbers(found: Learned) -> Iterator[Figure]:
+def _numbers(parameters: Learned) -> Iterator[Figure]:
     rows = []
-    for model, parameter, one in found:
+    for model, parameter, one in parameters:
         if one["kind"] == "norm":
             text = f"{'×'.join(map(str, one['shape']))} values of norm {one['norm']:.3g}"
         else:

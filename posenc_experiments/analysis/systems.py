@@ -52,10 +52,10 @@ def compare_systems(systems: Sequence[Texts]) -> dict[str, Any]:
 
 def _correct(texts: Texts) -> Counter[tuple[str, ...]]:
     """How often a system gets each n-gram right: in a sentence at most as often as the reference has it."""
-    found: Counter[tuple[str, ...]] = Counter()
+    correct: Counter[tuple[str, ...]] = Counter()
     for hypothesis, reference in zip(*texts.words, strict=True):
-        found.update(_ngrams(hypothesis) & _ngrams(reference))
-    return found
+        correct.update(_ngrams(hypothesis) & _ngrams(reference))
+    return correct
 
 
 def _ngrams(words: Sequence[str]) -> Counter[tuple[str, ...]]:

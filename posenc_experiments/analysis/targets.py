@@ -84,7 +84,7 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
     checkpoints = [path for path in paths if not path.is_dir()]
     if checkpoints and binarized is None:
         raise RecipeError(f"{checkpoints[0]} is a checkpoint: name the directory of fairseq-preprocess with --data.")
-    found: list[tuple[str, str, Path, Any]] = []
+    models: list[tuple[str, str, Path, Any]] = []
     # An experiment has a score for each test set.
     results = {result.directory: result for result in of_tests(read_results(directories))} if directories else {}
     for directory, result in results.items():
@@ -94,13 +94,10 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
                 f"{directory}: {checkpoint.name}, or the binarized data that it was trained on, is not there or was "
                 "made again: run the stages train..average, or name the data with --data."
             )
-        found.append((long_name(result), f"seed {result.seed}", checkpoint, data.directory))
-    found += [(path.name, str(path), path, binarized) for path in checkpoints]
-    several = Counter(name for name, *_ in found)
-    return [
-        Model(name if several[name] == 1 else f"{name} {which}", checkpoint, data)
-        for name, which, checkpoint, data in found
-    ]
+        models.append((long_name(result), f"seed {result.seed}", checkpoint, data.directory))
+    models += [(path.name, str(path), path, binarized) for path in checkpoints]
+    names = Counter(name for name, *_ in models)
+    return [Model(name if names[name] == 1 else f"{name} {which}", *files) for name, which, *files in models]
 
 
 def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None], cpu: bool = False) -> list[Scored]:
