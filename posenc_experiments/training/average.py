@@ -17,12 +17,11 @@ class AverageStage(Step):
     after = TrainStage()
 
     def dry_run(self, experiment: Experiment) -> None:
-        run = experiment.run
-        generate = run.recipe.generate
-        last, by_updates = generate.average, generate.average_by == "updates"
+        run, generate = experiment.run, experiment.run.recipe.generate
         # Without averaging, the last state counts; no checkpoint of an epoch has it if training ends within an epoch.
-        several = ["--last-updates" if by_updates else "--last-epochs", str(last), experiment.checkpoints]
-        which = [experiment.last_checkpoint] if last == 1 else several
+        which: list[str | Path] = [experiment.last_checkpoint]
+        if generate.average > 1:
+            which = [f"--last-{generate.average_by}", str(generate.average), experiment.checkpoints]
         run.dry([*run.module("posenc_experiments"), "average", "--output", experiment.averaged, *which])
 
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
@@ -35,7 +34,7 @@ class AverageStage(Step):
 
             paths = [experiment.last_checkpoint]
             if generate.average > 1:
-                unit = "update" if generate.average_by == "updates" else "epoch"
+                unit = generate.average_by.removesuffix("s")
                 paths = checkpoints.last_checkpoints(experiment.checkpoints, generate.average, unit)
             # The directory's fingerprint guarantees one training; its data may have another path since a resume.
             checkpoints.average_checkpoints(paths, experiment.averaged, allow_different_runs=True)
