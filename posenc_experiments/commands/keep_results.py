@@ -12,16 +12,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import require_directory
 from posenc_experiments.evaluation.kept import SUFFIX, pack, require_same
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.experiment.layout import (
-    HISTORICAL,
-    HYPOTHESES,
-    SACREBLEU,
-    SENTENCES,
-    ExperimentDirectory,
-    find_experiments,
-)
+from posenc_experiments.experiment import layout
+from posenc_experiments.experiment.layout import ExperimentDirectory
 
-KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL, SENTENCES)  # of each test set
+KEPT = (layout.HYPOTHESES, layout.SACREBLEU, layout.HISTORICAL, layout.SENTENCES)  # of each test set
 
 
 @click.command()
@@ -37,7 +31,8 @@ def main(output: Path, results: Path) -> None:
     """
     require_directory(results, "RESULTS")
     output, target = output.resolve(), results.resolve()
-    finished = [one for one in sorted(find_experiments(output)) if ExperimentDirectory(one).test_files([SACREBLEU])]
+    experiments = sorted(layout.find_experiments(output))
+    finished = [one for one in experiments if ExperimentDirectory(one).test_files([layout.SACREBLEU])]
     if not finished or finished == [output]:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):

@@ -90,10 +90,16 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
             middle = length // 2
             one_hot = torch.eye(length, dtype=torch.float64)[:, None, None, :]  # sentence s attends to key s
             added = encoding.context(one_hot.expand(-1, HEADS, length, -1), positions)  # (S, H, T, d)
-            vectors = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
-            panels.append(Panels(vectors, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
-        if encoding.facts.input_positions != "none":
-            panels += input_panels(encoding.facts.input_positions)
+            added_to = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
+            panels.append(Panels(added_to, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
+        if (kind := encoding.facts.input_positions) != "none":
+            module = PositionalEmbedding(length, HEADS * WIDTH, padding_idx=1, learned=kind == "learned")
+            vectors = module(torch.full((1, length), 4)).double()  # any token that is not padding
+            products = vectors @ vectors.transpose(1, 2)
+            panels += [
+                Panels(f"{kind} vectors added to the embeddings", [""], vectors, "position", "dimension"),
+                Panels("their inner products", [""], products, "position i", "position j"),
+            ]
     if effect.abs().max() > 1e-12 or not panels:
         columns = "mixture c" if encoding.facts.projects_length else "key j"
         panels.insert(0, Panels(title, *by_head(effect), "query i", columns))
@@ -105,16 +111,6 @@ def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:
     if (matrices == matrices[:1]).all():
         return ["all heads"], matrices[:1]
     return [f"head {head + 1}" for head in range(len(matrices))], matrices
-
-
-def input_panels(kind: str) -> list[Panels]:
-    """The vectors that fairseq adds to the embeddings of encoder and decoder, and their inner products."""
-    module = PositionalEmbedding(len(WORDS), HEADS * WIDTH, padding_idx=1, learned=kind == "learned")
-    vectors = module(torch.full((1, len(WORDS)), 4)).double()  # any token that is not padding
-    return [
-        Panels(f"{kind} vectors added to the embeddings", [""], vectors, "position", "dimension"),
-        Panels("their inner products", [""], vectors @ vectors.transpose(1, 2), "position i", "position j"),
-    ]
 
 
 def draw(name: str, path: Path) -> None:
