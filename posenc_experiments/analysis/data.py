@@ -6,7 +6,6 @@ import shlex
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
@@ -34,7 +33,7 @@ class Data:
         """Checksums of the dictionaries."""
         return prepare.vocabulary(self.directory, self.source, self.target)
 
-    def contents(self) -> list[Any]:
+    def contents(self) -> list[object]:
         """What identifies this data and subset."""
         return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in self.index()]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import CenteredNorm
+from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.figure import Figure as Drawing
 
 from posenc_experiments.analysis.draw import grids, lines, norm_of
@@ -38,7 +38,7 @@ class Figure:
     drawings: Mapping[str, Drawing] = field(default_factory=dict)
 
 
-def _each(table: pd.DataFrame, by: list[str], draw: Callable[..., Drawing], *arguments: Any) -> dict[str, Drawing]:
+def _each(table: pd.DataFrame, by: list[str], draw: Callable[..., Drawing], *arguments: object) -> dict[str, Drawing]:
     """A drawing of the rows of each value of the columns `by`, which is its heading."""
     return {": ".join(names): draw(part, *arguments) for names, part in table.groupby(by, sort=False)}
 
@@ -163,17 +163,15 @@ def _vectors(parameters: Learned) -> Iterator[Figure]:
         cosines += _cells([model, parameter], one["cosine"], places)
     table = pd.DataFrame(norms, columns=["experiment", "parameter", "layer", x, "norm"])
     yield Figure("learned-vectors", table, _each(table, ["experiment"], lines, x, "norm", "layer", "parameter"))
-    yield _grids("learned-cosines", ["experiment"], ["experiment", "parameter"], cosines, CenteredNorm(0, 1))
+    yield _grids("learned-cosines", ["experiment", "parameter"], cosines, CenteredNorm(0, 1))
 
 
 def _matrices(parameters: Learned) -> Iterator[Figure]:
-    cells = [
-        cell
-        for model, parameter, one in parameters
-        for number, matrix in enumerate(one["heads"], 1)
-        for cell in _cells([model, parameter, f"head {number}"], matrix, range(len(matrix[0])))
-    ]
-    yield _grids("learned-matrices", ["experiment", "parameter"], ["experiment", "parameter", "head"], cells)
+    cells = []
+    for model, parameter, one in parameters:
+        for number, matrix in enumerate(one["heads"], 1):
+            cells += _cells([model, parameter, f"head {number}"], matrix, range(len(matrix[0])))
+    yield _grids("learned-matrices", ["experiment", "parameter", "head"], cells)
 
 
 def _cells(names: list[str], matrix: list[list[float]], labels: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -181,14 +179,14 @@ def _cells(names: list[str], matrix: list[list[float]], labels: Sequence[int]) -
     return [(*names, labels[i], labels[j], float(value)) for (i, j), value in np.ndenumerate(matrix)]
 
 
-def _grids(key: str, by: list[str], names: list[str], cells: list[tuple[Any, ...]], norm: Any = None) -> Figure:
-    """Grids of i and j with panels of the last name; the table has the means of their diagonals."""
+def _grids(key: str, names: list[str], cells: list[tuple[Any, ...]], norm: Normalize | None = None) -> Figure:
+    """Grids of i and j under the other names, with panels of the last one; the table has the means of diagonals."""
     drawn = pd.DataFrame(cells, columns=[*names, "i", "j", "value"])
     upper = drawn.assign(apart=drawn["j"] - drawn["i"]).query(f"0 <= apart < {MOST}")
     table = upper.groupby([*names, "apart"], sort=False)["value"].mean().reset_index()
     norm = norm or norm_of(drawn["value"], diverging=True)
     table = table.rename(columns={"apart": "j - i", "value": "mean"})
-    return Figure(key, table, _each(drawn, by, grids, "i", "j", "value", names[-1], norm))
+    return Figure(key, table, _each(drawn, names[:-1], grids, "i", "j", "value", names[-1], norm))
 
 
 def _numbers(parameters: Learned) -> Iterator[Figure]:

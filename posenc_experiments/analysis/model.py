@@ -127,7 +127,7 @@ def _choose(trained: Trained, dataset: Any, sentences: int | None) -> tuple[np.n
     return taken, skipped
 
 
-def _batches(dataset: Any, chosen: np.ndarray) -> list[Any]:
+def _batches(dataset: Any, chosen: np.ndarray) -> list[np.ndarray]:
     """Numbers of pairs of about one length."""
     longer = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
     order = chosen[np.lexsort((dataset.src_sizes[chosen], longer[chosen]))].astype(np.int64)

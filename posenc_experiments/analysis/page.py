@@ -67,7 +67,7 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
     return environment.get_template("page.html").render(figures=figures, texts=TEXTS, scores=scores, baseline=baseline)
 
 
-def cell(value: Any, form: str = ".4g") -> str:
+def cell(value: object, form: str = ".4g") -> str:
     """A number or a text of a table; a dash where there is none."""
     if value is None or value != value:
         return "–"

@@ -102,7 +102,7 @@ def _read_record(path: Path) -> Record:
     return record if isinstance(record, dict) else {}
 
 
-def _is_kept(part: Any, inputs: str) -> bool:
+def _is_kept(part: object, inputs: str) -> bool:
     """Whether an earlier call made this part of a record from the same inputs."""
     return isinstance(part, dict) and part.get("inputs") == inputs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,12 +114,14 @@ def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None
         RecipeError: a side is empty or longer than the model accepts, or the prepared data is damaged.
     """
     trained = load_trained(model.checkpoint, model.data, cpu=cpu)
+
+    def encode(language: str, lines: Iterable[str]) -> list[list[str]]:
+        return list(prepare.subwords_of(model.data, language).encode(map(text.clean, lines)))
+
+    languages = trained.task.cfg
     sides = [
-        list(prepare.subwords_of(model.data, language).encode(map(text.clean, lines)))
-        for language, lines in (
-            (trained.task.cfg.source_lang, [pair.source for pair in pairs]),
-            (trained.task.cfg.target_lang, [pair.target for pair in pairs]),
-        )
+        encode(languages.source_lang, (pair.source for pair in pairs)),
+        encode(languages.target_lang, (pair.target for pair in pairs)),
     ]
     longest = trained.model.max_positions()
     for side, tokens, most in zip(("source", "target"), sides, longest, strict=True):

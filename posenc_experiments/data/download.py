@@ -129,9 +129,8 @@ def _find(run: Run, rows: list[Archive]) -> Archive | None:
     source, faults = run.source_dir, list[str]()
     for row in rows:
         final = download_dir(run) / row.path
-        for path in (final, *([source / row.path, source / row.file] if source else [])):
-            if not path.is_file():
-                continue
+        places = [final, *([source / row.path, source / row.file] if source else [])]
+        for path in filter(Path.is_file, places):
             if fault := mismatch(path, row):
                 faults.append(f"{path} {fault}")
                 run.say(f"download: {faults[-1]}")

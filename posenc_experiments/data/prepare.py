@@ -347,7 +347,7 @@ def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
 
 
 #: the steps, in order; each fills a directory and returns facts, for JSON
-STEPS: dict[str, Callable[[Run, Path, Path], Any]] = {
+STEPS: dict[str, Callable[[Run, Path, Path], object]] = {
     "extract": _extract,
     "evaluation": _evaluation,
     "clean": _clean,

@@ -46,18 +46,13 @@ def contents(run: Run, splits: Iterable[str]) -> list[dict[str, Any]]:
     if corpus.text is not None:
         return [{"text": corpus.checksums.get(split)} for split in splits]
     rows, archives = wanted_sources(run), wanted_archives(run)
-    # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
-    return [
-        {
-            side: [
-                " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
-                for row in rows
-                if (row.split, row.language) == (split, side)
-            ]
-            for side in (run.source, run.target)
-        }
-        for split in splits
-    ]
+
+    def identities(split: str, side: str) -> list[str]:
+        chosen = [row for row in rows if (row.split, row.language) == (split, side)]
+        # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
+        return [" ".join(filter(None, [archives[row.archive][0].checksum, row.member])) for row in chosen]
+
+    return [{side: identities(split, side) for side in (run.source, run.target)} for split in splits]
 
 
 @cache
@@ -123,7 +118,7 @@ def require(run: Run) -> None:
         )
 
 
-def read_sizes(path: Path) -> NDArray[Any]:
+def read_sizes(path: Path) -> NDArray[np.int32]:
     """The number of tokens of each sentence of a binarized file, </s> included; RecipeError if the file is damaged."""
     with open(path, "rb") as index:
         head = index.read(HEADER.size)

@@ -52,11 +52,10 @@ class Archive(NamedTuple):
 
 def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
-    sources = []
-    for where, (split, pairs, language, archive, member, lines) in read_rows(path, Source._fields):
-        known = _number(where, "lines", lines)
-        sources.append(Source(split, pairs, language, archive, None if member == UNKNOWN else member, known))
-    return sources
+    return [
+        Source(split, pairs, language, archive, None if member == UNKNOWN else member, _number(where, "lines", lines))
+        for where, (split, pairs, language, archive, member, lines) in read_rows(path, Source._fields)
+    ]
 
 
 def read_archives(path: Path) -> dict[str, list[Archive]]:

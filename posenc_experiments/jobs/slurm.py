@@ -129,7 +129,7 @@ def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
     for word in words:
         key, _, text = (part.strip() for part in word.partition("="))
         name = key.lstrip("-").replace("-", "_")
-        value: Any = int(text) if text.isdecimal() else True if text == "true" else text
+        value: int | str = int(text) if text.isdecimal() else True if text == "true" else text
         is_number = isinstance(value, int) or name not in ("cpus_per_task", *DEFAULTS)
         if not name or not text or not is_number or name in OWN:
             raise RecipeError(
