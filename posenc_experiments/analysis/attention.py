@@ -30,11 +30,6 @@ STATISTICS = (
 )
 
 
-def distances_of(matrices: Tensor) -> Tensor:
-    """The distance of every query and key in matrices of attention, (..., T, S): (T, S), int64."""
-    return relative_distances(matrices.shape[-2], matrices.shape[-1], first=0)
-
-
 def sharpness(weights: Tensor, logits: Tensor, visible: Tensor) -> dict[str, Tensor]:
     """Statistics of each query, or of the sentence, without distances: (H, n) each.
 
@@ -53,7 +48,7 @@ def sharpness(weights: Tensor, logits: Tensor, visible: Tensor) -> dict[str, Ten
 
 def direction(weights: Tensor) -> dict[str, Tensor]:
     """Statistics of each query by the distances of its keys, (H, T) each; locality is that of Chen et al. (2023)."""
-    distances = distances_of(weights)
+    distances = relative_distances(weights.size(1), weights.size(2), first=0)
     return {
         "mean_distance": attended_distance(weights, distances),
         "mean_absolute_distance": attended_distance(weights, distances.abs()),
@@ -116,7 +111,7 @@ class LayerStatistics:
 
     def _add_effect(self, effect: Tensor, visible: Tensor) -> None:
         self._adds = self._adds or bool(effect[:, visible].any())
-        distances = distances_of(visible)
+        distances = relative_distances(visible.size(0), visible.size(1), first=0)
         near = visible & (distances.abs() <= FURTHEST)
         index = distances[near] + FURTHEST
         self._added.index_add_(1, index, effect[:, near])

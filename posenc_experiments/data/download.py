@@ -31,13 +31,9 @@ def archive_path(run: Run, name: str) -> Path:
     """The downloaded file of an archive, from any of its alternatives."""
     rows, folder = wanted_archives(run)[name], download_dir(run)
     for row in rows:
-        if _is_verified(folder, row):
+        if is_done(folder, str(row.path), row.checksum):
             return folder / row.path
     raise RecipeError(f"{folder / rows[0].path} is missing, or not verified yet: run the stage download.")
-
-
-def _is_verified(folder: Path, row: Archive) -> bool:
-    return is_done(folder, str(row.path), row.checksum)
 
 
 def download(run: Run) -> None:
@@ -104,7 +100,8 @@ def _fetch_archives(run: Run) -> None:
         return
 
     def missing() -> list[list[Archive]]:
-        return [rows for rows in archives.values() if not any(_is_verified(folder, row) for row in rows)]
+        lists = archives.values()
+        return [rows for rows in lists if not any(is_done(folder, str(row.path), row.checksum) for row in rows)]
 
     if not missing():  # checked before locking, so that runs that only read do not exclude each other
         run.say("download: done before")

@@ -2,7 +2,6 @@
 
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
@@ -49,7 +48,7 @@ class TrainStage(Step):
         log = TrainLog()
         what = f"Training {experiment.title}"
         with announced(experiment):
-            run_command(run, command, experiment.train_log, what, environment, locks, _display(experiment, log))
+            run_command(run, command, experiment.train_log, what, environment, locks, _Display(experiment, log).show)
         log.follow(experiment.train_log)
         if not whole_checkpoint(experiment.last_checkpoint):
             raise RecipeError(f"{what} ended without a checkpoint: see {experiment.train_log}.")
@@ -117,24 +116,24 @@ def prepare_checkpoints(experiment: Experiment) -> bool:
     return True
 
 
-def _display(experiment: Experiment, log: TrainLog) -> Callable[[], None]:
-    """A function that reads new lines of the log, to be called a few times a second: it prints a line for each epoch of
-    the training, and one as soon as the remaining time is known.
-    """
-    goal, printed = int(experiment.train_flags.get("max-update", 0)), (0, False)
+class _Display:
+    """Prints a line for each epoch of a running training, and one as soon as the remaining time is known."""
 
-    def show() -> None:
-        nonlocal printed
+    def __init__(self, experiment: Experiment, log: TrainLog) -> None:
+        self.experiment, self.log = experiment, log
+        self.goal = int(experiment.train_flags.get("max-update", 0))
+        self.printed = (0, False)  # the last complete epoch, and whether the remaining time was known
+
+    def show(self) -> None:
+        """Reads new lines of the log; called a few times a second."""
+        log, experiment, left = self.log, self.experiment, ""
         log.follow(experiment.train_log)
-        left = ""
-        if log.updates_per_second is not None and log.updates < goal:
-            left = time_left((goal - log.updates) / log.updates_per_second)
-        reached = (log.complete_epoch, printed[1] or bool(left))
-        if reached != printed:
-            printed = reached
+        if log.updates_per_second is not None and log.updates < self.goal:
+            left = time_left((self.goal - log.updates) / log.updates_per_second)
+        reached = (log.complete_epoch, self.printed[1] or bool(left))
+        if reached != self.printed:
+            self.printed = reached
             loss = "" if log.valid_loss is None else f", valid loss {log.valid_loss}"
             rate = "" if log.words_per_second is None else f", {log.words_per_second:,.0f} words/s"
             text = f"epoch {log.epoch}, {log.updates:,} updates{loss}{rate}{left}"
             experiment.run.say(f"train: {experiment.title}: {text}")
-
-    return show
